@@ -37,28 +37,10 @@ HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
 def handle(request: Fetch.Request, call: Call) -> Any:
     """The response, or its future where there is not enough yet."""
-    return make_logs(request, call) if call.broker.replicas.partitions.new else serve(request, call)
-
-
-async def make_logs(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``serve``, after the logs that were still to be made have been, of the partitions that the request names."""
-    table, by_id = call.broker.replicas.partitions, call.version >= TOPIC_IDS_SINCE
-
-    def make() -> Paced[None]:
-        for partition in named(request, by_id):
-            table.make_for(partition)
-            yield
-
-    await settled(walk(make(), call))
-    response: Response = await settled(serve(request, call))
-    return response
-
-
-def serve(request: Fetch.Request, call: Call) -> Any:
-    """As ``handle``."""
     replica = replica_of(request, call.version)
     if replica != NOBODY:
-        return follow(request, call, replica)
+        is_new = bool(call.broker.replicas.partitions.new)
+        return follow_new(request, call, replica) if is_new else follow(request, call, replica)
     if names_many(request):
         return fetch_many_named(request, call)
     by_id = call.version >= TOPIC_IDS_SINCE
@@ -66,10 +48,29 @@ def serve(request: Fetch.Request, call: Call) -> Any:
         context = context_of(request, call, wanted(request, by_id))
     except errors.KafkaError as error:
         return Response(error_code=error.code)
-    if len(context.partitions) > PIECE:
+    if len(context.partitions) > PIECE or call.broker.replicas.partitions.new:
         return fetch_many(context, request, call)
     fetch = operation(context, request, call)
     return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
+
+
+async def follow_new(request: Fetch.Request, call: Call, replica: int) -> Fetch.Response:
+    """As ``follow``, after the logs of new partitions have been made."""
+    await make_logs(named(request, call.version >= TOPIC_IDS_SINCE), call)
+    response: Response = await settled(follow(request, call, replica))
+    return response
+
+
+async def make_logs(partitions: Iterable[FetchPartition], call: Call) -> None:
+    """Makes those logs that were still to be made, in turns."""
+    table = call.broker.replicas.partitions
+
+    def make() -> Paced[None]:
+        for partition in partitions if table.new else ():
+            table.make_for(partition)
+            yield
+
+    await settled(walk(make(), call))
 
 
 def names_many(request: Fetch.Request) -> bool:
@@ -83,7 +84,7 @@ def names_many(request: Fetch.Request) -> bool:
 
 
 async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``serve``, in turns."""
+    """As ``handle``, in turns."""
     by_id = call.version >= TOPIC_IDS_SINCE
     sessions: FetchSessions = call.broker.replicas.sessions
     found: dict[Key, FetchPartition] = {}
@@ -104,7 +105,8 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
 
 
 async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
-    """Reads, waits and answers in turns."""
+    """Reads, waits and answers in turns, after the logs of new partitions have been made."""
+    await make_logs(context.partitions, call)
     fetch = operation(context, request, call)
     enough: list[bool] = []
     await in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)), call)

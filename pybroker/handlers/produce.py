@@ -15,6 +15,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Awaitable, Iterator
 from itertools import repeat
+from typing import Any
 
 from cy.batch import CODEC_MASK, HEADER_SIZE, MAGIC_AT, TRANSACTIONAL_FLAG
 from cy.batch.compression import Codec
@@ -31,6 +32,7 @@ from pybroker.handlers.common.admission import (
 )
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.leader_hint import add_leader_hint
+from pybroker.handlers.common.pacing import Paced, settled, walk
 from pybroker.handlers.common.turns import Turn
 from pybroker.log.files.storage import Bytes
 from pybroker.log.validation import Prepared, Rules, TooHeavy
@@ -60,6 +62,31 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
     """
     if request.transactional_id is None:
         return serve(request, call, None, None)
+    return handle_new(request, call) if call.broker.replicas.partitions.new else in_transaction(request, call)
+
+
+async def handle_new(request: Produce.Request, call: Call) -> Produce.Response | None:
+    """As ``in_transaction``, after the logs of new partitions have been made, in turns."""
+    table, by_id = call.broker.replicas.partitions, call.version >= TOPIC_IDS_SINCE
+    if not call.connection.pinned:
+        keep_records(data for topic in request.topic_data for data in topic.partition_data)
+
+    def make() -> Paced[None]:
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if by_id:
+                    table.new.make(topic.topic_id, data.index)
+                else:
+                    table.make(topic.name, data.index)
+                yield
+
+    await settled(walk(make(), call))
+    response: Response | None = await settled(in_transaction(request, call))
+    return response
+
+
+def in_transaction(request: Produce.Request, call: Call) -> Any:
+    """The response to a request with a transactional id, or its future."""
     seen = admission.look(request, call)
     try:
         inquiry = admission.inquiry(seen, call)

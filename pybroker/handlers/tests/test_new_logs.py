@@ -124,6 +124,29 @@ def test_a_fetch_of_many_new_partitions_leaves_turns_to_others(fresh: Node, monk
     assert max(after - before for before, after in pairwise(counts)) == 1
 
 
+def test_a_transactional_produce_to_new_partitions_leaves_turns_to_others(
+    fresh: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "is_over", lambda turn: True)
+    fresh.replicas.partitions.new.pause()
+    rows = [Produce.Request.PartitionProduceData(index=n, records=bytearray(batch())) for n in range(MANY)]
+    topic = Produce.Request.TopicProduceData(name="t", partition_data=rows)
+    request = Produce.Request(acks=1, transactional_id="x", topic_data=[topic])
+    counts: list[int] = []
+
+    async def count() -> None:
+        while len(fresh.logs) < MANY:
+            counts.append(len(fresh.logs))
+            await asyncio.sleep(0)
+        counts.append(MANY)
+
+    async def both() -> None:
+        await asyncio.gather(count(), produce.handle(request, fresh.call(9)))  # type: ignore[arg-type]
+
+    fresh.run(both())
+    assert max(after - before for before, after in pairwise(counts)) == 1
+
+
 def test_a_fetch_of_a_new_partition_waits_for_its_first_record(fresh: Node) -> None:
     asked = test_fetch.request(0, max_wait_ms=30_000)
     waiting = fresh.loop.create_task(fetch.handle(asked, fresh.call(12)))

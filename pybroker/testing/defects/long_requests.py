@@ -258,8 +258,8 @@ def refused_requests_to_coordinators_stay_until_the_garbage_is_collected() -> li
 def a_fetch_makes_all_its_logs_in_one_turn() -> list[Patch]:
     """A thousand logs of a new topic would hold the loop for 0.2 s."""
 
-    async def make_at_once(request: Any, call: Any) -> Any:
-        return fetch.serve(request, call)
+    async def make_at_once(partitions: Any, call: Any) -> None:
+        """They are made when they are looked up."""
 
     return [(fetch, "make_logs", make_at_once)]
 
