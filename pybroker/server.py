@@ -124,6 +124,7 @@ class Broker:
         self._open_groups()
         self._open_transactions()
         await self._join(was_clean=was_clean)
+        await self._secure()  # again: what is stored for this broker is known since it has joined
         self._opened.push_async_callback(self.node.leave)
         self._tell_lost()
         self.metadata.add_follower(self._tell_lost)
@@ -141,7 +142,7 @@ class Broker:
         self._opened.callback(self.watch.stop)
 
     async def _secure(self) -> None:
-        """TLS of the listeners that speak it. Raises ConfigError."""
+        """TLS of the listeners that speak it, as the configuration is now. Raises ConfigError."""
         if any(endpoint.security_protocol == TLS for endpoint in listeners(self.config)):
             self._secured = await self.loop.run_in_executor(self.pools.changes, _tls_of, self.config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -11,6 +12,8 @@ from pybroker.config.tls_keys import LISTENER_PREFIX
 from pybroker.security.listener_tls import ListenerTls
 
 LOOK_S = 5.0
+
+logger = logging.getLogger("pybroker.security")
 
 
 class CertificateWatch:
@@ -42,7 +45,10 @@ class CertificateWatch:
 
     def _refresh(self) -> None:
         for listener in self._listeners:
-            listener.refresh()
+            try:
+                listener.refresh()
+            except Exception:  # the next look comes all the same
+                logger.exception("listener %s keeps its certificate as it was", listener.listener)
 
     async def stop(self) -> None:
         """Looks no longer."""

@@ -104,7 +104,7 @@ def stamp_of(path: str | None) -> Stamp:
     """How a file looks from outside."""
     try:
         found = os.stat(path or "")
-    except OSError:
+    except (OSError, ValueError):
         return None
     return (found.st_ino, found.st_mtime_ns, found.st_size)
 

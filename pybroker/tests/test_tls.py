@@ -116,10 +116,12 @@ def running(folder: Path, **settings: str) -> Iterator[Running]:
     try:
         broker, loop, stop = started.result(PATIENCE_S)
         bootstrap = broker.listeners().rpartition("SSL://")[2]
-        yield Running(
-            broker, bootstrap, files["ca"], files["client"], files["stranger"], Path(files["keys"]), authority, loop
-        )
-        loop.call_soon_threadsafe(stop.set)
+        try:
+            yield Running(
+                broker, bootstrap, files["ca"], files["client"], files["stranger"], Path(files["keys"]), authority, loop
+            )
+        finally:
+            loop.call_soon_threadsafe(stop.set)
     finally:
         thread.join(PATIENCE_S)
 
@@ -202,25 +204,38 @@ def test_a_certificate_of_another_authority_is_refused(served: Running) -> None:
     assert not any("stranger" in each for each in served.principals)
 
 
-def test_an_administrator_changes_the_certificate_of_a_listener(served: Running) -> None:
+def alter(broker: Running, key: str, value: str, operation: str = "SET") -> None:
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType[operation])
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient(librdkafka(broker))
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(PATIENCE_S)
+
+
+def test_an_administrator_changes_the_certificate_of_a_listener(served: Running) -> None:
+    from confluent_kafka.admin import AdminClient, ConfigResource
 
     admin, wanted = AdminClient(librdkafka(served)), served.new_keys("altered.pem")
     key, location = "listener.name.ssl.ssl.keystore.location", str(served.keys.with_name("altered.pem"))
-
-    def alter(operation: AlterConfigOpType) -> None:
-        entry = ConfigEntry(key, location, incremental_operation=operation)
-        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-        for done in admin.incremental_alter_configs([resource]).values():
-            done.result(PATIENCE_S)
-
-    alter(AlterConfigOpType.SET)
+    alter(served, key, location)
     served.shows(wanted)
     (shown,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
     settings = shown.result(PATIENCE_S)
     assert settings[key].value == location
     assert settings["ssl.keystore.password"].value is None
-    alter(AlterConfigOpType.DELETE)
+    alter(served, key, location, "DELETE")
+
+
+def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as broker:
+        alter(broker, "listener.name.ssl.ssl.client.auth", "required")
+    monkeypatch.setattr(certificate_watch.CertificateWatch, "start", lambda watch: None)
+    with running(tmp_path) as broker:
+        assert broker.broker._secured["SSL"].context.verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_certificate_that_changes_on_the_disk_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

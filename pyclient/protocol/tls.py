@@ -58,7 +58,7 @@ class TlsLayer:
 
     def receive(self, reader: FrameReader, fd: int) -> int:
         """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too."""
-        if self.pull() == AGAIN:
+        if self.pull() == AGAIN and not self.ssl.pending():  # the rest of a record may wait, decrypted
             return AGAIN
         count = reader.receive_by(self._read)
         if count and self._outgoing.pending:
