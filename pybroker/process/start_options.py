@@ -136,11 +136,16 @@ def is_secret(name: str) -> bool:
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
-    """The value of ``listeners``: as configured, unless an option says otherwise."""
+    """The value of ``listeners``: as configured, unless an option says otherwise. Raises ConfigError."""
     configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
     present = listeners(given) if configured else ()
     if present and host is None and port is None:
         return ",".join(map(str, present))
+    if len(present) > 1:
+        option = "--port" if host is None else "--host"
+        source = f" (from {where})" if (where := given.where("listeners")) else ""
+        text = ",".join(map(str, present))
+        raise ConfigError(f"{option} is for one listener, listeners={text}{source} has {len(present)}: set listeners")
     first = present[0] if present else Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
     return str(
         first._replace(
