@@ -59,15 +59,16 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
 
 def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     protocols = _protocol_map(config)
-    controllers = _controllers(config)
+    hidden = controllers(config)
     parsed = [_endpoint(key, text, protocols, _origin(config, key)) for text in texts if text]
     names = [endpoint.listener for endpoint in parsed]
     if len(set(names)) != len(names):
         raise ConfigError(f"{key}={','.join(texts)}{_origin(config, key)} names a listener twice")
-    return tuple(endpoint for endpoint in parsed if endpoint.listener not in controllers)
+    return tuple(endpoint for endpoint in parsed if endpoint.listener not in hidden)
 
 
-def _controllers(config: BrokerConfig) -> set[str]:
+def controllers(config: BrokerConfig) -> set[str]:
+    """The names of the listeners of a KRaft controller."""
     return {name.upper() for name in config["controller.listener.names"] or ()}
 
 
@@ -90,7 +91,7 @@ def _endpoint(key: str, text: str, protocols: dict[str, str], origin: str) -> En
 def _protocol_map(config: BrokerConfig) -> dict[str, str]:
     """By listener name. A controller's listener needs no entry where nobody has set the map."""
     key = "listener.security.protocol.map"
-    protocols = {} if config.is_set(key) else dict.fromkeys(_controllers(config), PLAIN)
+    protocols = {} if config.is_set(key) else dict.fromkeys(controllers(config), PLAIN)
     for entry in filter(None, (part.strip() for part in config[key].split(","))):
         name, _, protocol = entry.partition(":")
         if protocol.upper() not in PROTOCOLS:

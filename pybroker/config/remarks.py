@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pybroker.config import sources
+from pybroker.config import sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
 from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
@@ -34,6 +34,8 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
             yield f"{setting.source} is ignored: it is no property, which is key=value: {name} {setting.text}".rstrip()
     for name, setting in config.unused.items():
         yield f"{name}={setting.text} (from {setting.source}) is not used: process.roles says that this is KRaft's file"
+    if names := list(tls_slips.without_effect(config)):
+        yield f"without effect, as their listener is PLAINTEXT: {', '.join(names)}"
     for reason, names in _unmet(config).items():
         yield f"without effect, as {reason}: {', '.join(names)}"
 

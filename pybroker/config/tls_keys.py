@@ -6,6 +6,7 @@ coordination store.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pybroker.config.key import ANY, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, READ_ONLY, STRING, Key, one_of
@@ -52,6 +53,18 @@ _ROWS: Final = {key.name: key for key in TLS_KEYS}
 def of_listener(listener: str, name: str) -> str:
     """The name that a key of TLS has for one listener."""
     return f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+
+
+def split(name: str, listeners: Iterable[str]) -> tuple[str, str]:
+    """The listener in ``listener.name.<name>.<key>``, one of ``listeners`` if it is there, and the key. Without a
+    listener, that is empty.
+    """
+    rest = name.removeprefix(LISTENER_PREFIX)
+    for listener in sorted(listeners, key=len, reverse=True):
+        if rest.startswith(f"{listener}."):
+            return listener, rest.removeprefix(f"{listener}.")
+    listener, family, key = rest.partition(_FAMILY)
+    return (listener, _FAMILY[1:] + key) if family else ("", rest)
 
 
 def key_of_listener(name: str) -> Key | None:

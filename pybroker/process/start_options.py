@@ -15,6 +15,7 @@ from pybroker.config import (
     advertised_listeners,
     listeners,
     remarks,
+    tls_slips,
     unprotected,
 )
 from pybroker.config.broker_config import key_of
@@ -77,6 +78,7 @@ def configure(options: StartOptions) -> BrokerConfig:
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
     alone = is_alone(options, given)
+    tls_slips.check(given)
     unprotected.check(given, alone=alone)  # what is chosen below hides who gave it
     chosen = list(options.settings)
     node_id = given.node_id if options.node_id is None else options.node_id

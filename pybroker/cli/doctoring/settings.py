@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
-from pybroker.config import BrokerConfig, ConfigError, remarks, unprotected
+from pybroker.config import BrokerConfig, ConfigError, remarks, tls_slips, unprotected
 from pybroker.config.listeners import advertised_listeners, listeners
 from pybroker.process.start_options import StartOptions, configure
 
@@ -40,6 +40,7 @@ def errors_of(file: str | None) -> list[str]:
     found: list[ConfigError] = []
     try:
         config = BrokerConfig.load(file=file, errors=found)
+        found += tls_slips.errors_of(config)
         found += unprotected.errors_of(config, alone=not config["zookeeper.connect"])
         advertised_listeners(config)
     except ConfigError as error:

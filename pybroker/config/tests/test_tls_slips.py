@@ -1,0 +1,68 @@
+"""A key of TLS that has no effect because of a slip does not pass in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.remarks import of_settings
+from pybroker.config.tls_slips import check
+
+SSL = "listeners=SSL://:9093"
+BOTH = "listeners=PLAINTEXT://:9092,SSL://:9093"
+LISTENER = "listener.name"
+
+
+def loaded(*settings: str) -> BrokerConfig:
+    return BrokerConfig.load(settings, {})
+
+
+@pytest.mark.parametrize(
+    ("listening", "name", "meant"),
+    [
+        (SSL, "ssl.clientauth", "ssl.client.auth"),
+        (SSL, "ssl.client.authentication", "ssl.client.auth"),
+        (SSL, "ssl.trustore.location", "ssl.truststore.location"),
+        (SSL, f"{LISTENER}.ssl.client.auth", f"{LISTENER}.ssl.ssl.client.auth"),
+        (SSL, f"{LISTENER}.ssl.truststore.location", f"{LISTENER}.ssl.ssl.truststore.location"),
+        (SSL, f"{LISTENER}.ssl.ssl.clientauth", f"{LISTENER}.ssl.ssl.client.auth"),
+        (SSL, f"{LISTENER}.SSL.ssl.truststore.location", f"{LISTENER}.ssl.ssl.truststore.location"),
+        (SSL, f"{LISTENER}.sll.ssl.enabled.protocols", f"{LISTENER}.ssl.ssl.enabled.protocols"),
+        ("listeners=PLAINTEXT://:9092", "ssl.clientauth", "ssl.client.auth"),
+    ],
+)
+def test_a_slip_is_refused_with_what_was_meant(listening: str, name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} \(from --set\) .*: did you mean {meant}\?"):
+        check(loaded(listening, f"{name}=required"))
+
+
+@pytest.mark.parametrize("text", ["required", "requested"])
+def test_a_plain_listener_that_is_to_ask_for_certificates_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="listener plaintext is PLAINTEXT: no client would be asked"):
+        check(loaded(BOTH, f"{LISTENER}.plaintext.ssl.client.auth={text}"))
+
+
+def test_a_key_of_a_plain_listener_that_asks_for_nothing_is_named() -> None:
+    config = loaded(BOTH, f"{LISTENER}.plaintext.ssl.keystore.location=/k", f"{LISTENER}.ssl.ssl.keystore.location=/k")
+    check(config)
+    (line,) = of_settings(config)
+    assert line == f"without effect, as their listener is PLAINTEXT: {LISTENER}.plaintext.ssl.keystore.location"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("listeners=PLAINTEXT://:9092", "ssl.vendors.own=1"),
+        (SSL, "ssl.engine.factory.class=a.B", "ssl.provider=x", "ssl.trustmanager.algorithm=PKIX"),
+        (SSL, "ssl.keymanager.algorithm=x", "ssl.secure.random.implementation=x", "ssl.allow.dn.changes=true"),
+        (SSL, "ssl.allow.san.changes=true", "ssl.endpoint.identification.algorithm=", f"{LISTENER}.a.ssl.protocol=x"),
+        (SSL, f"{LISTENER}.ssl.max.connections=5", f"{LISTENER}.ssl.sasl.enabled.mechanisms=PLAIN"),
+        (SSL, f"{LISTENER}.ssl.ssl.client.auth=required", f"{LISTENER}.ssl.ssl.provider=x"),
+        ("listeners=OUT.SIDE://:1", "listener.security.protocol.map=OUT.SIDE:SSL",
+         f"{LISTENER}.out.side.ssl.client.auth=required"),
+        ("listeners=SSL://:1,CONTROLLER://:2", "controller.listener.names=CONTROLLER",
+         f"{LISTENER}.controller.ssl.client.auth=required"),
+    ],
+)
+def test_what_is_no_slip_is_accepted(settings: tuple[str, ...]) -> None:
+    check(loaded(*settings))

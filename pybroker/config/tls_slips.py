@@ -1,0 +1,74 @@
+"""Keys of TLS that would have no effect because of a slip: their name, or the listener in it, is wrong.
+
+A broker that passed over them would stand open, or let in others than those who were meant: it does not start. Callers
+are ``start_options.configure`` and ``doctor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
+from pybroker.config.key import ConfigError
+from pybroker.config.listeners import PLAIN, TLS, controllers, listeners
+from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, of_listener, split
+
+CLIENT_AUTH: Final = "ssl.client.auth"
+_FAMILY: Final = "ssl."
+_OF_TLS: Final = {key.name: key for key in TLS_KEYS}
+_OF_SSL: Final = {name for name in KEYS if name.startswith(_FAMILY)}
+_ASKING: Final = ("required", "requested")
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError for the first slip."""
+    for error in errors_of(config):
+        raise error
+
+
+def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
+    """One for each slip. Raises ConfigError for bad listeners."""
+    texts = config.given() | {name: setting.text for name, setting in config.ignored.items()}
+    names = [name for name in texts if name.startswith((_FAMILY, LISTENER_PREFIX)) and name not in _OF_SSL]
+    if not names:
+        return
+    protocols = {each.listener.lower(): each.security_protocol for each in listeners(config)}
+    others = {name.lower() for name in controllers(config)}
+    for name in names:
+        is_asking = texts[name].strip().lower() in _ASKING
+        if complaint := _complaint(name, protocols, others, is_asking=is_asking):
+            where = config.where(name)
+            yield ConfigError(f"{name}{f' (from {where})' if where else ''} {complaint}")
+
+
+def without_effect(config: BrokerConfig) -> Iterator[str]:
+    """Keys of TLS of a listener that is plain. Raises ConfigError for bad listeners."""
+    names = [key.name for key in config.keys_of_listeners]
+    plain = {each.listener.lower() for each in listeners(config) if each.security_protocol == PLAIN} if names else ()
+    yield from (name for name in names if split(name, plain)[0] in plain)
+
+
+def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *, is_asking: bool) -> str:
+    """What is wrong with it, nothing if all is well. ``others``: listeners of controllers, which are not opened."""
+    is_strict = is_asking or TLS in protocols.values()
+    if name.startswith(_FAMILY):
+        return f"is unknown{suggestion(name, _OF_SSL)}" if is_strict else ""
+    listener, key = split(name, (*protocols, *others))
+    if listener in others:
+        return ""
+    if not key.startswith(_FAMILY):
+        is_slip = is_asking or _FAMILY + key in _OF_TLS
+        return f"is unknown{suggestion(name, _names(protocols))}" if is_slip and is_strict else ""
+    if key in _OF_TLS:
+        if listener not in protocols:
+            near = suggestion(name, [of_listener(each, key) for each in protocols])
+            return f"names no listener, and their names are in small letters there{near}"
+        if is_asking and protocols[listener] == PLAIN:
+            return f"is without effect, as listener {listener} is {PLAIN}: no client would be asked for a certificate"
+        return ""
+    return f"is unknown{suggestion(name, _names(protocols))}" if is_strict and key not in _OF_SSL else ""
+
+
+def _names(protocols: Collection[str]) -> list[str]:
+    return [of_listener(each, key) for each in protocols for key in _OF_TLS]
