@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pybroker.process.owned_process import OwnedProcess
+from pybroker.process.secret_settings import as_arguments, as_environment
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
 OTHERS = ("KAFKA_", "CLUSTER_ID")
@@ -203,7 +204,7 @@ class EmbeddedBroker:
 
     def _start(self, port: int) -> None:
         try:
-            self._process.start(self._command(port), brokers_environment())
+            self._process.start(self._command(port), brokers_environment() | as_environment(self._settings))
             self._bootstrap, self._pids = self._ready()
         except BaseException:
             self._process.close()
@@ -216,7 +217,7 @@ class EmbeddedBroker:
             *(("--port", str(port)) if is_chosen else ()),
             *("--processes", str(self._processes), "--data-dir", str(self.data_dir), "--log-level", self._log_level),
             *(("--temporary",) if self._temporary else ()),
-            *(part for key, text in self._settings.items() for part in ("--set", f"{key}={text}")),
+            *as_arguments(self._settings),
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from pybroker.process.secret_settings import as_arguments, as_environment
 from pybroker.process.start_options import StartOptions
 
 SHOWN = 200
@@ -53,7 +54,7 @@ class BrokerProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env=environment(),
+            env=environment() | as_environment(settings_of(options, settings)),
         )
         return cls(process)
 
@@ -119,11 +120,16 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
     """The command of a member."""
     words = [sys.executable, "-P", "-m", "pybroker", "start", "--member"]
     words += ["--data-dir", str(root), "--log-level", options.log_level]
-    for text in (*options.settings, *settings):
-        words += ["--set", text]
+    words += as_arguments(settings_of(options, settings))
     if options.base is not None:
         words += ["--base", options.base]
     return words if options.file is None else [*words, options.file]
+
+
+def settings_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:
+    """Those of a member by name, its own over those of all."""
+    texts = (text.partition("=") for text in (*options.settings, *settings))
+    return {name.strip(): text for name, _, text in texts}
 
 
 def environment() -> dict[str, str]:

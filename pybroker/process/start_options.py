@@ -18,8 +18,8 @@ from pybroker.config import (
     tls_slips,
     unprotected,
 )
-from pybroker.config.broker_config import key_of
 from pybroker.data_folder import DataFolder, plan
+from pybroker.process.secret_settings import is_secret
 from pybroker.store.stores import StoreOptions
 
 RESTART_DELAY_S = 1.0
@@ -130,11 +130,6 @@ def settings_to_share(config: BrokerConfig) -> dict[str, str]:
     """The settings that brokers get when they join one with this configuration, unless they have their own."""
     given = config.given().items()
     return {name: text for name, text in given if name not in OWN and not is_secret(name)}
-
-
-def is_secret(name: str) -> bool:
-    key = key_of(name)
-    return key is not None and key.is_sensitive
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:

@@ -1,0 +1,48 @@
+"""Settings that no list of processes may show: they go to a child by its environment, which only its user can read.
+
+It imports nothing of the broker: ``pybroker.embedded`` is also used by sources that are not built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SECRETS: Final = (
+    "delegation.token.master.key",
+    "delegation.token.secret.key",
+    "password.encoder.old.secret",
+    "password.encoder.secret",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+    "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.truststore.password",
+)
+"""Kafka's keys of type PASSWORD; with ``listener.name.…`` before them they are secret as well."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value must not be shown."""
+    return name in SECRETS or (name.startswith("listener.name.") and name.endswith(SECRETS))
+
+
+def as_arguments(settings: Mapping[str, str]) -> list[str]:
+    """Those that may be shown, as options of ``start``."""
+    return [part for name, text in settings.items() if not is_secret(name) for part in ("--set", f"{name}={text}")]
+
+
+def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the others."""
+    return {variable_of(name): text for name, text in settings.items() if is_secret(name)}
+
+
+def variable_of(name: str) -> str:
+    """``KAFKA_SSL_KEY_PASSWORD`` of ``ssl.key.password``, as ``config.sources`` reads it."""
+    return "KAFKA_" + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
