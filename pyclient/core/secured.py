@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from typing import Final
 
 from pyclient.config import Config
-from pyclient.config.security import SSL
+from pyclient.config.security import PROTOCOL, SSL
 from pyclient.core import tls_trouble
+from pyclient.core.last_resort import URGENT
 from pyclient.errors import ConfigError, ConnectionFailed, TlsRefused
 from pyclient.protocol.tls import Tls, TlsPipe
 from pyclient.security import TlsConfigError, client_context
 
+LOG: Final = logging.getLogger("pyclient")
 PHASE: Final = "TLS handshake"
 
 
@@ -60,6 +63,10 @@ class Secured:
 def secured(config: Config) -> Secured | None:
     """As security.protocol and the keys ssl.* say; None for PLAINTEXT. Raises ConfigError."""
     if config.security_protocol == "PLAINTEXT":
+        idle = [key.name for key in SSL if key.name in config.given]
+        if idle and PROTOCOL.name not in config.given:
+            text = "%s has no effect, nothing is encrypted: set security.protocol=SSL (or PLAINTEXT, to agree)"
+            LOG.warning(text, ", ".join(idle), extra={URGENT: True})
         return None
     try:
         settings = {key.name: config[key.name] for key in SSL}

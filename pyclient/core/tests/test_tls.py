@@ -7,6 +7,8 @@ import ssl
 
 import pytest
 
+from pyclient.config import PRODUCER, load
+from pyclient.core.secured import secured
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.errors import ConfigError, ConnectionFailed
@@ -116,3 +118,19 @@ def test_in_plain_text_no_context_of_tls_is_made(monkeypatch):
             await client.start(PATIENCE_S)
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"ssl_keystore_type": "PEM", "ssl_key_password": "hush"}, "ssl.keystore.type, ssl.key.password"),
+        ({"ssl_truststore_location": "/ca.pem", "security_protocol": "PLAINTEXT"}, None),
+        ({}, None),
+    ],
+)
+def test_settings_of_tls_without_its_protocol_are_told_to_have_no_effect(settings, names, caplog):
+    assert secured(load(PRODUCER, "h:1", settings)) is None
+    told = [row.getMessage() for row in caplog.records if row.name == "pyclient"]
+    told_of = [text.partition(" has no effect, nothing is encrypted: set security.protocol=SSL")[0] for text in told]
+    assert told_of == ([] if names is None else [names])
+    assert "hush" not in caplog.text
