@@ -155,6 +155,8 @@ class BrokerConfig:
         key = key_of(name)
         if key is None and not is_ignored(name):
             where = f" (from {source})" if source else ""
+            if not sources.is_name(name):
+                raise ConfigError(f"a key is unknown, and not shown as it may be a part of a secret{where}")
             raise ConfigError(f"{name} is unknown{suggestion(name, KEYS)}{where}")
         return key
 

@@ -24,14 +24,14 @@ def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
 
 def of_settings(config: BrokerConfig) -> Iterator[str]:
     """A line for keys that are not Kafka's, one for each thing that is not here and that some key is about."""
-    marked = [name for name, setting in config.foreign.items() if setting.is_marked]
+    marked = [name for name, setting in config.foreign.items() if setting.is_marked and sources.is_name(name)]
     if others := [name for name in marked if name not in OF_AUTHORIZER]:
         yield f"ignored, as they are none of Kafka's keys: {', '.join(others)}"
     if rights := [name for name in marked if name in OF_AUTHORIZER]:
         yield f"without effect, as there is no authorizer, so everybody may do everything: {', '.join(rights)}"
     for name, setting in config.foreign.items():
-        if not setting.is_marked:
-            yield f"{setting.source} is ignored: it is no property, which is key=value: {name} {setting.text}".rstrip()
+        if not (setting.is_marked and sources.is_name(name)):  # perhaps a line of a secret, which is not shown
+            yield f"{setting.source} is ignored: it is no property, which is key=value"
     for name, setting in config.unused.items():
         yield f"{name}={setting.text} (from {setting.source}) is not used: process.roles says that this is KRaft's file"
     if names := list(tls_slips.without_effect(config)):

@@ -26,7 +26,14 @@ _FOREIGN = re.compile(
     r"KAFKA_((HOME|OPTS|VERSION|DEBUG|MODE|JMX_\w+|HEAP_OPTS|GC_LOG_OPTS|GC_LOG_ENABLED|LOG4J_\w+"
     r"|JVM_PERFORMANCE_OPTS|CLASSPATH|HOST|SERVICE_\w+|PORT|PORT_\w+)|\w+_(SERVICE|PORT)_\w+)\Z"
 )
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}|[\w-]{1,40}(?:\.[\w-]{1,40})+", re.ASCII)
+"""What is surely a key: words in small letters or with dots, as no line of a private key is."""
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def is_name(text: str) -> bool:
+    """Whether it looks like a key, so that it may be shown. Other text may be a line of a secret."""
+    return _NAME.fullmatch(text) is not None
 
 
 def from_arguments(arguments: Iterable[str], source: str = "--set") -> dict[str, Setting]:

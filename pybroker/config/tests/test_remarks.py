@@ -53,8 +53,20 @@ def test_a_line_that_is_no_property_is_told_with_its_place(tmp_path: Path) -> No
     told = list(of_settings(loaded(tmp_path, "num.partitions=2\nthis is not a property\nconfluent.license=x\n")))
     assert told == [
         "ignored, as they are none of Kafka's keys: confluent.license",
-        f"{tmp_path}/server.properties:2 is ignored: it is no property, which is key=value: this is not a property",
+        f"{tmp_path}/server.properties:2 is ignored: it is no property, which is key=value",
     ]
+
+
+def test_a_private_key_with_lines_that_are_not_continued_is_not_shown(tmp_path: Path) -> None:
+    lines = ["qA7" * 21 + "+/", "kafkaQ9x" * 5, "Zx9kQ3==", "log5Kq+/7==", "num8Q", "-----END PRIVATE KEY-----"]
+    file = tmp_path / "server.properties"
+    file.write_text("\n".join(["ssl.keystore.key=-----BEGIN PRIVATE KEY-----", *lines]))
+    errors: list[ConfigError] = []
+    config = BrokerConfig.load((), {}, file=str(file), errors=errors)
+    told = [*map(str, errors), *of_settings(config)]
+    assert not [(line, each) for line in told for each in lines if each.rstrip("=") in line]
+    assert not [each for each in told if "-----" in each]
+    assert {number for number in range(2, 8) if any(f"{file}:{number}" in each for each in told)} == set(range(2, 8))
 
 
 def test_all_that_is_wrong_is_collected_for_who_wants_it(tmp_path: Path) -> None:
