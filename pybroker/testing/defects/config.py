@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pybroker.cluster.decisions import config_changes, topics
-from pybroker.config import KEYS, broker_config, sources, unprotected
+from pybroker.config import KEYS, broker_config, sources, tls_slips, unprotected
 from pybroker.config.key import READ_ONLY
 from pybroker.testing.defects import Patch, defect
 from pyclient.protocol import errors
@@ -79,3 +79,15 @@ def any_line_is_a_property() -> list[Patch]:
     """Its first word is said to be a key."""
     entries = sources._entries
     return [(sources, "_entries", lambda text: ((*each[:3], True) for each in entries(text)))]
+
+
+@defect("pybroker/config/tests/test_tls_slips.py::test_a_slip_is_refused_with_what_was_meant")
+def a_slip_in_a_key_of_tls_is_passed_over() -> list[Patch]:
+    """The broker asks no client for a certificate."""
+    return [(tls_slips, "_complaint", lambda name, protocols, others, is_asking: "")]
+
+
+@defect("pybroker/config/tests/test_remarks.py::test_a_private_key_with_lines_that_are_not_continued_is_not_shown")
+def any_line_may_be_shown() -> list[Patch]:
+    """The private key is in the log."""
+    return [(sources, "is_name", lambda text: True)]

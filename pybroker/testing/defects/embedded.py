@@ -10,7 +10,7 @@ from typing import Any
 
 from pybroker import embedded
 from pybroker.embedded import EmbeddedBroker
-from pybroker.process import foreground, owned_process
+from pybroker.process import foreground, owned_process, secret_settings
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.testing.defects import Patch, defect
 
@@ -87,3 +87,9 @@ def a_restarted_broker_takes_another_port() -> list[Patch]:
     """Its clients do not find it again."""
     command = EmbeddedBroker._command
     return [(EmbeddedBroker, "_command", lambda self, port: command(self, 0))]
+
+
+@defect("pybroker/tests/test_secret_settings.py")
+def secrets_are_arguments() -> list[Patch]:
+    """Everybody on the machine reads them in the list of processes."""
+    return [(secret_settings, "is_secret", lambda name: False)]
