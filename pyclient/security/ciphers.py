@@ -15,6 +15,7 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 _OUTDATED: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 """Java refuses them too, but reads on after their names."""
 _OF_TLS_1_3: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
+_FINITE_FIELD: Final = ("kx-dhe", "kx-dhe-psk")
 _JAVA_NAME: Final = re.compile(r"(?:TLS|SSL)_(\w+)_WITH_(\w+)")
 
 
@@ -34,6 +35,12 @@ def apply(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
         blamed = f"no protocol of {', '.join(named)} has one of them" if suites else "all of them are outdated"
         raise TlsConfigError(SUITES if suites else PROTOCOLS, blamed)
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def without_finite_fields(context: ssl.SSLContext) -> None:
+    """Takes back the suites that agree on keys by a finite field, whose cost is the server's."""
+    kept = [each["name"] for each in context.get_ciphers() if each["kea"] not in _FINITE_FIELD]
+    context.set_ciphers(":".join(kept))
 
 
 def _of_suites(context: ssl.SSLContext, suites: list[str]) -> set[ssl.TLSVersion]:

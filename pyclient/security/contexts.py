@@ -42,6 +42,7 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     Raises TlsConfigError.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER)
+    ciphers.without_finite_fields(context)
     keys = key_store(settings)
     if keys is None:
         raise TlsConfigError(_KEY_SETTING, "is missing: a server needs a key and its certificate")

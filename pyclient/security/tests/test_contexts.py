@@ -155,6 +155,15 @@ def test_protocols_and_suites_that_cannot_be_are_refused(settings, text):
         client_context(settings)
 
 
+def test_a_server_agrees_on_keys_by_a_finite_field_only_where_it_is_told():
+    def names(settings):
+        made = server_context(keys_of(world().server) | settings)
+        return [each["name"] for each in made.get_ciphers() if "kx-dhe" in each["kea"]]
+
+    assert not names({})
+    assert names({"ssl.cipher.suites": "DHE-RSA-AES128-GCM-SHA256"}) == ["DHE-RSA-AES128-GCM-SHA256"]
+
+
 def test_a_key_that_cannot_be_used_is_told_without_secrets(tmp_path):
     made = world()
     foreign = {"ssl.keystore.key": made.client.key, "ssl.keystore.certificate.chain": made.server.chain[0]}
