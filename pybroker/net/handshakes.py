@@ -2,8 +2,8 @@
 
 A step of a handshake costs up to some milliseconds of CPU (a signature, a chain that is verified). It is taken on a
 thread, where OpenSSL gives up the GIL, so the loop goes on meanwhile. Each handshake is limited in time and bytes, and
-all together in number: one more ends the one that has waited longest for its peer. A socket that has sent nothing
-costs no more than itself.
+all together in number: one more ends the one that has waited longest for its peer, or for the thread. Before a whole
+hello (``client_hello``) has come, a socket costs no more than itself and these bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from functools import partial
 from typing import Final, Protocol
 
 from pybroker.net import complaint
+from pybroker.net.client_hello import RECORD, HelloReader
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
-from pyclient.protocol.tls import MEMORY, TlsLayer
+from pyclient.protocol.tls import MEMORY, RECORD_BYTES, TlsLayer
 
-RECORD: Final = 0x16
-"""The first byte of every handshake of TLS."""
 Address = tuple[str, int]
 PREFIX: Final = 8
 """Bytes that tell which protocol a peer speaks."""
@@ -47,7 +46,7 @@ class Handshake:
     """
 
     __slots__ = (
-        *("_all", "_fd", "_received", "_secured", "_tls", "began_at"),
+        *("_all", "_fd", "_hello", "_received", "_secured", "_tls", "began_at"),
         *("listener_name", "local_address", "peer_address", "sock"),
     )
 
@@ -64,6 +63,7 @@ class Handshake:
         self._secured = secured
         self._fd = sock.fileno()
         self._received = 0
+        self._hello: HelloReader | None = None
         self._tls: TlsLayer | None = None
         self.sock = sock
         self.listener_name = listener_name
@@ -84,41 +84,58 @@ class Handshake:
 
     def _on_readable(self) -> None:
         try:
-            if self._tls is None:
-                first = self.sock.recv(PREFIX, socket.MSG_PEEK)
-                if first and first[0] != RECORD:
-                    self.fail(complaint.not_tls(first))
-                    return
-                wrap = partial(self._secured.context.wrap_bio, server_side=True)
-                self._tls = TlsLayer(self.sock, self._all.memory, wrap)
-            count = self._tls.pull()
+            count = self.sock.recv_into(self._all.memory, RECORD_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self.end()
             return
-        if count == 0:
+        if not count:
             level = logging.INFO if self._received else logging.DEBUG
             self.fail("it went away before the handshake was over", level=level)
-        elif count > 0:
-            self._received += count
-            if self._received > self._all.limits.handshake_bytes:
-                self.fail(f"its handshake has more than {self._all.limits.handshake_bytes} bytes")
-            else:
-                self._stop_waiting()
-                self._all.work(self._step, self._on_step)
+            return
+        data = self._all.memory[:count]
+        if not self._received and data[0] != RECORD:
+            self.fail(complaint.not_tls(bytes(data[:PREFIX])))
+            return
+        self._received += count
+        if self._received > self._all.limits.handshake_bytes:
+            self.fail(f"its handshake has more than {self._all.limits.handshake_bytes} bytes")
+        elif self._tls is not None:
+            self._go_on(self._tls, data)
+        else:
+            self._greet(data)
+
+    def _greet(self, data: memoryview) -> None:
+        """Begins TLS, where all of the hello has come and may be answered."""
+        hello = self._hello = self._hello or HelloReader()
+        if not hello.add(data):
+            return
+        if hello.asks_for_finite_field():
+            self.fail("it wants to agree on keys by a finite field (ffdhe…), which is too slow: let it use a curve")
+            return
+        wrap = partial(self._secured.context.wrap_bio, server_side=True)
+        self._tls, self._hello = TlsLayer(self.sock, self._all.memory, wrap), None
+        self._go_on(self._tls, hello.received)
+
+    def _go_on(self, tls: TlsLayer, data: bytearray | memoryview) -> None:
+        tls.feed(data)
+        self._stop_waiting()
+        self._all.work(self._step, self._on_step)
 
     def _step(self) -> str | None:
         """The principal where the handshake is done, None where the peer has to say more. On the thread.
 
         Raises SSLError, ValueError.
         """
-        assert self._tls is not None
+        tls = self._tls
+        if tls is None:  # it has ended since
+            return None
         try:
-            self._tls.ssl.do_handshake()
+            tls.ssl.do_handshake()
         except ssl.SSLWantReadError:
             return None
-        return self._secured.principal(self._tls.ssl.getpeercert(binary_form=True))
+        return self._secured.principal(tls.ssl.getpeercert(binary_form=True))
 
     def _on_step(self, step: asyncio.Future[str | None]) -> None:
         error = None if step.cancelled() else step.exception()
@@ -148,9 +165,10 @@ class Handshake:
         self.end()
 
     def end(self) -> None:
-        """Closes the socket."""
+        """Closes the socket, and drops what it held: steps that were still to be taken find nothing to do."""
         self._all.forget(self)
         self._stop_waiting()
+        self._tls = self._hello = None
         self.sock.close()
 
 
@@ -182,9 +200,9 @@ class Handshakes:
         self, sock: socket.socket, listener_name: str, local_address: Address, peer_address: Address, secured: Secured
     ) -> None:
         """Waits for what the peer on ``sock`` says."""
-        if len(self.open) >= self.limits.max_handshakes and self.waiting:
+        if len(self.open) >= self.limits.max_handshakes:
             why = f"it gives way to others, as {self.limits.max_handshakes} handshakes are under way"
-            next(iter(self.waiting)).fail(why, level=logging.INFO)
+            next(iter(self.waiting or self.open)).fail(why, level=logging.INFO)
         self.open[Handshake(self, sock, listener_name, local_address, peer_address, secured)] = None
 
     def work(self, step: Callable[[], str | None], then: Callable[[asyncio.Future[str | None]], None]) -> None:

@@ -50,10 +50,10 @@ class Limits:
 
     handshake_s: float = 10.0
     """A handshake of TLS must be over after this time …"""
-    handshake_bytes: int = 128 * 1024
+    handshake_bytes: int = 64 * 1024
     """… and so many bytes of the client; the certificates that it shows are most of them."""
     max_handshakes: int = 1000
-    """Handshakes under way; one more ends the one that has waited longest."""
+    """Handshakes under way; one more ends the one that has waited longest, for its peer or for the thread."""
 
     def of_address(self, address: str) -> int:
         """How many connections ``address`` may have."""

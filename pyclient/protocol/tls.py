@@ -18,12 +18,22 @@ from pyclient.protocol.readiness import readable, writable
 
 MEMORY: Final = 128 * 1024
 """Bytes of one visit to the socket. Decrypted, twice as many fit into the memory that all connections receive into."""
+RECORD_BYTES: Final = 16 * 1024
+"""Bytes that OpenSSL gets at a time, in and out, as its memory for them never shrinks."""
+LITTLE: Final = 2 * RECORD_BYTES
+"""Bytes of a visit to the socket where the last one has brought little."""
 PIECE: Final = 64 * 1024
 """Bytes that are encrypted ahead of the socket."""
 TURN: Final = 4 << 20
 """Bytes that one connection may send before others do."""
 MOST_UNASKED: Final = 16 * 1024
 """Bytes that TLS itself may want to send, as answers to updates of keys."""
+MOST_WITHOUT_DATA: Final = 64 * 1024
+"""Encrypted bytes that may come without data; updates of keys are such."""
+OVERHEAD: Final = 32
+"""So many encrypted bytes may come for each byte of data."""
+_NOTHING: Final = memoryview(b"")
+"""Holds no memory, as an empty rest of much does."""
 _FLAGS: Final = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -38,7 +48,10 @@ class Tls:
 class TlsLayer:
     """One end of TLS on a connected socket that does not block, and belongs to who made it."""
 
-    __slots__ = ("_incoming", "_left", "_memory", "_outgoing", "_piece", "_sock", "ssl")
+    __slots__ = (
+        *("_barren", "_incoming", "_left", "_memory", "_most", "_outgoing", "_piece", "_received", "_sock"),
+        "ssl",
+    )
 
     def __init__(
         self, sock: socket.socket, memory: memoryview, wrap: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject]
@@ -49,7 +62,12 @@ class TlsLayer:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.ssl = wrap(self._incoming, self._outgoing)
         """Says what was agreed on."""
-        self._left = memoryview(b"")
+        self._received = _NOTHING
+        """Encrypted bytes that OpenSSL has not got yet; those that outlast a visit are a copy."""
+        self._most = LITTLE
+        self._barren = 0
+        """Encrypted bytes that have brought no data, less what data allows."""
+        self._left = _NOTHING
         """Encrypted bytes that the socket has not taken yet."""
         self._piece = 0
         """So many bytes of the queue are on their way when these are."""
@@ -57,41 +75,72 @@ class TlsLayer:
     # -- in ----------------------------------------------------------------------------------------
 
     def receive(self, reader: FrameReader, fd: int) -> int:
-        """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too."""
-        if self.pull() == AGAIN and not self.ssl.pending():  # the rest of a record may wait, decrypted
+        """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too.
+
+        What has come before, and found no memory for its frames, goes first.
+        """
+        if not self._received and not self._fetch():
             return AGAIN
-        count = reader.receive_by(self._read)
+        try:
+            count = reader.receive_by(self._read)
+        finally:
+            self._received = memoryview(bytes(self._received)) if self._received else _NOTHING
+        self._most = len(self._memory) if count >= RECORD_BYTES else LITTLE
         if count and self._outgoing.pending:
             self._answer()
         return count
+
+    def _fetch(self) -> bool:
+        """Receives once; False where there is nothing, also of before. Raises OSError."""
+        try:
+            count = self._sock.recv_into(self._memory, self._most)
+        except (BlockingIOError, InterruptedError):
+            return bool(self._incoming.pending or self.ssl.pending())
+        if count:
+            self._received = self._memory[:count]
+        else:
+            self._incoming.write_eof()
+        return True
 
     def _answer(self) -> None:
         """Sends what TLS itself has to say, or leaves it to the next flush. Raises OSError."""
         if not self.push() and self._outgoing.pending > MOST_UNASKED:
             raise ConnectionAbortedError("the peer has TLS change its keys again and again")
 
-    def pull(self) -> int:
-        """Receives once, for OpenSSL: the number of bytes that wait for it, 0 at the end, AGAIN. Raises OSError."""
-        waiting = self._incoming.pending
-        if waiting >= len(self._memory):  # there was no memory for the frames that they hold
-            return waiting
-        try:
-            count = self._sock.recv_into(self._memory)
-        except (BlockingIOError, InterruptedError):
-            return waiting or AGAIN
-        if not count:
-            self._incoming.write_eof()
-            return 0
-        self._incoming.write(self._memory[:count])
-        return waiting + count
+    def pull(self) -> None:
+        """Receives once, for a handshake. Raises OSError."""
+        with suppress(BlockingIOError, InterruptedError):
+            count = self._sock.recv_into(self._memory, RECORD_BYTES)
+            if count:
+                self.feed(self._memory[:count])
+            else:
+                self._incoming.write_eof()
+
+    def feed(self, data: bytearray | memoryview) -> None:
+        """Hands over what was received for a handshake."""
+        self._incoming.write(data)
 
     def _read(self, size: int, view: memoryview) -> int:
-        try:
-            return self.ssl.read(size, view)  # type: ignore[return-value]
-        except ssl.SSLWantReadError:
-            return AGAIN
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return 0
+        while True:
+            try:
+                count: int = self.ssl.read(size, view)  # type: ignore[assignment]
+            except ssl.SSLWantReadError:
+                if not self._received:
+                    return AGAIN
+                self._feed_record()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return 0
+            else:
+                self._barren = max(0, self._barren - OVERHEAD * count)
+                return count
+
+    def _feed_record(self) -> None:
+        """Hands over what was received, as much as one record has. Raises ConnectionAbortedError."""
+        piece, self._received = self._received[:RECORD_BYTES], self._received[RECORD_BYTES:]
+        self._barren += len(piece)
+        if self._barren > MOST_WITHOUT_DATA:
+            raise ConnectionAbortedError("the peer sends TLS without data, again and again")
+        self._incoming.write(piece)
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -107,16 +156,22 @@ class TlsLayer:
             piece = queue.peek(PIECE)
             if not piece:
                 return True
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[self.ssl.write(rest) :]
+            self._left = memoryview(self._encrypted(memoryview(piece)))
             self._piece = len(piece)
         return False
+
+    def _encrypted(self, rest: memoryview) -> bytes:
+        parts = []
+        while rest:
+            rest = rest[self.ssl.write(rest[:RECORD_BYTES]) :]
+            parts.append(self._outgoing.read())
+        return b"".join(parts)
 
     def push(self) -> bool:
         """Sends what is encrypted; True when nothing is left. Raises OSError."""
         while True:
             if not self._left:
+                self._left = _NOTHING
                 if not self._outgoing.pending:
                     return True
                 self._left = memoryview(self._outgoing.read())

@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +17,8 @@ import trustme
 
 from pybroker.net.limits import Limits
 from pybroker.net.tests.harness import BULK, ECHO, LIMIT_S, WAIT, Answer, Client, Harness, frame, scenario, turns
+from pybroker.net.tests.test_client_hello import FFDHE8192
+from pybroker.net.tests.test_client_hello import hello as slow_hello
 
 CA = trustme.CA()
 OTHER_CA = trustme.CA()
@@ -195,6 +198,51 @@ async def test_handshakes_that_do_not_go_on_give_way_to_new_ones(harness: Harnes
     assert await is_served(harness)
     assert len(harness.server.handshakes.open) <= 3  # type: ignore[union-attr]
     assert all([await each.is_closed() for each in (*silent, *half[:2])])
+
+
+def test_a_hello_that_asks_for_a_finite_field_costs_no_step(caplog: pytest.LogCaptureFixture) -> None:
+    @scenario(secured=server())
+    async def run(harness: Harness) -> None:
+        handshakes = harness.server.handshakes
+        assert handshakes is not None
+        steps: list[object] = []
+        handshakes.work = lambda step, then: steps.append(step)  # type: ignore[method-assign]
+        slow = await raw(harness, slow_hello([FFDHE8192], [FFDHE8192]))
+        assert await slow.is_closed()
+        assert not steps
+        del handshakes.work
+        assert await is_served(harness)
+
+    run()
+    (line,) = lines(caplog)
+    assert "finite field" in line
+
+
+@scenario(Limits(max_handshakes=3, max_per_ip=20), secured=server())
+async def test_handshakes_that_wait_for_the_thread_are_limited_and_leave_nothing_to_do(harness: Harness) -> None:
+    handshakes = harness.server.handshakes
+    assert handshakes is not None
+    steps: list[Callable[[], str | None]] = []
+    handshakes.work = lambda step, then: steps.append(step)  # type: ignore[method-assign]
+    begun = []
+    for number in range(5):
+        begun.append(await raw(harness, hello()))
+        await harness.until(lambda: len(steps) == number + 1)  # noqa: B023
+        assert len(handshakes.open) <= 3
+    assert all([await each.is_closed() for each in begun[:2]])
+    assert [step() for step in steps[:2]] == [None, None]
+    assert [step.__self__._tls is None for step in steps] == [True, True, False, False, False]  # type: ignore[attr-defined]
+    del handshakes.work
+    assert await is_served(harness)
+
+
+@scenario(secured=server())
+async def test_a_hello_without_end_is_given_up(harness: Harness) -> None:
+    piece = b"\x16\3\1\x40\0" + bytes(1 << 14)
+    first = b"\x16\3\1\0\4\1\xff\xff\xff"
+    endless = await raw(harness, first + 5 * piece)
+    await ended(endless)
+    assert await is_served(harness)
 
 
 @scenario(secured=server())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pybroker.net import complaint
+from pybroker.net.client_hello import HelloReader
 from pybroker.net.handshakes import Handshakes
+from pybroker.net.limits import UNLIMITED
 from pybroker.security import listener_tls
 from pybroker.security.principal_mapping import PrincipalMapping
 from pybroker.testing.defects import Patch, defect
@@ -19,13 +23,16 @@ def handshakes_are_not_limited_in_number() -> list[Patch]:
     begin = Handshakes.begin
 
     def unlimited(self: Handshakes, *given: object) -> None:
-        waiting, self.waiting = self.waiting, {}
-        try:
-            begin(self, *given)  # type: ignore[arg-type]
-        finally:
-            self.waiting = {**waiting, **self.waiting}
+        self.limits = replace(self.limits, max_handshakes=UNLIMITED)
+        begin(self, *given)  # type: ignore[arg-type]
 
     return [(Handshakes, "begin", unlimited)]
+
+
+@defect(f"{NET}::test_a_hello_that_asks_for_a_finite_field_costs_no_step")
+def a_client_may_agree_on_keys_by_a_finite_field() -> list[Patch]:
+    """A kilobyte of a stranger costs 0.1 s of the thread that all handshakes share."""
+    return [(HelloReader, "asks_for_finite_field", lambda self: False)]
 
 
 @defect(f"{NET}::test_a_handshake_that_takes_too_long_is_ended")

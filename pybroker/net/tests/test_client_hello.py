@@ -1,0 +1,92 @@
+"""What a client of TLS says first, as far as the broker looks at it."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import struct
+from collections.abc import Sequence
+
+import pytest
+
+from pybroker.net.client_hello import HelloReader
+
+FFDHE8192, X25519, GREASE = 0x0104, 0x001D, 0x0A0A
+_KEY = bytes(1024)
+
+
+def hello(groups: Sequence[int], shares: Sequence[int] = (), record: int = 1 << 14) -> bytes:
+    """One of these groups, with a key of some, in records of so many bytes."""
+    listed = b"".join(struct.pack(">H", group) for group in groups)
+    keys = b"".join(struct.pack(">HH", group, len(_KEY)) + _KEY for group in shares)
+    extensions = struct.pack(">HHH", 10, len(listed) + 2, len(listed)) + listed
+    extensions += struct.pack(">HHH", 51, len(keys) + 2, len(keys)) + keys
+    body = b"\x03\x03" + bytes(32) + b"\x20" + bytes(32) + b"\0\2\x13\1" + b"\1\0"
+    body += struct.pack(">H", len(extensions)) + extensions
+    message = b"\1" + len(body).to_bytes(3, "big") + body
+    pieces = [message[at : at + record] for at in range(0, len(message), record)]
+    return b"".join(b"\x16\3\1" + struct.pack(">H", len(piece)) + piece for piece in pieces)
+
+
+def read(data: bytes, step: int = 1 << 14) -> tuple[bool, bool]:
+    """Whether the hello is decided, and whether it asks for a finite field."""
+    reader = HelloReader()
+    is_decided = False
+    for at in range(0, len(data), step):
+        assert not is_decided
+        is_decided = reader.add(memoryview(data)[at : at + step])
+    assert reader.received == data
+    return is_decided, reader.asks_for_finite_field()
+
+
+@pytest.mark.parametrize("record", [1, 100, 1 << 14])
+@pytest.mark.parametrize("step", [1, 1 << 14])
+@pytest.mark.parametrize(
+    ("groups", "shares", "is_slow"),
+    [
+        ([FFDHE8192], [FFDHE8192], True),
+        ([X25519, FFDHE8192], [FFDHE8192], True),
+        ([X25519, FFDHE8192], [X25519, FFDHE8192], True),
+        ([FFDHE8192], [], True),
+        ([GREASE, FFDHE8192], [GREASE], True),
+        ([FFDHE8192, X25519], [], False),
+        ([X25519, FFDHE8192], [X25519], False),
+        ([X25519], [X25519], False),
+        ([], [], False),
+    ],
+)
+def test_a_finite_field_is_seen_however_the_hello_is_cut(
+    groups: Sequence[int], shares: Sequence[int], is_slow: bool, step: int, record: int
+) -> None:
+    assert read(hello(groups, shares, record), step) == (True, is_slow)
+
+
+def test_what_our_own_clients_say_is_no_trouble() -> None:
+    outgoing = ssl.MemoryBIO()
+    begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        begun.do_handshake()
+    assert read(outgoing.read()) == (True, False)
+
+
+def test_records_of_other_types_hide_nothing() -> None:
+    data = hello([FFDHE8192], [FFDHE8192], 500)
+    cut = 5 + 500
+    assert read(data[:cut] + b"\x14\3\3\0\1\1" + data[cut:]) == (True, True)
+
+
+def test_what_is_no_hello_is_left_to_openssl() -> None:
+    assert read(b"\x16\3\1\xff\xff") == (True, False)
+    assert read(b"\x16\3\1\0\4\2\0\0\0") == (True, False)
+
+
+def test_garbage_raises_nothing() -> None:
+    chance = random.Random(5)
+    whole = hello([X25519, FFDHE8192], [X25519, FFDHE8192])
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 8)):
+            data[chance.randrange(100 if chance.random() < 0.5 else len(data))] = chance.randrange(256)
+        reader = HelloReader()
+        reader.add(memoryview(data)[: chance.randint(1, len(data))])
+        reader.asks_for_finite_field()

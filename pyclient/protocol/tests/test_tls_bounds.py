@@ -1,0 +1,168 @@
+"""What one end of TLS may cost the other: bounds of memory, and of bytes that bring no data."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+
+import pytest
+
+from cy.wire.frames import AGAIN, STARVED, FrameReader, ReceiveMemory
+from cy.wire.send_queue import SendQueue
+from pyclient.protocol import tls
+from pyclient.protocol.tests.test_tls import contexts
+
+MOST = 1 << 20
+LENGTH = struct.pack(">i", MOST)
+"""Of a frame that the test does not end."""
+
+
+class FakeSsl:
+    """Takes what it gets, and makes data of so many of a thousand bytes."""
+
+    def __init__(self, incoming, outgoing, yields=0):
+        self.incoming, self.outgoing = incoming, outgoing
+        self.yields = yields
+        self.left = 0
+        self.got = []
+        self.written = []
+
+    def read(self, size, view):
+        data = self.incoming.read()
+        if data:
+            self.got.append(len(data))
+            self.left += len(data) * self.yields // 1000
+        count = min(size, self.left)
+        if not count:
+            raise ssl.SSLWantReadError
+        start = LENGTH if len(self.got) == 1 and data else b""
+        view.cast("B")[:count] = start + bytes(count - len(start))
+        self.left -= count
+        return count
+
+    def write(self, data):
+        self.written.append(len(data))
+        self.outgoing.write(data)
+        return len(data)
+
+    def pending(self):
+        return 0
+
+
+@contextlib.contextmanager
+def sockets():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for each in (ours, theirs):
+            each.setblocking(False)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MOST)
+        yield ours, theirs
+
+
+def layer(sock, yields=0):
+    memory = memoryview(bytearray(tls.MEMORY))
+    return tls.TlsLayer(sock, memory, lambda incoming, outgoing: FakeSsl(incoming, outgoing, yields))
+
+
+def sent(sock, data):
+    with contextlib.suppress(BlockingIOError):
+        return sock.send(data)
+    return 0
+
+
+def visits(end, reader, ours, theirs, count):
+    """Bytes that so many visits have taken, where the peer always has more; what OpenSSL got in each."""
+    each = []
+    for _ in range(count):
+        while sent(theirs, bytes(tls.RECORD_BYTES)):
+            pass
+        before = sum(end.ssl.got)
+        end.receive(reader, ours.fileno())
+        reader.keep()
+        each.append(sum(end.ssl.got) - before)
+    return each
+
+
+def test_a_peer_whose_bytes_bring_no_data_gets_little_of_a_visit_and_is_given_up():
+    with sockets() as (ours, theirs):
+        end, reader = layer(ours), FrameReader(ReceiveMemory(), MOST)
+        allowed = tls.MOST_WITHOUT_DATA // tls.LITTLE
+        assert visits(end, reader, ours, theirs, allowed) == [tls.LITTLE] * allowed
+        with pytest.raises(ConnectionAbortedError):
+            visits(end, reader, ours, theirs, 1)
+
+
+def test_a_peer_whose_bytes_are_data_gets_whole_visits_in_pieces():
+    with sockets() as (ours, theirs):
+        end, reader = layer(ours, yields=900), FrameReader(ReceiveMemory(), MOST)
+        first, *others = visits(end, reader, ours, theirs, 4)
+        assert first == tls.LITTLE
+        assert others == [tls.MEMORY] * 3
+        assert max(end.ssl.got) <= tls.RECORD_BYTES
+        reader.close()
+
+
+def test_data_is_encrypted_in_pieces():
+    with sockets() as (ours, theirs):
+        end, queue = layer(ours), SendQueue()
+        queue.append(bytes(3 * tls.PIECE))
+        while not end.flush(queue, ours.fileno()):
+            theirs.recv(MOST)
+        assert max(end.ssl.written) == tls.RECORD_BYTES
+        assert sum(end.ssl.written) == 3 * tls.PIECE
+
+
+def shaken_hands(ours, theirs):
+    server, client = contexts()
+    memory = memoryview(bytearray(tls.MEMORY))
+    here = tls.TlsLayer(ours, memory, lambda *pair: server.wrap_bio(*pair, server_side=True))
+    there = tls.TlsLayer(theirs, memory, lambda *pair: client.wrap_bio(*pair, server_hostname="localhost"))
+    open_ends = [there, here]
+    while open_ends:
+        for end in tuple(open_ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.pull()
+                end.ssl.do_handshake()
+                open_ends.remove(end)
+            end.push()
+    return here, there
+
+
+def say(end, fd, data):
+    queue = SendQueue()
+    queue.append(data)
+    assert end.flush(queue, fd)
+
+
+def frames_of(reader):
+    found = []
+    reader.hand_on(lambda view, start, end, _: found.append(bytes(view[start:end])))
+    return found
+
+
+@pytest.mark.parametrize(("size", "limit"), [(12_000, 14_000), (100_000, 150_000)])
+def test_what_has_come_while_there_was_no_memory_is_delivered_when_there_is(size, limit):
+    body = bytes(range(250)) * (size // 250)
+    with sockets() as (ours, theirs), sockets() as (hog_end, other):
+        here, there = shaken_hands(ours, theirs)
+        memory = ReceiveMemory(limit)
+        reader, hog = FrameReader(memory, MOST), FrameReader(memory, MOST)
+        other.send(struct.pack(">i", limit // 2) + bytes(limit // 2 - 1000))
+        hog.receive(hog_end.fileno())
+        hog.keep()
+        say(there, theirs.fileno(), struct.pack(">i", size) + body[:3000])
+        assert here.receive(reader, ours.fileno()) > 0
+        assert frames_of(reader) == []
+        say(there, theirs.fileno(), body[3000:])
+        while (count := here.receive(reader, ours.fileno())) != STARVED:
+            assert count > 0
+            reader.keep()
+        hog.close()
+        found = []
+        while (count := here.receive(reader, ours.fileno())) != AGAIN:
+            assert count > 0
+            found += frames_of(reader)
+        assert found == [body]
+        reader.close()
