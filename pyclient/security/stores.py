@@ -6,6 +6,8 @@ and so does this: the first bytes of a file tell which of them it is. Where no t
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +20,8 @@ Settings = Mapping[str, Any]
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 TYPES: Final = (PEM, PKCS12, JKS)
 _BEGIN: Final = "-----BEGIN"
+_MOST_BYTES: Final = 4 << 20
+"""Of a file."""
 
 KEY_PASSWORD: Final = "ssl.key.password"
 _KEY_TYPE, _TRUST_TYPE = "ssl.keystore.type", "ssl.truststore.type"
@@ -155,11 +159,23 @@ def _check_no_password(setting: str, password: Any, more: str = "") -> None:
 
 
 def _load(setting: str, path: str) -> bytes:
+    """The bytes of a file; a pipe, which others may never fill, is refused at once. Raises TlsConfigError."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        with open(path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise TlsConfigError(setting, f"{path}: it is no regular file")
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise TlsConfigError(setting, f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise TlsConfigError(setting, f"{path!r}: {error}") from None
+    if len(data) > _MOST_BYTES:
+        raise TlsConfigError(setting, f"{path}: it has more than {_MOST_BYTES} bytes")
+    return data
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _kind(data: bytes, setting: str, path: str, type_setting: str, declared: str | None) -> str:
@@ -208,7 +224,8 @@ def _ders(data: bytes, kind: str, password: str | None, path: str) -> tuple[byte
     """The certificates of a trust store, those of keys too, as Java has it."""
     try:
         if kind == PKCS12:
-            return pkcs12.read(data, password).certificates
+            found = pkcs12.read(data, password)
+            return found.certificates if found.key is None else found.certificates[:1]
         store = jks.read(data, password)
         return store.trusted + tuple(each.chain[0] for each in store.keys if each.chain)
     except WrongPassword as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import shutil
@@ -209,6 +210,28 @@ def test_what_is_wrong_with_a_trust_store_is_told_by_setting(settings, setting, 
         trust_store(given)
     assert raised.value.setting == setting
     assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "device", "NUL", "large"])
+def test_what_is_no_file_of_a_store_is_refused_at_once(tmp_path, what):
+    paths = {name: tmp_path / name for name in ("pipe", "large")}
+    paths |= {"folder": tmp_path, "device": "/dev/zero", "NUL": "a\0b"}
+    os.mkfifo(paths["pipe"])
+    with open(paths["large"], "wb") as file:
+        file.truncate((4 << 20) + 1)
+    for read, setting in ((key_store, "ssl.keystore.location"), (trust_store, "ssl.truststore.location")):
+        with pytest.raises(TlsConfigError, match=r"regular|directory|null|more than") as raised:
+            read({setting: str(paths[what])})
+        assert raised.value.setting == setting
+
+
+def test_of_a_pkcs12_with_a_key_only_the_keys_own_certificate_is_trusted(tmp_path):
+    made = world()
+    chain = (*made.server.chain[:1], made.authority)
+    path = written(tmp_path, "keys.p12", pkcs12_keys(made.server._replace(chain=chain)))
+    trusted = trust_store({"ssl.truststore.location": path, "ssl.truststore.password": PASSWORD})
+    assert trusted is not None
+    assert as_der(trusted.certificates) == as_der(chain[:1])
 
 
 def test_a_damaged_jks_is_refused_in_words_wherever_it_is_damaged(tmp_path):
