@@ -32,14 +32,18 @@ def client_context(settings: Settings) -> ssl.SSLContext:
     keys = key_store(settings)
     if keys is not None:
         _present(context, keys)
-    _trust(context, trust_store(settings), ssl.Purpose.SERVER_AUTH)
+    trusted = trust_store(settings)
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, trusted)
     ciphers.apply(context, settings)
     return context
 
 
 def server_context(settings: Settings) -> ssl.SSLContext:
-    """For a server, which must have a key store. ``ssl.client.auth`` says whether clients need a certificate.
-    Raises TlsConfigError.
+    """For a server, which must have a key store. ``ssl.client.auth`` says whether clients need a certificate;
+    where it asks for one, a trust store must say whose. Raises TlsConfigError.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER)
     ciphers.without_finite_fields(context)
@@ -52,24 +56,24 @@ def server_context(settings: Settings) -> ssl.SSLContext:
         raise TlsConfigError(CLIENT_AUTH, f"{wanted} is none of {', '.join(_CLIENT_AUTH)}")
     context.verify_mode = _CLIENT_AUTH[wanted]
     trusted = trust_store(settings)
-    if context.verify_mode != ssl.CERT_NONE or trusted is not None:
-        _trust(context, trusted, ssl.Purpose.CLIENT_AUTH)
+    if trusted is not None:
+        _trust(context, trusted)
+    elif wanted != "none":
+        lacking = "clients' certificates are checked against ssl.truststore.*, which is not set"
+        raise TlsConfigError(CLIENT_AUTH, f"is {wanted}, but {lacking}")
     ciphers.apply(context, settings)
     return context
 
 
 def _context(protocol: int) -> ssl.SSLContext:
+    """A certificate that is trusted is the end of a chain, whether it has signed itself or not: Java has it so."""
     context = ssl.SSLContext(protocol)
     context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
-def _trust(context: ssl.SSLContext, store: TrustStore | None, purpose: ssl.Purpose) -> None:
-    """A certificate that is trusted is the end of a chain, whether it has signed itself or not: Java has it so."""
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if store is None:
-        context.load_default_certs(purpose)
-        return
+def _trust(context: ssl.SSLContext, store: TrustStore) -> None:
     try:
         context.load_verify_locations(cadata="\n".join(store.certificates))
     except (ssl.SSLError, ValueError) as error:

@@ -126,6 +126,8 @@ def _text(settings: Settings, name: str) -> str:
         return ""
     text = str(value).strip()
     is_place = name in (_KEY_FILE, _TRUST_FILE)
+    if not text and (is_place or name == _CERTIFICATES):
+        raise TlsConfigError(name, "is given, but empty")
     if is_place and _BEGIN in text:
         right = _CERTIFICATES if name == _TRUST_FILE else f"{_KEY} and {_CHAIN}"
         raise TlsConfigError(name, f"is a PEM, not the name of a file: give it as {right}")

@@ -17,8 +17,8 @@ def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
     """Whom the authority has certified may stand for every broker."""
     trust = contexts._trust
 
-    def loose(context: ssl.SSLContext, store: TrustStore | None, purpose: ssl.Purpose) -> None:
-        trust(context, store, purpose)
+    def loose(context: ssl.SSLContext, store: TrustStore) -> None:
+        trust(context, store)
         context.check_hostname = False
 
     return [(contexts, "_trust", loose)]
@@ -28,7 +28,7 @@ def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
 def a_client_takes_the_certificate_of_any_authority() -> list[Patch]:
     """It encrypts, for whoever is there."""
 
-    def nobody(context: ssl.SSLContext, store: TrustStore | None, purpose: ssl.Purpose) -> None:
+    def nobody(context: ssl.SSLContext, store: TrustStore) -> None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
 

@@ -118,6 +118,12 @@ def test_a_server_asks_clients_for_certificates_as_it_is_told():
             meet(server, client_context(trust()))
     with pytest.raises(TlsConfigError, match=r"ssl.client.auth: maybe is none of"):
         server_context(keys_of(made.server) | {"ssl.client.auth": "maybe"})
+    for wanted in ("required", "requested"):
+        with pytest.raises(TlsConfigError, match=r"ssl.client.auth: .*ssl.truststore.\*, which is not set"):
+            server_context(keys_of(made.server) | {"ssl.client.auth": wanted})
+    assert not server_context(keys_of(made.server)).get_ca_certs()
+    with pytest.raises(TlsConfigError, match=r"ssl.truststore.certificates: is given, but empty"):
+        server_context(keys_of(made.server) | {"ssl.client.auth": "required", "ssl.truststore.certificates": ""})
     with pytest.raises(TlsConfigError, match=r"ssl.keystore.location: is missing"):
         server_context({})
 

@@ -41,7 +41,7 @@ def has_key(store, who, *, encrypted=False):
 
 def test_settings_that_name_no_store_give_none():
     assert key_store({}) is None
-    assert key_store({"ssl.keystore.location": "", "ssl.keystore.key": None}) is None
+    assert key_store({"ssl.keystore.location": None, "ssl.keystore.key": ""}) is None
     assert trust_store({"ssl.truststore.type": "JKS"}) is None
 
 
@@ -144,6 +144,7 @@ CHAIN = {"ssl.keystore.certificate.chain": "<chain>"}
 @pytest.mark.parametrize(
     ("settings", "setting", "text"),
     [
+        ({"ssl.keystore.location": ""}, "ssl.keystore.location", "is given, but empty"),
         (KEY, "ssl.keystore.certificate.chain", "is missing beside ssl.keystore.key"),
         (CHAIN, "ssl.keystore.key", "is missing beside"),
         ({**KEY, **CHAIN, "ssl.keystore.location": "/f"}, "ssl.keystore.location", "one of them"),
@@ -202,6 +203,8 @@ def test_what_is_wrong_with_a_key_store_is_told_by_setting_and_file(tmp_path, se
         ({"ssl.truststore.certificates": "<ca>", "ssl.truststore.type": "PKCS12"}, "ssl.truststore.type", "needs PEM"),
         ({"ssl.truststore.certificates": "ca.pem"}, "ssl.truststore.certificates", "a file is ssl.truststore.location"),
         ({"ssl.truststore.password": "hush"}, "ssl.truststore.location", "is missing"),
+        ({"ssl.truststore.location": " "}, "ssl.truststore.location", "is given, but empty"),
+        ({"ssl.truststore.certificates": ""}, "ssl.truststore.certificates", "is given, but empty"),
     ],
 )
 def test_what_is_wrong_with_a_trust_store_is_told_by_setting(settings, setting, text):
