@@ -19,7 +19,9 @@ from pyclient.protocol.readiness import readable, writable
 MEMORY: Final = 128 * 1024
 """Bytes of one visit to the socket. Decrypted, twice as many fit into the memory that all connections receive into."""
 RECORD_BYTES: Final = 16 * 1024
-"""Bytes that OpenSSL gets at a time, in and out, as its memory for them never shrinks."""
+"""Bytes that OpenSSL gets at a time to encrypt, as its memory for them never shrinks."""
+WHOLE_RECORD: Final = 5 + RECORD_BYTES + 256
+"""Bytes that it gets at a time to decrypt: the largest record, with its header."""
 LITTLE: Final = 2 * RECORD_BYTES
 """Bytes of a visit to the socket where the last one has brought little."""
 PIECE: Final = 64 * 1024
@@ -121,22 +123,24 @@ class TlsLayer:
         self._incoming.write(data)
 
     def _read(self, size: int, view: memoryview) -> int:
+        if self._received and (pending := self._incoming.pending) < WHOLE_RECORD // 2:
+            self._feed_up_to(WHOLE_RECORD - pending)  # sooner than OpenSSL asks, which costs an exception
         while True:
             try:
                 count: int = self.ssl.read(size, view)  # type: ignore[assignment]
             except ssl.SSLWantReadError:
                 if not self._received:
                     return AGAIN
-                self._feed_record()
+                self._feed_up_to(WHOLE_RECORD)
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return 0
             else:
                 self._barren = max(0, self._barren - OVERHEAD * count)
                 return count
 
-    def _feed_record(self) -> None:
-        """Hands over what was received, as much as one record has. Raises ConnectionAbortedError."""
-        piece, self._received = self._received[:RECORD_BYTES], self._received[RECORD_BYTES:]
+    def _feed_up_to(self, count: int) -> None:
+        """Hands over so many bytes of what was received, or all. Raises ConnectionAbortedError."""
+        piece, self._received = self._received[:count], self._received[count:]
         self._barren += len(piece)
         if self._barren > MOST_WITHOUT_DATA:
             raise ConnectionAbortedError("the peer sends TLS without data, again and again")
