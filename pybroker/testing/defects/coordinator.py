@@ -35,7 +35,7 @@ MIGRATION = "pybroker/coordinator/group/consumer/tests/test_migration.py::"
 def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
     """As in Kafka; aiokafka then reads from the beginning what a coordinator that had moved could not tell."""
 
-    def refused(request: OffsetFetch.Request, error: errors.KafkaError, version: int) -> OffsetFetch.Response:
+    def refused(request: OffsetFetch.Request, call: Any, error: errors.KafkaError) -> OffsetFetch.Response:
         return OffsetFetch.Response(error_code=error.code)
 
     return [(offset_fetch, "_refused", refused)]
