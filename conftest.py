@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["kafka", "ours"], default="ours", help="which broker to test")
     told = "tests of rows only; what they show goes into this file (conformance/report/recorder.py)"
     parser.addoption("--conformance-report", type=Path, default=None, metavar="FILE.json", help=told)
-    defect = "plant a defect (pybroker/testing/defects): the test that it names must fail"
+    defect = "plant a defect (proofs/defects): the test that it names must fail"
     parser.addoption("--defect", default=None, metavar="NAME", help=defect)
     most = "fail the run if it takes more CPU time (conformance/budget.py)"
     parser.addoption(budget.OPTION, type=float, default=None, metavar="SECONDS", help=most)
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{kind}: starts {what}; nightly, by what the test takes")
     budget.register(config)
     if name := config.getoption("--defect"):
-        from pybroker.testing.defects import plant, plant_in_children
+        from proofs.defects import plant, plant_in_children
 
         plant_in_children(name)
         plant(name)
@@ -82,7 +82,7 @@ def _mark(item: pytest.Function, kinds: list[str]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """A test that must fail does not wait as long for what does not come."""
     if session.config.getoption("--defect"):
-        from pybroker.testing.defects import lose_patience
+        from proofs.defects import lose_patience
 
         lose_patience()
 

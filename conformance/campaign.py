@@ -124,7 +124,7 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
     "simulation": Campaign(
         "the broken protocols that must be found, then a million simulated histories (--seeds A-B: a part)",
         10,
-        (Program("pybroker.testing.simulator", ("--seeds", "0-1000000", "--mutants", "3000")),),
+        (Program("proofs.simulator", ("--seeds", "0-1000000", "--mutants", "3000")),),
     ),
     "differential": Campaign(
         "thousands of sequences of raw requests to our broker and to a real Kafka; compares the answers",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
-FOLDERS = ("conformance", "cy", "docs", "pybroker", "pyclient")
+FOLDERS = ("conformance", "cy", "docs", "proofs", "pybroker", "pyclient")
 """Where the tests are."""
 
 NIGHTLY = "nightly"

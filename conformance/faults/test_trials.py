@@ -1,6 +1,6 @@
 """Each trial finds nothing on brokers that keep their promises.
 
-What it finds on others is told to ``pybroker/testing/defects/suites.py``: the defects that are planted there reach the
+What it finds on others is told to ``proofs/defects/suites.py``: the defects that are planted there reach the
 brokers by the environment of this process.
 """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("conformance", "cy", "docs", "examples", "pybroker", "pyclient")
+FOLDERS = ("conformance", "cy", "docs", "examples", "proofs", "pybroker", "pyclient")
 PLAIN = (0, -1)
 """No error, and none that a broker has sent."""
 LARGEST = 133

@@ -13,7 +13,7 @@ from pathlib import Path
 from docs.tests.blocks import ROOT
 
 PACKAGES = ("cy", "pyclient", "pybroker", "conformance", "docs", "examples")
-SIMULATOR = "pybroker.testing.simulator"
+SIMULATOR = "proofs.simulator"
 
 
 def circle(room: str, names: Iterable[str]) -> frozenset[str]:

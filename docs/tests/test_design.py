@@ -15,13 +15,13 @@ ROOMS = {
     "groups.md": ("pybroker/coordinator", "pybroker/coordinator/group/consumer"),
     "log.md": ("pybroker/log",),
     "metadata.md": ("pybroker/cluster",),
-    "proof.md": ("pybroker/testing/simulator",),
+    "proof.md": ("proofs/simulator",),
     "replication.md": ("pybroker/replication",),
     "spark.md": ("pyclient/spark",),
     "transactions.md": ("pybroker/coordinator",),
 }
 """What a page is about: its paths may begin there, as those of every page may at the root and in ``EVERYWHERE``."""
-EVERYWHERE = ("", "pybroker", "pyclient", "conformance")
+EVERYWHERE = ("", "pybroker", "pyclient", "proofs", "conformance")
 DRAWINGS = sorted((ROOT / "docs" / "img").glob("*.dot"))
 PAGES = [ROOT / "docs" / "design.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
 

@@ -7,9 +7,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from proofs.simulator.scheduler import ProcessLoop, Scheduler
 from pybroker.cluster.following import Following
 from pybroker.store.interface import NoNode, SessionState
-from pybroker.testing.simulator.scheduler import ProcessLoop, Scheduler
 
 
 class EmptyStore:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cy.batch import Builder
+from proofs.garbage import leaves_nothing
 from pybroker.cluster.metadata.image import OFFSETS_TOPIC, MetadataDelta
 from pybroker.coordinator import loading, runtime
 from pybroker.coordinator.group import records
@@ -17,7 +18,6 @@ from pybroker.coordinator.group.shard import GroupShard, OffsetsAsked
 from pybroker.coordinator.shard import Result
 from pybroker.coordinator.tests.harness import Node, code
 from pybroker.log.log import Log
-from pybroker.testing.garbage import leaves_nothing
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ListGroups, SyncGroup, errors
 from pyclient.protocol.errors import KafkaError

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proofs.garbage import leaves_nothing
 from pybroker import waiting
 from pybroker.handlers import fetch
 from pybroker.handlers.common import pacing
@@ -19,7 +20,6 @@ from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSession
 from pybroker.replication.purgatory import Purgatory
 from pybroker.replication.tests.harness import values
-from pybroker.testing.garbage import leaves_nothing
 from pyclient.protocol import Fetch
 
 ForgottenTopic = Fetch.Request.ForgottenTopic

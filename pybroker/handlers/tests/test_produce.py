@@ -12,13 +12,13 @@ import pytest
 
 from cy.batch import Builder
 from cy.batch.compression import Codec
+from proofs.garbage import leaves_nothing
 from pybroker.handlers import produce
 from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import Node
 from pybroker.log.tests.helpers import contents
 from pybroker.log.validation import Rules
 from pybroker.replication.tests.harness import NOW, batch, idempotent, topic_id
-from pybroker.testing.garbage import leaves_nothing
 from pyclient.protocol import Produce, errors
 
 Request = Produce.Request

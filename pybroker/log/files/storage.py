@@ -3,7 +3,7 @@ objects
 that it opens.
 
 Tests put another one in its place: one that fails on demand, that is full, that records writes,
-syncs and renames and then cuts the power (``pybroker.testing.crash``). The log itself never calls
+syncs and renames and then cuts the power (``proofs.crash``). The log itself never calls
 ``os``.
 
 Two rules of this floor:

@@ -7,6 +7,7 @@ import pytest
 
 from cy.batch import iterate, read_header
 from cy.batch.compression import Codec
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.appending import Origin, UnexpectedOffset
 from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import (
@@ -20,7 +21,6 @@ from pybroker.log.tests.helpers import (
     open_log,
 )  # fmt: skip
 from pybroker.log.timestamps import newest_record
-from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from cy.batch import iterate
+from proofs.crash import CrashImage, RecordingStorage, crash_images
 from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints
 from pybroker.log.log import Log
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, batch, contents, idempotent, manager
-from pybroker.testing.crash import CrashImage, RecordingStorage, crash_images
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1)
 

@@ -1,7 +1,7 @@
 """The power is cut, or the process killed, at every moment of moves between log dirs, deletions and re-creations.
 
 Whatever stands on the two disks then, a start finds each log that was not deleted, with all that was promised, and no
-log that was. The rules of loss are those of ``pybroker.testing.crash``; the two dirs lose independently.
+log that was. The rules of loss are those of ``proofs.crash``; the two dirs lose independently.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from cy.batch import iterate
+from proofs.crash import CrashImage, RecordingStorage, crash_images
+from proofs.simulator.disk import Disk, SimulatedInode, SimulatedStorage
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TP, batch, manager
-from pybroker.testing.crash import CrashImage, RecordingStorage, crash_images
-from pybroker.testing.simulator.disk import Disk, SimulatedInode, SimulatedStorage
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200, retention_ms=-1)
 FIRST, SECOND = b"\1" * 16, b"\2" * 16

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from cy.batch import iterate, scan
+from proofs.crash import CrashImage, RecordingStorage, crash_images
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.files.txn_index import TransactionIndex
@@ -22,7 +23,6 @@ from pybroker.log.log import Log
 from pybroker.log.producers import marker as markers
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, idempotent, manager
-from pybroker.testing.crash import CrashImage, RecordingStorage, crash_images
 
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=200, retention_ms=-1)
 PRODUCERS = 4

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from cy.batch import assign
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
@@ -42,7 +43,6 @@ from pybroker.log.tests.helpers import (
 )
 from pybroker.log.tests.test_compaction import Compacted, records
 from pybroker.log.timestamps import first_record_since
-from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=0)

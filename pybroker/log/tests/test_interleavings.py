@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from cy.batch import scan
+from proofs.interleaving import Interleaving, Schedule, Seeded, Switches
 from pybroker.clock import ManualClock
 from pybroker.log import durability, log_files
 from pybroker.log.appending import Origin
@@ -37,7 +38,6 @@ from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, idempotent, marker
-from pybroker.testing.interleaving import Interleaving, Schedule, Seeded, Switches
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
 TRACED = (durability, log_files)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from proofs.crash import RecordingStorage, crash_images
 from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints
@@ -14,7 +15,6 @@ from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, fill, manager, numbered
-from pybroker.testing.crash import RecordingStorage, crash_images
 
 CONFIG = LogConfig(segment_bytes=1000, retention_ms=-1)
 ONE_SEGMENT = LogConfig(retention_ms=-1)

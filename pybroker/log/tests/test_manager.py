@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs.folders import parse_folder
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
@@ -31,7 +32,6 @@ from pybroker.log.tests.helpers import (
     until,
 )  # fmt: skip
 from pybroker.log.validation import rules_for
-from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

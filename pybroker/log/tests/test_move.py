@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.files import checkpoints
@@ -29,7 +30,6 @@ from pybroker.log.tests.helpers import (
     marker,
     numbered,
 )
-from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
 CONFIG = LogConfig(segment_bytes=1000)

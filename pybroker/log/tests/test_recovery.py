@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from cy.batch import read_header
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.appending import Origin
 from pybroker.log.config import LogConfig
 from pybroker.log.files import checkpoints
@@ -25,7 +26,6 @@ from pybroker.log.tests.helpers import (
     numbered,
     open_log,
 )  # fmt: skip
-from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
 LAST_OFFSET_DELTA = 23

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs import closed_logs
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
@@ -13,7 +14,6 @@ from pybroker.log.files import leader_epochs
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, contents, fill, idempotent, manager, marker, numbered
-from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, retention_ms=-1)

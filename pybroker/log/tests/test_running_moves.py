@@ -7,11 +7,11 @@ import os
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import TOPIC_ID, TP, complete, contents, fill, manager, numbered
-from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import errors
 
 CONFIG = LogConfig(segment_bytes=1000)

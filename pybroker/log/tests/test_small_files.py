@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.log.files import checkpoints, leader_epochs, meta_properties, partition_metadata
 from pybroker.log.files.leader_epochs import EpochEnd, EpochEntry, LeaderEpochs
 from pybroker.log.files.storage import Storage
-from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 
 

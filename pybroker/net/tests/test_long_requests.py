@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cy.wire.buffer import DecodeError
+from proofs.garbage import leaves_nothing
 from pybroker.net.tests.harness import ECHO, WORK, Answer, Harness, frame, hold_the_loop, scenario
-from pybroker.testing.garbage import leaves_nothing
 
 
 @scenario()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.clock import SystemClock
 from pybroker.log.tests.helpers import batch
 from pybroker.replication.fetchers import Fetchers
 from pybroker.replication.tests.harness import NOW, Node, topic_id
-from pybroker.testing.faulty_storage import FaultyStorage
 from pyclient.protocol import Fetch
 
 LEADER, FOLLOWER, LEADER_EPOCH, SESSION = 2, 1, 3, 5

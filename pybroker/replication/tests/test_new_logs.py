@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.cluster.metadata.image import (
     OFFSETS_TOPIC,
     MetadataDelta,
@@ -20,7 +21,6 @@ from pybroker.cluster.metadata.image import (
 from pybroker.replication.fetch_partition import FetchPartition
 from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import NODE, TP, Node, topic_id
-from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
     UNREADABLE_CONFIGS,
@@ -27,7 +28,6 @@ from pybroker.log.segment_files import SegmentFiles
 from pybroker.log.segments import REMOVED_PER_TURN
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
-from pybroker.testing.faulty_storage import FaultyStorage
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

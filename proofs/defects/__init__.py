@@ -1,0 +1,104 @@
+"""Planted defects: those that were mended, and those that break a promise. For each of them a test must fail.
+
+A test that passed before and after a mend proves nothing. So every mended defect stands here as a function that
+returns patches, which bring the old behaviour back, and names the test that finds it. A checker that finds nothing
+proves nothing either: so promises are broken here as well, and ``suites`` says where that shows. ``test_defects.py``
+runs each named test with its defect and expects it to fail. By hand::
+
+    pytest --defect compaction_takes_ended_transactions_for_open pybroker/log/tests/test_compaction_rounds.py
+
+The functions stand in a file per room (``log.py``, ``elections.py``, …). Production code knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, NamedTuple
+
+Patch = tuple[Any, str, Any]
+"""Owner (a module or a class), name, value."""
+Patches = Callable[[], list[Patch]]
+Register = Callable[[Patches], Patches]
+
+VARIABLE = "PYBROKER_DEFECT"
+"""Names the defect in the environment of child processes."""
+
+
+class Defect(NamedTuple):
+    """``patches()`` brings the defect back; ``test`` is the pytest node id, or file, that must fail then.
+
+    ``says`` is a regular expression for what its failure has to say. If several tests must find a
+    defect, it has one entry for each.
+    """
+
+    name: str
+    test: str
+    patches: Patches
+    says: str = ""
+
+    @property
+    def parameter(self) -> str:
+        """What stands in brackets in the test's id, or ""."""
+        return "".join(re.findall(r"\[(.*)\]", self.test))
+
+
+IMPATIENCE_S = 20.0
+"""Of a test that must fail. What it waits for comes in milliseconds without the defect."""
+DEFECTS: list[Defect] = []
+
+
+def defect(test: str, says: str = "") -> Register:
+    """Registers a function that returns patches, under its name, as a defect that ``test`` must find."""
+
+    def register(patches: Patches) -> Patches:
+        DEFECTS.append(Defect(patches.__name__, test, patches, says))
+        return patches
+
+    return register
+
+
+def rooms() -> list[str]:
+    """The modules that have the defects."""
+    return [f"{__name__}.{module.name}" for module in iter_modules(__path__) if not module.ispkg]
+
+
+def all_defects() -> list[Defect]:
+    """Every defect of every room, sorted by name."""
+    for room in rooms():
+        import_module(room)
+    return sorted(DEFECTS, key=lambda defect: (defect.name, defect.test))
+
+
+def plant(name: str) -> None:
+    """Patches this process for good.
+
+    Raises:
+        ValueError: not one function has that name.
+        AttributeError: what it replaces is not there any more. A property may stand for what instances have.
+    """
+    [patches] = {defect.patches for defect in all_defects() if defect.name == name}
+    for owner, attribute, value in patches():
+        if not isinstance(value, property):
+            getattr(owner, attribute)
+        setattr(owner, attribute, value)
+
+
+def lose_patience() -> None:
+    """Shortens the limits of waits in all test modules that are imported: a defect shows by what does not come."""
+    for module in [module for name, module in sys.modules.items() if ".tests." in name]:
+        if getattr(module, "PATIENCE_S", 0) > IMPATIENCE_S:
+            module.PATIENCE_S = IMPATIENCE_S  # type: ignore[attr-defined]
+
+
+def plant_in_children(name: str) -> None:
+    """Makes the Python processes that this one starts plant the defect at their start."""
+    here = Path(__file__).parent
+    paths = [str(here / "in_children"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    os.environ[VARIABLE] = name

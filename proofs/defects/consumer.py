@@ -1,0 +1,221 @@
+"""Defects of the SDK's consumer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofs.defects import Patch, defect
+from pyclient.consumer.appointments import LOST
+from pyclient.consumer.committed import CommittedOffsets
+from pyclient.consumer.membership import Membership, Partitions
+from pyclient.consumer.positions import PositionFinder
+from pyclient.consumer.types import GroupMetadata
+
+
+def _metadata(self: Membership) -> GroupMetadata:
+    return GroupMetadata(self.group_id, self.epoch, self.member_id, self.instance_id)
+
+
+@defect(
+    "pyclient/consumer/tests/test_classic.py"
+    "::test_who_was_put_out_stays_who_it_was_until_the_application_polls"
+)
+def a_consumer_tells_who_it_is_now() -> list[Patch]:
+    """Nobody in particular, after it was put out: then its transaction commits what others have done too."""
+    return [(Membership, "metadata", _metadata)]
+
+
+@defect(
+    "pyclient/consumer/tests/test_modern.py"
+    "::test_who_was_put_out_stays_who_it_was_until_the_application_polls"
+)
+def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[Patch]:
+    """Without a listener: positions are those of another assignment under the batch in hand."""
+
+    async def lose(self: Membership, partitions: Partitions) -> None:
+        if partitions:
+            self._hold_back(partitions)
+            self._heard = self._losses
+            await self._change(LOST, partitions, self.owned() - set(partitions))
+
+    return [(Membership, "lose", lose)]
+
+
+@defect("pyclient/tests/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
+def paused_partitions_fill_the_buffer() -> list[Patch]:
+    """What they hold keeps all others from being fetched until they are resumed."""
+    from pyclient.consumer import fetcher
+
+    return [(fetcher, "to_drop", lambda states, limit: [])]
+
+
+@defect("pyclient/tests/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
+def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
+    """Over 2 GiB it cannot be made."""
+    from pyclient.consumer.fetcher import Fetcher
+
+    take = Fetcher.take
+    return [(Fetcher, "take", lambda self, limit, most=0: take(self, limit))]
+
+
+@defect("pyclient/tests/test_large_batches.py::test_positions_move_only_when_the_arrow_batch_is_made")
+def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
+    """The position stood behind them."""
+    from pyclient.consumer.fetcher import Fetcher
+
+    return [(Fetcher, "give_back", lambda self: None)]
+
+
+@defect(
+    "pyclient/consumer/tests/test_fetcher.py"
+    "::test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_allowed_is_read"
+)
+def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
+    """Whatever was allowed."""
+    from pyclient.consumer import fetcher
+
+    return [(fetcher, "OutputTooLarge", ())]
+
+
+@defect(
+    "pyclient/tests/test_deleted_topics.py"
+    "::test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more"
+)
+def what_a_client_once_asked_for_may_be_created_for_ever() -> list[Patch]:
+    """Each refresh brings a topic back that was deleted."""
+    from pyclient.core.interest import Interest
+
+    return [(Interest, "may_create", property(lambda self: self.create))]
+
+
+@defect(
+    "pyclient/core/tests/test_metadata.py"
+    "::test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_used_is_not"
+)
+def topics_are_asked_for_as_long_as_the_client_lives() -> list[Patch]:
+    """Requests grow with each topic that was ever used."""
+    from pyclient.core.interest import Interest
+
+    return [(Interest, "is_idle", lambda self, now, max_idle: False)]
+
+
+@defect("pyclient/core/tests/test_metadata.py::test_others_do_not_wait_for_a_topic_that_is_not_there")
+def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
+    """There was one back-off of all."""
+    from pyclient.core.metadata import MetadataKeeper
+
+    request = MetadataKeeper._request
+
+    async def wait_for_all(self: MetadataKeeper, wish: int, new: Any) -> None:
+        await request(self, wish, new)
+        self._not_before = max([self._not_before, *(each.not_before for each in self._wanted.values())])
+
+    return [(MetadataKeeper, "_request", wait_for_all)]
+
+
+@defect("pyclient/core/tests/test_metadata.py::test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all")
+def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
+    """The first record to each of a thousand topics asked for half a million."""
+    from pyclient.core.metadata import MetadataKeeper
+
+    request = MetadataKeeper._request
+
+    async def ask_for_all(self: MetadataKeeper, wish: int, new: Any) -> None:
+        await request(self, wish, None)
+
+    return [(MetadataKeeper, "_request", ask_for_all)]
+
+
+@defect("pyclient/core/tests/test_addresses.py::test_a_dead_address_before_a_living_one_keeps_no_client_away")
+def each_attempt_begins_with_the_first_address() -> list[Patch]:
+    """One that swallows what it gets uses up the time of every attempt."""
+    from pyclient.core.addresses import Addresses
+
+    return [(Addresses, "ordered", lambda self, resolved: list(resolved))]
+
+
+@defect("pyclient/spark/tests/test_source_options.py::test_an_option_that_would_have_no_effect_is_an_error")
+def options_without_effect_are_passed_over() -> list[Patch]:
+    """A write that was named, but not made exactly once, was done again in silence."""
+    from pyclient.spark import options
+
+    return [(options, "_check_needs", lambda option, values: None)]
+
+
+@defect(
+    "pyclient/consumer/tests/test_positions.py"
+    "::test_a_seek_during_the_search_counts_and_what_was_read_since_is_not_read_again"
+)
+def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
+    """Records that were read since are read again, within an exactly-once transaction too."""
+    plain = PositionFinder._unknown
+
+    async def unknown(self: PositionFinder, states: list[Any]) -> Any:
+        failed = await plain(self, states)
+        committed: CommittedOffsets | None = self._committed
+        assert committed is not None
+        found, _ = await committed.once([state.tp for state in states])
+        for state in states:
+            if offset := found.get(state.tp):
+                state.seek(offset.offset)
+        return failed
+
+    return [(PositionFinder, "_unknown", unknown)]
+
+
+@defect(
+    "pyclient/tests/test_without_group.py"
+    "::test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on"
+)
+def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
+    """Without a group: its partitions seem to be added later when it is subscribed to again, and are read from their
+    first record.
+    """
+    from pyclient.consumer.alone import Alone
+
+    return [(Alone, "_forget_left", lambda self: None)]
+
+
+@defect(
+    "pyclient/tests/test_without_group.py"
+    "::test_by_default_a_topic_that_matches_later_is_read_from_its_first_record"
+)
+def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
+    """Without a group: what was written before the client learned of it is passed over."""
+    from pyclient.consumer.alone import Alone
+
+    return [(Alone, "_listed", property(lambda self: None, lambda self, pattern: None))]
+
+
+@defect(
+    "pyclient/consumer/tests/test_trouble.py"
+    "::test_what_is_read_next_has_no_error_of_what_was_read_before"
+)
+def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
+    """The first poll after the next ``subscribe`` raised it."""
+    from pyclient.consumer.core import ConsumerCore
+
+    return [(ConsumerCore, "_forget_errors", lambda self: setattr(self, "_lasting", None))]
+
+
+@defect(
+    "pyclient/consumer/tests/test_commits.py"
+    "::test_a_partition_that_an_answer_lacks_is_an_error_and_not_one_without_a_commit"
+)
+def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
+    """auto.offset.reset said where it began: records were read again, or never."""
+    fetch = CommittedOffsets._fetch
+
+    async def believe(self: CommittedOffsets, node: int, partitions: Any) -> Any:
+        found, errors = await fetch(self, node, partitions)
+        return found, {tp: error for tp, error in errors.items() if "does not have it" not in str(error)}
+
+    return [(CommittedOffsets, "_fetch", believe)]
+
+
+@defect("pyclient/tests/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
+def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
+    """It was also committed, by the next poll."""
+    from pyclient.consumer.fetcher import Fetcher
+
+    return [(Fetcher, "give_back", lambda self: None)]

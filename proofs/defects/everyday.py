@@ -1,0 +1,114 @@
+"""Defects in what applications write every day with the SDK."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Collection
+from socket import SOCK_STREAM, socket
+from time import monotonic
+from typing import Any
+
+from cy.produce.producer_batch import ProducerBatch
+from proofs.defects import Patch, defect
+from pyclient.consumer import readers
+from pyclient.consumer.alone import Alone
+from pyclient.core.outages import Outages
+from pyclient.errors import of_code
+from pyclient.producer import at_exit, outcome, pipeline
+from pyclient.producer.at_exit import Flush, Unclosed
+from pyclient.protocol import stream
+from pyclient.topic_partition import TopicPartition
+
+FORKED = "pyclient/tests/test_at_exit.py::test_a_forked_child_leaves_its_parents_records_to_the_parent"
+
+
+@defect(
+    "pyclient/tests/test_without_group.py"
+    "::test_partitions_that_are_added_later_are_read_from_their_first_record"
+)
+def a_partition_that_is_added_later_is_read_from_its_end() -> list[Patch]:
+    """By auto.offset.reset=latest: what was written before the consumer knew of the partition is passed over."""
+
+    def assign(self: Alone, partitions: set[TopicPartition], later: Collection[TopicPartition] = ()) -> None:
+        with self._lock:
+            self._subscription.set_assigned(partitions)
+
+    return [(Alone, "_assign", assign)]
+
+
+@defect(
+    "pyclient/tests/test_serializers.py"
+    "::test_a_record_that_cannot_be_deserialized_says_which_one_and_is_passed_over"
+)
+def a_deserializers_error_names_no_record() -> list[Patch]:
+    """What it raises comes out of ``record.value`` as it is."""
+
+    def failed(part: str, topic: str, partition: int, offset: int, error: Exception) -> Exception:
+        return error
+
+    return [(readers, "DeserializationError", failed)]
+
+
+@defect("pyclient/tests/test_serializers.py::test_what_a_broker_refuses_is_told_with_its_partition_and_size")
+def what_a_broker_refuses_names_no_topic() -> list[Patch]:
+    """The error has the broker's text alone."""
+
+    def refusal(batch: ProducerBatch, row: Any) -> Any:
+        return of_code(row.error_code, row.error_message)
+
+    return [(outcome, "_refusal", refusal)]
+
+
+@defect("pyclient/tests/test_callback_order.py::test_a_ported_callback_is_refused_before_its_record_is_sent")
+def an_interceptor_hides_a_callback_that_takes_the_error_first() -> list[Patch]:
+    """Only its wrapper is looked at: the callback takes each success for a failure."""
+    return [(pipeline, "check_order", lambda callback: 0)]
+
+
+@defect("pyclient/tests/test_at_exit.py::test_it_is_delivered_after_an_exception_and_an_exit_too")
+def a_producer_that_nobody_closes_loses_its_records() -> list[Patch]:
+    """In silence, when the program ends."""
+    return [(at_exit, "_is_due", lambda producer, unclosed: False)]
+
+
+@defect("pyclient/tests/test_at_exit.py::test_a_producer_without_its_broker_takes_no_time_from_the_others")
+def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Patch]:
+    """Each takes what it needs of one time for all; for one that comes when it is over, nothing begins."""
+    whole = Flush.__init__
+
+    def begin(self: Flush, unclosed: Unclosed) -> None:
+        if at_exit._left:
+            whole(self, unclosed)
+            deadline = monotonic() + at_exit._left
+            self.wait(deadline)
+            at_exit._left = max(0.0, deadline - monotonic())
+        else:
+            self._engine, self._batches, self._done = unclosed.engine, None, None
+
+    return [(Flush, "__init__", begin)]
+
+
+@defect("pyclient/core/tests/test_outages.py::test_a_consumer_without_its_broker_says_so_on_stderr")
+def a_client_without_its_broker_is_mute() -> list[Patch]:
+    """``poll`` gives nothing for ever, and nobody learns why."""
+    return [(Outages, "tell", lambda self, node, broker, error, now, is_connected: None)]
+
+
+@defect(FORKED + "[127.0.0.1]")
+def a_connection_begins_threads_of_libuv() -> list[Patch]:
+    """A forked child dies of SIGSEGV when it exits: it waits for the ends of threads that it does not have."""
+
+    async def connect(loop: AbstractEventLoop, sock: socket, address: Any) -> None:
+        await loop.sock_connect(sock, address)
+
+    return [(stream, "reach", connect)]
+
+
+@defect(FORKED + "[localhost]")
+def a_name_is_looked_up_on_threads_of_libuv() -> list[Patch]:
+    """The same, where bootstrap.servers has a name."""
+
+    async def ask(loop: AbstractEventLoop, host: str, port: int) -> list[Any]:
+        return list(await loop.getaddrinfo(host, port, type=SOCK_STREAM))
+
+    return [(stream, "look_up", ask)]

@@ -1,0 +1,36 @@
+"""Defects of topics that are made when a client asks for them, as those in which brokers keep their own state."""
+
+from __future__ import annotations
+
+from proofs.defects import Patch, defect
+from proofs.defects.suites import in_histories
+from pybroker.cluster.decisions import internal_topics
+from pybroker.config import BrokerConfig
+from pybroker.handlers import metadata
+from pyclient.core import metadata as client_metadata
+
+
+@defect("pybroker/cluster/tests/test_node.py::test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas")
+@in_histories("first start", "factor")
+def internal_topics_take_what_brokers_there_are() -> list[Patch]:
+    """A client that is quicker than the second broker fixes the factor for good."""
+
+    def factor(config: BrokerConfig, key: str, brokers: int) -> int:
+        return int(config[key]) if config.is_set(key) else max(1, min(int(config[key]), brokers))
+
+    return [(internal_topics, "_factor", factor)]
+
+
+@defect(
+    "pybroker/handlers/tests/test_metadata.py"
+    "::test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_that_clients_wait"
+)
+def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
+    """INVALID_REPLICATION_FACTOR: a producer fails at once, a consumer of Java asks again after five minutes."""
+    return [(metadata, "_may_pass", lambda error: False)]
+
+
+@defect("pyclient/core/tests/test_client.py::test_a_topic_for_which_there_are_too_few_brokers_is_waited_for")
+def clients_take_a_lack_of_brokers_as_final() -> list[Patch]:
+    """A client that starts before the second broker fails."""
+    return [(client_metadata, "may_pass", lambda error: error.retriable)]

@@ -1,0 +1,73 @@
+"""Defects of listeners that speak TLS."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proofs.defects import Patch, defect
+from pybroker.net import complaint
+from pybroker.net.client_hello import HelloReader
+from pybroker.net.handshakes import Handshakes
+from pybroker.net.limits import UNLIMITED
+from pybroker.security import listener_tls
+from pybroker.security.principal_mapping import PrincipalMapping
+from pyclient.protocol import tls
+
+NET = "pybroker/net/tests/test_tls.py"
+SECURITY = "pybroker/security/tests"
+
+
+@defect(f"{NET}::test_handshakes_that_do_not_go_on_give_way_to_new_ones")
+def handshakes_are_not_limited_in_number() -> list[Patch]:
+    """Whoever opens connections and says nothing has all of the broker's descriptors."""
+    begin = Handshakes.begin
+
+    def unlimited(self: Handshakes, *given: object) -> None:
+        self.limits = replace(self.limits, max_handshakes=UNLIMITED)
+        begin(self, *given)  # type: ignore[arg-type]
+
+    return [(Handshakes, "begin", unlimited)]
+
+
+@defect(f"{NET}::test_a_hello_that_asks_for_a_finite_field_costs_no_step")
+def a_client_may_agree_on_keys_by_a_finite_field() -> list[Patch]:
+    """A kilobyte of a stranger costs 0.1 s of the thread that all handshakes share."""
+    return [(HelloReader, "asks_for_finite_field", lambda self: False)]
+
+
+@defect(f"{NET}::test_a_handshake_that_takes_too_long_is_ended")
+def handshakes_may_take_as_long_as_they_like() -> list[Patch]:
+    """A byte an hour keeps a place."""
+    return [(Handshakes, "sweep", lambda self, now: None)]
+
+
+@defect(f"{NET}::test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted")
+def a_reply_is_encrypted_as_a_whole() -> list[Patch]:
+    """A client that does not read costs the broker what it has asked for."""
+    return [(tls, "PIECE", 1 << 30)]
+
+
+@defect(f"{NET}::test_case_58_what_is_no_handshake_closes_and_is_told[kafka]")
+def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
+    """Nobody knows from it what to set."""
+    return [(complaint, "not_tls", lambda first: "WRONG_VERSION_NUMBER")]
+
+
+@defect(f"{SECURITY}/test_listener_tls.py::test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken")
+def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
+    """As Kafka has it: the old one expires in a broker that nobody has told."""
+    return [(listener_tls, "stamp_of", lambda path: None)]
+
+
+@defect(f"{SECURITY}/test_principals.py::test_a_name_that_no_rule_matches_is_refused")
+def who_matches_no_rule_comes_in_by_the_whole_name() -> list[Patch]:
+    """The rules were to keep others out."""
+    user = PrincipalMapping.user
+
+    def lenient(self: PrincipalMapping, name: str) -> str:
+        try:
+            return user(self, name)
+        except ValueError:
+            return name
+
+    return [(PrincipalMapping, "user", lenient)]

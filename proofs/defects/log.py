@@ -1,0 +1,235 @@
+"""Defects of ``pybroker/log`` that were mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cy.batch import Batch, recompress
+from cy.batch.aborted_transactions import AbortedTransactions
+from cy.compaction.batch_filter import BatchFilter
+from cy.compaction.key_scanner import KeyScanner
+from proofs.defects import Patch, defect
+from proofs.defects.suites import LOGS, in_histories
+from pybroker.log import deep_cut, expiry, recovery, reopening, shared_configs
+from pybroker.log.compaction import cleaner, compaction
+from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.durability import Durability
+from pybroker.log.files import partition_metadata
+from pybroker.log.files.storage import Bytes
+from pybroker.log.log import Log
+from pybroker.log.log_files import LogFiles
+from pybroker.log.manager import LogManager
+from pybroker.log.producers import idle_producers
+from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.retention import Candidate, expired_count
+from pybroker.log.segment import Segment
+from pybroker.log.validation import Rules
+from pybroker.replication.replica_manager import ReplicaManager
+
+TESTS = "pybroker/log/tests"
+
+ENTRY_BYTES = 34
+LAST_OFFSET = slice(18, 26)
+
+
+@defect(f"{TESTS}/test_compaction_rounds.py")
+def compaction_takes_ended_transactions_for_open() -> list[Patch]:
+    """An aborted transaction whose marker lies before what a round reads never ends."""
+    scan_all = compaction.Compaction._scan
+
+    def scan(self: Any, scanner: KeyScanner) -> None:
+        endless = bytearray(self._aborted)
+        for at in range(0, len(endless), ENTRY_BYTES):
+            endless[at + LAST_OFFSET.start : at + LAST_OFFSET.stop] = MAX_LONG.to_bytes(8, "big")
+        wrong = KeyScanner(self._map, AbortedTransactions(bytes(endless)), self._todo.first_dirty)
+        scan_all(self, wrong)
+        scanner.skip_to(wrong.latest + 1)
+
+    return [(compaction.Compaction, "_scan", scan)]
+
+
+@defect(f"{TESTS}/test_compaction.py::test_a_delete_retention_for_ever_keeps_tombstones")
+def a_delete_horizon_overflows() -> list[Patch]:
+    """The sum of now and delete.retention.ms passes the largest int64."""
+
+    def make(*parts: Any, now_ms: int, delete_retention_ms: int, **options: Any) -> BatchFilter:
+        if now_ms + delete_retention_ms > MAX_LONG:
+            delete_retention_ms = -now_ms - 1
+        return BatchFilter(*parts, now_ms=now_ms, delete_retention_ms=delete_retention_ms, **options)
+
+    return [(compaction, "BatchFilter", make)]
+
+
+@defect(f"{TESTS}/test_reopening.py::test_a_stop_of_another_broker_says_nothing_of_how_ours_closed_its_logs[8]")
+def a_start_believes_what_an_older_stop_has_left() -> list[Patch]:
+    """Another broker has used the log dir in between."""
+    return [(LogDir, "_closed_in", lambda self, marker: 7)]
+
+
+@defect(f"{TESTS}/test_reopening.py::test_what_others_have_changed_since_is_noticed[cut_log]")
+def a_start_does_not_look_at_the_files_of_a_log() -> list[Patch]:
+    """What somebody has restored or repaired meanwhile counts as it was at the stop."""
+    return [(reopening, "digest", lambda files: "")]
+
+
+@defect(f"{TESTS}/test_interleavings.py")
+def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
+    """The log may be cut between the look at its end and the look at its number of cuts."""
+    sync = LogFiles.sync
+
+    def sync_to_old_end(self: LogFiles, find_end: Callable[[], int]) -> int:
+        end = find_end()
+        return sync(self, lambda: end)
+
+    return [(LogFiles, "sync", sync_to_old_end)]
+
+
+@defect(f"{TESTS}/test_interleavings.py")
+def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
+    """The old segments leave the list before the new one is there."""
+    remove = LogFiles.remove
+
+    def remove_before(self: LogFiles, removed: list[Segment]) -> None:
+        if len(removed) == len(self.segments):
+            self.segments.remove_from(0)
+        remove(self, removed)
+
+    return [(LogFiles, "remove", remove_before)]
+
+
+@defect(f"{TESTS}/test_compaction.py::test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed")
+def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
+    """Whatever changes, a log that could not be compacted is left alone until the next start."""
+
+    class Refused(cleaner.Refused):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, tuple) and self.log is other[0]
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+    return [(cleaner, "Refused", Refused)]
+
+
+@defect(f"{TESTS}/test_recovery.py::test_files_that_are_none_of_a_logs_are_left_alone_and_told[False]")
+def a_foreign_file_is_taken_for_one_of_the_logs() -> list[Patch]:
+    """Whatever ends like one of a log's files is one: its name is read as an offset."""
+    return [(recovery, "file_state", lambda name: name)]
+
+
+@defect(f"{TESTS}/test_read.py::test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start")
+def a_search_by_time_begins_at_the_start_of_a_segment() -> list[Patch]:
+    """Batches below the log start are looked into, record by record."""
+    since = Segment.batches_since
+    return [(Segment, "batches_since", lambda self, timestamp, offset: since(self, timestamp, 0))]
+
+
+@defect(f"{TESTS}/test_append.py::test_a_limit_of_size_holds_for_what_the_codec_of_the_topic_makes_of_a_batch")
+def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
+    """A batch that the topic's codec makes larger is stored, however large."""
+
+    def recompressed(self: Rules, records: Bytes, batch: Batch) -> Bytes:
+        if self._codec is None or batch.codec == self._codec:
+            return records
+        return recompress(records, self._codec, self._level)
+
+    return [(Rules, "recompressed", recompressed)]
+
+
+@defect(f"{TESTS}/test_producers.py::test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends")
+def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
+    """A producer of old records is forgotten at the next round, however busy it is."""
+    append = ProducerStates.append
+
+    def append_dated(self: ProducerStates, batch: Batch, first: int, last: int, timestamp: int, seen_ms: int) -> None:
+        append(self, batch, first, last, timestamp, timestamp)
+
+    return [(ProducerStates, "append", append_dated)]
+
+
+@defect(f"{TESTS}/test_producers.py::test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again[False]")
+def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
+    """However little is cut, the loop reads all headers of the segment."""
+    return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
+
+
+@defect(f"{TESTS}/test_deep_cut.py::test_a_log_that_changes_meanwhile_is_read_again[cut]")
+def what_was_read_for_a_cut_counts_whatever_the_log_has_become() -> list[Patch]:
+    """Producers would be those of records that are not there any more."""
+    return [(deep_cut, "_state_of", lambda log: None)]
+
+
+@defect(f"{TESTS}/test_manager.py::test_a_configuration_that_no_log_has_any_more_is_forgotten")
+def every_configuration_is_kept() -> list[Patch]:
+    """Each change of a topic's configuration left one behind, for good."""
+    return [(shared_configs, "WeakKeyDictionary", dict)]
+
+
+@defect(f"{TESTS}/test_recovery.py::test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill[one-True-False]")
+def a_jump_of_the_offsets_is_taken_for_a_loss() -> list[Patch]:
+    """A follower's records behind 2^31 offsets that the leader's log lacks were put aside after a kill."""
+    return [(recovery, "_is_jump", lambda end, following: False)]
+
+
+@defect(f"{TESTS}/test_crash.py::test_case_13_no_jump_of_the_offsets_stands_in_for_records_that_were_lost")
+def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
+    """The records before it may be lost, and nobody could tell."""
+    return [(Log, "flush", lambda self: self.recovery_point)]
+
+
+@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_so_many_producers_whoever_invents_them")
+def any_number_of_invented_producers_is_remembered() -> list[Patch]:
+    """Each cost the broker 440 bytes for a day, and its sender 70."""
+    return [(ProducerStates, "_make_room", lambda self: None)]
+
+
+@defect(f"{TESTS}/test_idle_producers.py::test_a_producer_with_an_open_transaction_is_not_forgotten")
+def a_producer_is_forgotten_in_the_middle_of_its_transaction() -> list[Patch]:
+    """What it has written would become visible, or the last stable offset would stand still for good."""
+
+    class AnyOffset:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    return [(idle_producers, "NO_OFFSET", AnyOffset())]
+
+
+@in_histories("topics", "retention")
+def retention_by_size_keeps_nothing() -> list[Patch]:
+    """It removes all that it can."""
+
+    def count(segments: list[Candidate], config: LogConfig, *facts: int) -> int:
+        return expired_count(segments, replace(config, retention_bytes=min(config.retention_bytes, 0)), *facts)
+
+    return [(expiry, "expired_count", count)]
+
+
+@in_histories("topics of one name", *LOGS, "resurrection")
+def topics_share_a_log() -> list[Patch]:
+    """A deletion leaves the logs, and the next topic of the name goes on in them."""
+    set_topic_id = Log.set_topic_id
+
+    def set_any(self: Log, topic_id: bytes) -> None:
+        self.topic_id = partition_metadata.ZERO_ID
+        set_topic_id(self, topic_id)
+
+    return [
+        (LogManager, "delete_all", lambda *_, **__: None),
+        (ReplicaManager, "_set_logs_aside", lambda *_, **__: None),
+        (Log, "set_topic_id", set_any),
+    ]
+
+
+@defect(f"{TESTS}/test_unwritten.py::test_the_names_of_files_that_come_late_are_synced_with_the_first_record")
+def names_of_no_files_count_as_synced() -> list[Patch]:
+    """A log that had no records when its folder was synced did not sync the names of its first files."""
+    sync_names = Durability._sync_names
+
+    def sync_all_names(self: Durability) -> None:
+        sync_names(self)
+        self.names_synced = True
+
+    return [(Durability, "_sync_names", sync_all_names)]

@@ -1,0 +1,159 @@
+"""Defects of a broker's membership in its cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from proofs.defects import Patch, defect
+from proofs.defects.suites import in_histories
+from pybroker.cluster import membership, namesake
+from pybroker.cluster.cluster_secret import ClusterSecret
+from pybroker.cluster.controller import ControllerService
+from pybroker.cluster.following import PAUSE_S, Following, newest
+from pybroker.cluster.membership import Membership
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.nodes.leadership import Leadership, become_controller
+from pybroker.cluster.owner_process import Owner
+from pybroker.store.interface import CoordinationStore, Create, NoNode
+
+
+@defect(
+    "pybroker/cluster/tests/test_empty_store.py"
+    "::test_an_empty_store_is_asked_now_and_then_and_a_broker_can_be_stopped_meanwhile"
+)
+@in_histories("empty store", "restless", "stops", "settles")
+def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
+    """Where nothing is, not even the folder of the cluster, every claim fails, and is repeated at once."""
+
+    async def stand(store: CoordinationStore, node_id: int, now_ms: int) -> Leadership | None:
+        while (await store.get_many([znodes.CLUSTER_ID]))[0] is None:
+            try:
+                await store.multi([Create(f"{znodes.BROKER_IDS}/claim", ephemeral=True)])
+            except NoNode:
+                continue
+        return await become_controller(store, node_id, now_ms)
+
+    return [(membership, "become_controller", stand)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_registrations.py"
+    "::test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once"
+)
+def whoever_has_the_same_log_dirs_is_dead() -> list[Patch]:
+    """Two brokers on copies of one folder take each other's registration off."""
+    return [(namesake, "owner_of", lambda process: Owner.DEAD)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_registrations.py"
+    "::test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_again"
+)
+def a_broker_without_a_session_tells_what_it_knew() -> list[Patch]:
+    """Verbs believe it, and wait for a controller that is long gone."""
+    return [(MetadataCache, "live_controller", property(lambda self: self.image.live_controller))]
+
+
+@defect(
+    "pybroker/cluster/tests/test_missing_topics.py"
+    "::test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_are_back"
+)
+def only_the_controller_looks_at_the_store_again() -> list[Patch]:
+    """A broker that read the store while nodes were away waits for a journal entry that nobody writes."""
+
+    async def look(broker: Membership) -> None:
+        if broker._service.is_controller:
+            await broker._service.look_at_store()
+
+    return [(Membership, "look_at_store", look)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_registrations.py"
+    "::test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once"
+)
+def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
+    """Each attempt that failed is repeated later, and takes off what another one has registered meanwhile."""
+    rejoin = Membership._rejoin
+
+    async def again(broker: Membership) -> None:
+        broker._rejoined = 0
+        await rejoin(broker)
+
+    return [(Membership, "_rejoin", again)]
+
+
+@defect("pybroker/cluster/tests/test_following.py::test_a_store_without_a_journal_is_asked_less_and_less_often")
+def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
+    """Each time ten nodes, and a line of the log."""
+
+    async def pause(self: Following) -> None:
+        await asyncio.sleep(PAUSE_S)
+
+    return [(Following, "_pause", pause)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_empty_store.py"
+    "::test_brokers_that_come_back_to_a_store_that_began_anew_have_its_secret"
+)
+def the_secret_is_read_once() -> list[Patch]:
+    """Brokers that lived while the store was emptied, and those that started since, refused each other for good."""
+    read = ClusterSecret.read
+
+    async def read_once(self: ClusterSecret) -> None:
+        if not self.value:
+            await read(self)
+
+    return [(ClusterSecret, "read", read_once)]
+
+
+@defect("pybroker/cluster/tests/test_empty_store.py::test_a_secret_that_only_the_store_has_lost_is_written_back")
+def a_lost_secret_stays_lost() -> list[Patch]:
+    """Who starts next makes another one, of which those that run hear nothing."""
+
+    async def make(self: ClusterSecret) -> None:
+        if not self.value:
+            await real(self)
+
+    real = ClusterSecret._make
+    return [(ClusterSecret, "_make", make)]
+
+
+BACKUP = (
+    "pybroker/cluster/tests/test_empty_store.py"
+    "::test_brokers_follow_a_store_that_came_back_from_a_backup_though_they_saw_later_versions"
+)
+
+
+@defect(BACKUP)
+def the_largest_version_is_the_newest() -> list[Patch]:
+    """Brokers showed what had been before the backup came back, until the journal was as long again."""
+
+    async def follow(self: ControllerService, image: MetadataImage, deleted: Any = (), *, anyway: bool = False) -> None:
+        await real(self, image, deleted)
+
+    real = ControllerService.follow
+    return [(ControllerService, "follow", follow)]
+
+
+@defect(BACKUP)
+def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
+    """They waited for the entry behind the last one that they had seen."""
+
+    async def image_of(self: Membership) -> MetadataImage:
+        return await newest(self._store, self._cache.image)
+
+    return [(Membership, "_newest", image_of)]
+
+
+@defect(
+    "pybroker/cluster/tests/test_empty_store.py"
+    "::test_a_configuration_that_was_garbled_meanwhile_is_known_in_the_next_session_too"
+)
+def a_garbled_configuration_is_forgotten_with_the_session() -> list[Patch]:
+    """And with it min.insync.replicas: what one replica had was acknowledged."""
+    return [(MetadataImage, "with_configs_of", lambda image, known: image)]

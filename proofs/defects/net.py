@@ -1,0 +1,56 @@
+"""Defects of connections and requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from proofs.defects import Patch, defect
+from pybroker import first_step, waiting
+
+
+@defect("pybroker/tests/test_waiting.py")
+def a_handler_that_waits_goes_on_as_a_generator() -> list[Patch]:
+    """Python 3.12 refuses it as a task; on 3.11 a cancellation before the task's first step is lost."""
+
+    def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        try:
+            awaited = work.send(None)
+        except StopIteration as stop:
+            return stop.value
+        return loop.create_task(first_step._resume(work, awaited))
+
+    return [(waiting, "start", start)]
+
+
+@defect("pybroker/tests/test_waiting.py")
+def a_handler_has_no_task_until_it_has_waited() -> list[Patch]:
+    """So no limit holds for its first wait; from Python 3.12 on, no producer gets an id where brokers share a store."""
+
+    def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        try:
+            awaited = work.send(None)
+        except StopIteration as stop:
+            return stop.value
+        rest = first_step._rest(work, awaited)
+        rest.send(None)
+        return loop.create_task(rest)
+
+    return [(waiting, "start", start)]
+
+
+@defect(
+    "pybroker/net/tests/test_connection.py::test_a_future_that_fails_after_its_connection_closed_is_no_complaint"
+)
+def nobody_looks_at_what_fails_after_its_connection_closed() -> list[Patch]:
+    """asyncio complains of each when it is collected."""
+    from pybroker.net.connection import Connection
+
+    whole = Connection._on_result
+
+    def on_result(self: Any, reply: Any, source: asyncio.Future[Any]) -> None:
+        if self._socket is not None:
+            whole(self, reply, source)
+
+    return [(Connection, "_on_result", on_result)]

@@ -1,0 +1,18 @@
+"""Defects of a store that knows less than the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proofs.defects import Patch, defect
+from pybroker.cluster.producer_ids import ProducerIds
+
+
+@defect("pybroker/tests/test_old_store.py")
+def producer_ids_begin_where_an_old_store_says() -> list[Patch]:
+    """After a restored backup new producers got ids that logs knew, and their first batches were not written."""
+
+    async def skip_nothing(self: ProducerIds, known: Iterable[int]) -> None:
+        pass
+
+    return [(ProducerIds, "skip", skip_nothing)]

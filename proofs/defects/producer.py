@@ -1,0 +1,168 @@
+"""Defects of the SDK's producer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator
+from typing import Any, ClassVar
+
+from cy.produce.phase import Phase
+from cy.produce.producer_batch import ProducerBatch
+from cy.produce.sending import SendingQueues
+from proofs.defects import Patch, defect
+from pyclient import Producer, aio
+from pyclient.producer.lane import Lane
+
+
+def _send(
+    self: Producer,
+    topic: str,
+    value: Any = None,
+    key: Any = None,
+    *,
+    partition: int | None = None,
+    timestamp: int | None = None,
+    headers: Any = None,
+    on_delivery: Any = None,
+) -> Any:
+    given = (topic, value, key, partition, timestamp, headers, on_delivery)
+    report = self.try_send(*given) if self.direct else None
+    return self.send_later(*given) if report is None else report
+
+
+@defect(
+    "pyclient/tests/test_headers.py"
+    "::test_each_record_has_its_headers_whatever_they_come_as_also_the_first_of_a_topic"
+)
+def headers_are_read_before_it_is_known_that_the_record_can_be_appended() -> list[Patch]:
+    """Then an iterator is empty when they are read again."""
+    return [(Producer, "send", _send)]
+
+
+@defect("pyclient/tests/test_headers.py::test_an_interceptor_may_read_headers_and_give_an_iterator")
+def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
+    """At each attempt to append the record."""
+    from pyclient.producer import base
+
+    return [(base, "listed", lambda headers: headers)]
+
+
+@defect("pyclient/tests/test_callbacks.py::test_a_producer_that_a_callback_cannot_close_loses_nothing")
+def a_close_in_a_callback_ends_the_producer() -> list[Patch]:
+    """It raises, after it has stopped the loop: what was accepted is lost."""
+    close = Producer._close
+
+    def close_whatever_comes(self: Producer, timeout: float | None, haste: float) -> None:
+        if self._runner.is_here and not self.closed:
+            self.closed = True
+            self._runner.stop()
+            self._runner.before_wait()
+        close(self, timeout, haste)
+
+    return [(Producer, "_close", close_whatever_comes)]
+
+
+class _Accepted:
+    """What can be awaited and is no coroutine."""
+
+    def __init__(self, report: Any) -> None:
+        self._report = report
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._report
+        yield
+
+
+@defect("pyclient/tests/test_send_coroutine.py::test_each_record_is_sent_once_however_its_coroutine_is_run")
+def a_record_is_sent_before_its_coroutine_runs() -> list[Patch]:
+    """Only where that can be done at once: then what is returned is no coroutine either."""
+
+    def send(self: Any, *given: Any, **named: Any) -> Any:
+        found = _send(self, *given, **named)
+        return found if hasattr(found, "send") else _Accepted(found)
+
+    return [(aio.Producer, "send", send)]
+
+
+@defect(
+    "pyclient/producer/tests/test_against_broker.py"
+    "::test_a_topic_that_was_not_used_for_long_is_written_by_the_partitions_that_it_has_now"
+)
+def a_topic_that_is_forgotten_keeps_its_number_of_partitions() -> list[Patch]:
+    """A key went to the partition of the old number, and one that is gone got records until they were overdue."""
+    from pyclient.producer.engine import Engine
+
+    return [(Engine, "_forget", lambda self, topics: None)]
+
+
+@defect(
+    "pyclient/producer/tests/test_sender.py"
+    "::test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later[False]"
+)
+def a_batch_overtakes_one_of_which_it_is_not_decided_that_it_goes_again() -> list[Patch]:
+    """The answer names the new leader, and hearing of it lets the sender run."""
+    first = Lane._first
+
+    def of_others(self: Lane, phase: Phase, other: Phase | None = None) -> ProducerBatch | None:
+        return first(self, phase, None if other is Phase.ARRIVED else other)
+
+    return [(Lane, "_first", of_others)]
+
+
+@defect(
+    "pyclient/producer/tests/test_faces.py"
+    "::test_a_producer_without_transactions_that_is_to_end_one_sends_as_before[commit_transaction]"
+)
+def a_commit_without_transactions_makes_every_later_send_slow() -> list[Patch]:
+    """It is refused, after ``send`` was told to ask first."""
+    end = Producer._end
+
+    def end_after_all(self: Producer, how: Any) -> Any:
+        self.direct = False
+        return end(self, how)
+
+    return [(Producer, "_end", end_after_all)]
+
+
+class _Warning:
+    """A coroutine that warns first, and lets go of what it holds if it comes to that."""
+
+    kept: ClassVar[list[Any]] = []
+
+    def __init__(self, sending: Any, held: Any) -> None:
+        self._sending, self._held = sending, held
+
+    def __del__(self) -> None:
+        self._sending.close()
+        try:
+            warnings.warn("never awaited", RuntimeWarning, stacklevel=2)
+        except RuntimeWarning:
+            self.kept.append(self._held)
+            raise
+
+
+@defect(
+    "pyclient/tests/test_send_coroutine.py"
+    "::test_what_is_never_awaited_is_let_go_also_where_a_warning_is_an_error"
+)
+def a_record_that_is_never_awaited_stays_where_a_warning_is_an_error() -> list[Patch]:
+    """The error ends the deallocation."""
+    whole = SendingQueues.send
+
+    def send(self: Any, *given: Any, **named: Any) -> Any:
+        return _Warning(whole(self, *given, **named), (given, named))
+
+    return [(aio.Producer, "send", send)]
+
+
+@defect(
+    "pyclient/producer/tests/test_transactions.py"
+    "::test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_loads"
+)
+def a_coordinator_that_loads_is_looked_for_again_and_again() -> list[Patch]:
+    """A request more for each attempt, which finds the same broker."""
+    from pyclient import errors
+    from pyclient.producer import coordinator
+
+    loading = errors.COORDINATOR_MOVED | {"COORDINATOR_LOAD_IN_PROGRESS"}
+    return [(coordinator, "COORDINATOR_MOVED", loading)]

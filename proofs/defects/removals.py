@@ -1,0 +1,74 @@
+"""Defects of deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proofs.defects import Patch, defect
+from pybroker.log import deep_cut, expiry, manager
+from pybroker.log.compaction import cleanable
+from pybroker.log.log_files import LogFiles
+from pybroker.log.moving.move import Move
+from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.replication import replica_manager
+
+ONE_FILE = "pybroker/log/tests/test_removals.py::test_a_deletion_waits_for_the_sync_of_one_file_at_most"
+BOTH = "pybroker/log/tests/test_removals.py::test_both_folders_go_where_a_log_is_deleted_while_its_move_is_synced"
+TURNS = "pybroker/log/tests/test_removed_per_turn.py"
+MANY = 1 << 30
+
+
+@defect(ONE_FILE)
+def a_deletion_waits_for_the_sync_of_the_whole_log() -> list[Patch]:
+    """All metadata waited for it: 17 s for a log of 4,000 segments."""
+
+    def go_on(self: LogFiles) -> None:
+        pass
+
+    return [(LogFiles, "forsake", go_on)]
+
+
+@defect(BOTH)
+def a_move_whose_log_is_deleted_meanwhile_leaves_the_old_folder() -> list[Patch]:
+    """The sync that the deletion had ended was taken for a failure of the move."""
+
+    def flush(self: Move) -> None:
+        self.log.flush()
+
+    return [(Move, "_flush", flush)]
+
+
+@defect(f"{TURNS}::test_retention_takes_several_turns[size]")
+def retention_takes_all_segments_in_one_turn() -> list[Patch]:
+    """The event loop renamed the files of thousands of segments before anybody else had a turn."""
+    return [(expiry, "REMOVED_PER_TURN", MANY), (manager, "REMOVED_PER_TURN", MANY)]
+
+
+@defect("pybroker/replication/tests/test_replica_manager.py::test_deleted_records_take_many_segments_along_in_several_turns")
+def deleted_records_take_all_segments_in_one_turn() -> list[Patch]:
+    """As retention did."""
+    return [(expiry, "REMOVED_PER_TURN", MANY), (replica_manager, "REMOVED_PER_TURN", MANY)]
+
+
+@defect(f"{TURNS}::test_a_log_starts_over_in_several_turns[0]")
+def a_cut_takes_all_segments_in_one_turn() -> list[Patch]:
+    """A follower that had to start over held the event loop of its broker."""
+    return [(deep_cut, "REMOVED_PER_TURN", MANY)]
+
+
+@defect(f"{TURNS}::test_a_compaction_swaps_in_several_turns")
+def a_compaction_swaps_any_number_of_segments_at_once() -> list[Patch]:
+    """Small segments by the thousand became one, in one turn of the event loop."""
+    return [(cleanable, "REMOVED_PER_TURN", MANY)]
+
+
+@defect(f"{TURNS}::test_the_removal_of_snapshots_is_linear")
+def each_snapshot_that_goes_is_looked_for_among_all() -> list[Patch]:
+    """A second for some thousands of them."""
+
+    def remove_snapshots(self: ProducerStates, condition: Callable[[int], bool]) -> None:
+        for offset in [offset for offset in self._snapshots if condition(offset)]:
+            self._storage.unlink(self._path(offset))
+            self._snapshots.remove(offset)
+
+    return [(ProducerStates, "remove_snapshots", remove_snapshots)]

@@ -1,0 +1,147 @@
+"""Defects of ``pybroker/replication`` that were mended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from proofs.defects import Patch, defect
+from proofs.defects.suites import LOGS, in_histories
+from pybroker.log import deep_cut
+from pybroker.log.config import LogConfig
+from pybroker.log.log import Log
+from pybroker.log.moving.move import Move
+from pybroker.replication import follower_session, isr_proposals
+from pybroker.replication.fetchers import Fetchers
+from pybroker.replication.follower import Followed
+from pybroker.replication.isr import IsrTracker, Shrink
+from pybroker.replication.leader_session import Source
+from pybroker.replication.moves import Moves
+from pybroker.replication.partition_table import PartitionTable
+
+TESTS = "pybroker/replication/tests"
+
+
+@defect(f"{TESTS}/test_source.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
+@in_histories("topics", *LOGS, rarely=True)
+def a_high_watermark_is_told_once() -> list[Patch]:
+    """A follower that could make no use of the answer never hears the high watermark again, until it rises."""
+    return [(follower_session, "_may_have_missed", lambda before, now: False)]
+
+
+@defect(f"{TESTS}/test_source.py::test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile")
+def a_deep_cut_is_read_in_one_turn() -> list[Patch]:
+    """The event loop read up to a whole segment before anybody else had a turn."""
+    return [(deep_cut, "producers_after_cut", lambda log, offset: (None, iter(())))]
+
+
+@defect(f"{TESTS}/test_source.py::test_deep_cuts_take_turns")
+def one_deep_cut_waits_for_the_other() -> list[Patch]:
+    """However long that takes."""
+    put_off = Source._put_off
+
+    def put_first(self: Source, followed: Followed, until_ms: int) -> None:
+        put_off(self, followed, until_ms)
+        self._paused = {followed.key: followed, **self._paused}
+
+    return [(Source, "_put_off", put_first)]
+
+
+@defect("pybroker/replication/tests/test_replica_manager.py::test_a_move_that_fails_in_whatever_way_is_given_up")
+def only_a_failed_disk_ends_a_move() -> list[Patch]:
+    """A move that met a damaged batch went on for ever in name: the log was not compacted, and could not be moved."""
+
+    async def run(self: Moves, move: Move, before: asyncio.Task[None] | None) -> None:
+        if await self._switched(move):
+            move.settle()
+        self._tasks.pop(move.log.topic_partition)
+
+    return [(Moves, "_run", run)]
+
+
+@defect(f"{TESTS}/test_source.py::test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since")
+def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
+    """A follower had caught up, lost its power and came back with less before its proposal went out: that named the
+    new registration, and the controller took it into the in-sync set.
+    """
+    before = isr_proposals._epoch_of
+
+    def epoch_of(replica: int, tracker: IsrTracker, proposal: Any, image: Any) -> int:
+        return before(replica, tracker, Shrink(frozenset(), proposal.members), image)
+
+    return [(isr_proposals, "_epoch_of", epoch_of)]
+
+
+@defect(f"{TESTS}/test_source.py::test_who_is_registered_again_is_not_proposed_for_what_was_fetched_before")
+def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
+    """A broker that was registered again without having been gone was proposed by the fetches of its former process."""
+
+    def registered(self: IsrTracker, replica: int, broker_epoch: int) -> bool:
+        follower = self.followers.get(replica)
+        if follower is None or follower.is_eligible or follower.broker_epoch != broker_epoch:
+            return False
+        follower.is_eligible = True
+        return True
+
+    return [(IsrTracker, "registered", registered)]
+
+
+@defect(
+    f"{TESTS}/test_replica_manager.py"
+    "::test_what_a_topic_asks_of_its_replicas_is_not_known_so_all_of_them_are_needed"
+)
+def an_unknown_configuration_asks_for_one_replica() -> list[Patch]:
+    """A broker that began while it was garbled acknowledged what only itself had."""
+    return [(LogConfig, "asking_all_replicas", lambda config: config)]
+
+
+@defect(f"{TESTS}/test_source.py::test_a_log_start_is_named_when_it_survives_a_crash_and_not_before")
+def a_follower_names_a_start_that_is_in_memory() -> list[Patch]:
+    """DeleteRecords was answered; a kill of the follower, which led then, brought the records back."""
+    return [(Log, "kept_start_offset", property(lambda self: self.log_start_offset))]
+
+
+@defect(f"{TESTS}/test_source.py::test_an_answer_counts_though_another_log_start_was_told_since_its_request")
+def an_answer_is_void_when_a_log_start_was_told() -> list[Patch]:
+    """The leader counted its high watermark as told; the follower stayed behind until the next record."""
+    name = Source._name
+
+    def as_another_place(self: Source, request: Any, followed: Followed) -> None:
+        followed.asked = None
+        name(self, request, followed)
+
+    return [(Source, "_name", as_another_place)]
+
+
+@defect(f"{TESTS}/test_flush_acks.py::test_what_a_follower_could_not_sync_is_named_when_it_could")
+def what_a_follower_could_not_sync_is_named() -> list[Patch]:
+    """With ``flush.acks``, while no descriptor was left: the leader counted on what was in the page cache."""
+
+    def is_on_disk(self: Fetchers, partition: Any, done: Any) -> bool:
+        log = partition.log
+        return not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, lambda error: done(None))
+
+    return [(Fetchers, "is_on_disk", is_on_disk)]
+
+
+@defect(f"{TESTS}/test_new_logs.py::test_metadata_do_not_wait_for_logs_which_are_made_in_order")
+def a_topic_is_answered_for_when_it_has_its_logs() -> list[Patch]:
+    """Creating 5 topics of 1,000 partitions took 1.5 s."""
+
+    def make_at_once(self: PartitionTable, topic_id: bytes, index: int) -> None:
+        self.new.add(topic_id, index)
+        self.new.make(topic_id, index)
+
+    return [(PartitionTable, "make_later", make_at_once)]
+
+
+@defect(f"{TESTS}/test_new_logs.py::test_a_log_that_is_not_made_yet_is_not_lost")
+def a_log_that_is_made_later_is_lost() -> list[Patch]:
+    """The controller would give its partition another leader."""
+    return [(PartitionTable, "make_later", lambda self, topic_id, index: self.new.add(topic_id, index))]
+
+
+@defect(f"{TESTS}/test_new_logs.py::test_a_log_that_cannot_be_made_is_lost_and_that_is_told")
+def a_log_that_could_not_be_made_is_forgotten() -> list[Patch]:
+    """Its partition has a leader, which has no log."""
+    return [(PartitionTable, "expect", lambda self, topic_id, index: False)]

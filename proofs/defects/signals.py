@@ -1,0 +1,169 @@
+"""Defects of the SDK where signals, other threads and cancellations meet it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from proofs.defects import Patch, defect
+from pyclient.consumer import asynchronous, blocking, closing, core
+from pyclient.consumer.subscription import PartitionState, Subscription
+from pyclient.core import runner, tasks
+from pyclient.core.runner import Runner
+from pyclient.producer.engine import Engine
+
+
+class _Event:
+    """A bell as it was: an event, which is guarded by a lock."""
+
+    def __init__(self) -> None:
+        event = threading.Event()
+        self.ring, self.hush, self.wait = event.set, event.clear, event.wait
+
+
+@defect("pyclient/core/tests/test_runner.py::test_threads_that_gevent_has_replaced_are_refused_with_the_way_out")
+def a_loop_on_a_green_thread_is_begun() -> list[Patch]:
+    """The constructor of a client never returns."""
+    return [(runner, "_refuse_green_threads", lambda: None)]
+
+
+@defect("pyclient/tests/test_signals.py::test_wakeup_at_any_instruction_of_a_poll")
+def wakeup_takes_a_lock() -> list[Patch]:
+    """The handler of a signal waits for the thread that it interrupts."""
+    return [(blocking, "Bell", _Event)]
+
+
+@defect("pyclient/tests/test_signals.py::test_wakeup_of_asyncio_wakes_the_loop[thread]")
+def wakeup_of_asyncio_wakes_no_loop() -> list[Patch]:
+    """It is noticed when something else wakes the loop."""
+    return [(asynchronous.Consumer, "_on_wakeup", lambda self: self._ready.set())]
+
+
+@defect("pyclient/core/tests/test_runner.py::test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told[stopped]")
+def a_call_too_late_waits_for_ever() -> list[Patch]:
+    """Who calls while another thread closes hangs."""
+    return [(Runner, "_fail_calls", lambda self: None)]
+
+
+@defect("pyclient/core/tests/test_runner.py::test_what_ends_a_loop_does_not_end_the_clients[SystemExit]")
+def what_a_callback_raises_ends_the_thread() -> list[Patch]:
+    """``sys.exit()`` in a callback: nothing is delivered any more."""
+
+    def turn(self: Runner, serve: Callable[[], object]) -> None:
+        with contextlib.suppress(SystemExit):
+            serve()
+
+    return [(Runner, "_turn", turn)]
+
+
+@defect("pyclient/core/tests/test_runner.py::test_a_wait_has_a_clock_of_its_own")
+def the_loop_alone_keeps_the_time() -> list[Patch]:
+    """A wait whose loop stands still never ends."""
+    result = runner._result
+
+    def wait(future: Any, timeout: float | None, _: float | None) -> Any:
+        return result(future, timeout, None)
+
+    return [(runner, "_result", wait)]
+
+
+@defect("pyclient/core/tests/test_tasks.py::test_who_waits_for_the_end_of_a_task_can_be_cancelled")
+def a_cancellation_is_swallowed() -> list[Patch]:
+    """With that of the task whose end is awaited: a close waits for ever."""
+
+    async def ended(task: asyncio.Task[Any]) -> None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    return [(tasks, "ended", ended)]
+
+
+@defect("pyclient/tests/test_loop.py::test_the_loop_turns_while_records_are_buffered[poll]")
+def the_asyncio_consumer_keeps_the_loop() -> list[Patch]:
+    """While records are there nothing else runs, not even heartbeats."""
+    return [(asynchronous, "BUSY_S", 3_600.0)]
+
+
+@defect("pyclient/tests/test_ends.py::test_what_the_last_poll_gave_is_not_committed_after_an_exception")
+def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
+    """All that the last poll gave counts as done."""
+
+    def leave(self: blocking.Consumer, kind: type[BaseException] | None, *_: object) -> None:
+        self._close(done=kind in (None, KeyboardInterrupt), timeout=30.0)
+
+    return [(blocking.Consumer, "__exit__", leave)]
+
+
+@defect("pyclient/tests/test_ends.py::test_a_sibling_that_fails_commits_nothing_that_was_not_processed")
+def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
+    """All that the last poll gave counts as done."""
+
+    async def leave(self: asynchronous.Consumer, kind: type[BaseException] | None, *_: object) -> None:
+        await self._close(done=kind in (None, asyncio.CancelledError), timeout=30.0)
+
+    return [(asynchronous.Consumer, "__aexit__", leave)]
+
+
+@defect("pyclient/tests/test_ends.py::test_what_is_in_hand_is_not_committed_when_the_iteration_pauses")
+def a_pause_in_an_iteration_commits_the_record_in_hand() -> list[Patch]:
+    """What was fetched again counts as done up to there."""
+    return [(PartitionState, "go_back", PartitionState.seek)]
+
+
+@defect("pyclient/tests/test_ends.py::test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled")
+def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
+    """It keeps its partitions, nobody reads them, and nobody can close it."""
+
+    async def close(self: asynchronous.Consumer, *, done: bool, timeout: float) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._unclosed.detach()
+            await self._give_up(timeout)
+            await closing.close(self._core, commit=True, timeout=timeout)
+
+    return [(asynchronous.Consumer, "_close", close)]
+
+
+@defect("pyclient/tests/test_ends.py::test_a_closed_producer_leaves_no_transaction_open")
+def a_closed_producer_leaves_its_transaction_open() -> list[Patch]:
+    """Readers of committed records stand still for transaction.timeout.ms."""
+
+    async def nothing(self: Engine, timeout: float) -> None:
+        return None
+
+    return [(Engine, "_abort_open", nothing)]
+
+
+@defect("pyclient/tests/test_callbacks.py::test_on_commit_may_raise_anything")
+def an_on_commit_that_raises_ends_the_consumer() -> list[Patch]:
+    """Each poll raises from then on."""
+
+    def tell(_: object, what: str, function: Callable[..., object], *arguments: object) -> None:
+        function(*arguments)
+
+    return [(core, "tell", tell)]
+
+
+@defect("pyclient/tests/test_loop.py::test_a_poll_of_what_is_subscribed_to_nothing_is_refused")
+def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
+    """As for records that may come."""
+    return [(Subscription, "is_empty", False)]
+
+
+@defect(
+    "pyclient/core/tests/test_runner.py"
+    "::test_every_client_is_told_of_a_fork_though_others_have_gone_whose_threads_are_still_there"
+)
+def a_producer_that_has_gone_keeps_a_fork_from_the_other_clients() -> list[Patch]:
+    """In the child they wait for a thread that is not there."""
+
+    def after_fork(self: Runner) -> None:
+        self.forked = True
+        self.lease.tenant = 0
+        self.on_fork()
+
+    return [(Runner, "after_fork", after_fork)]

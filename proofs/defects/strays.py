@@ -1,0 +1,182 @@
+"""Defects by which logs were lost that nobody had said to delete."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from proofs.defects import Patch, defect
+from proofs.defects.suites import in_histories
+from pybroker.cluster import corrections
+from pybroker.cluster.controller import ControllerService
+from pybroker.cluster.metadata.image import NO_CONFIGS, MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.nodes import loading
+from pybroker.config import topic_config
+from pybroker.log.config import LogConfig
+from pybroker.log.dirs import missing_directories
+from pybroker.log.dirs.strays import Stray, Strays
+from pybroker.log.log import Log
+from pybroker.replication import replica_manager
+from pybroker.replication.partition_table import PartitionTable
+from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.topic_partition import TopicPartition
+
+
+@defect("pybroker/cluster/tests/test_missing_topics.py")
+@in_histories("restored store", "kept")
+def what_an_image_read_anew_lacks_counts_as_deleted() -> list[Patch]:
+    """A change of controller after a restored backup deleted the logs on all live brokers."""
+    publish = ControllerService._publish
+
+    async def publish_as_deleted(self: ControllerService, delta: MetadataDelta) -> None:
+        await publish(self, replace(delta, deleted={**delta.deleted, **delta.missing}, missing={}))
+
+    return [(ControllerService, "_publish", publish_as_deleted)]
+
+
+@defect("pybroker/replication/tests/test_strays.py")
+def logs_of_missing_topics_are_deleted() -> list[Patch]:
+    """The broker's side of the same."""
+    publish = MetadataCache.publish
+
+    async def publish_as_deleted(self: MetadataCache, delta: MetadataDelta) -> None:
+        await publish(self, replace(delta, deleted={**delta.deleted, **delta.missing}, missing={}))
+
+    return [(MetadataCache, "publish", publish_as_deleted)]
+
+
+@defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
+@in_histories("restored store", "kept")
+def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
+    """An auto-created topic did so after the store was lost."""
+
+    def delete(self: ReplicaManager, reasons: dict[Log, str]) -> None:
+        self.logs.delete_all(list(reasons))
+
+    return [(ReplicaManager, "_set_logs_aside", delete)]
+
+
+@defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
+def a_topic_made_anew_is_taken_for_the_one_whose_name_it_has() -> list[Patch]:
+    """Its partitions went on in the old topic's logs, and the old id found the new topic."""
+    return [(MetadataImage, "replaced", lambda self, delta: {})]
+
+
+@defect("pybroker/replication/tests/test_strays.py")
+def replicas_that_an_image_read_anew_has_elsewhere_are_deleted() -> list[Patch]:
+    """So says a backup from before a reassignment as well."""
+
+    def reason(log: Any, image: MetadataImage, node_id: int) -> str:
+        topic = image.topic_by_id(log.topic_id)
+        return "" if topic is not None else "its topic is missing"
+
+    return [(replica_manager, "reason_to_leave", reason)]
+
+
+@defect("pybroker/replication/tests/test_strays.py::test_a_topic_that_is_there_again_has_its_log_again")
+def a_topic_that_is_there_again_begins_anew() -> list[Patch]:
+    """Its log lay beside it."""
+    return [(Strays, "of", lambda self, topic_partition, topic_id: None)]
+
+
+@defect("pybroker/replication/tests/test_strays.py::test_what_belongs_to_no_topic_is_not_under_retention")
+def logs_are_under_the_default_retention_until_their_topic_is_known() -> list[Patch]:
+    """Logs that were left alone were deleted after a week."""
+    return [(LogConfig, "keeping_everything", lambda self: self)]
+
+
+@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_who_comes_deletes_nothing_of_it")
+def a_configuration_that_cannot_be_read_is_an_empty_one() -> list[Patch]:
+    """The topic fell under the default retention."""
+    return [(loading, "_UNREADABLE", {}), (loading, "MISSING_CONFIGS", NO_CONFIGS)]
+
+
+@defect("pybroker/cluster/tests/test_unreadable_configs.py")
+def a_retention_without_meaning_is_the_default_one() -> list[Patch]:
+    """So was one that a hand in the store had set."""
+    return [(sys.modules[topic_config.__module__], "_DELETING", ())]
+
+
+@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_correction_takes_no_replica_and_no_partition_away")
+def a_correction_takes_replicas_away() -> list[Patch]:
+    """Brokers took their logs for moved and removed them."""
+    return [(corrections, "_keeps_all", lambda old, stored: len(old.partitions) <= len(stored.partitions))]
+
+
+@defect("pybroker/cluster/tests/test_corrections.py::test_a_correction_gives_no_leader_epoch_to_a_second_leader")
+def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
+    """A larger partition epoch was enough: two replicas could believe that they lead in one epoch."""
+
+    def newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
+        if (stored.leader_epoch, stored.partition_epoch) > (old.leader_epoch, old.partition_epoch) or stored == old:
+            return stored
+        leader_epoch = max(stored.leader_epoch, old.leader_epoch) + 1
+        return replace(stored, leader_epoch=leader_epoch, partition_epoch=stored.partition_epoch + 1)
+
+    return [(corrections, "_newer", newer)]
+
+
+@defect("pybroker/cluster/tests/test_missing_topics.py::test_a_leader_changes_the_others_in_the_same_request")
+def one_topic_that_differs_stops_the_changes_of_all() -> list[Patch]:
+    """Elections of the whole cluster stood still for one missing node."""
+    return [(ControllerService, "_change_what_can_be", ControllerService._change)]
+
+
+@defect("pybroker/cluster/tests/test_missing_topics.py::test_a_new_controller_begins_and_elects_leaders_of_the_others")
+def no_term_begins_while_a_topic_differs() -> list[Patch]:
+    """Each was refused, and its controller read everything again."""
+    return [(ControllerService, "_freeze", lambda self, names: None)]
+
+
+@defect("pybroker/tests/test_missing_directory.py")
+@in_histories("unmounted disks", "kept")
+def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
+    """What had been on the disk alone started again at offset 0."""
+    return [(missing_directories, "compare", lambda known, found, given_up: missing_directories.Directories())]
+
+
+@defect("pybroker/tests/test_missing_directory.py::test_what_was_there_alone_is_offline_until_the_disk_is_back")
+def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() -> list[Patch]:
+    """The very election that its offline disk brought about did so."""
+    must_wait = PartitionTable.must_wait
+
+    def at_the_start(self: PartitionTable, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:
+        return is_start and must_wait(self, topic, image, is_start=True)
+
+    return [(PartitionTable, "must_wait", at_the_start)]
+
+
+@defect("pybroker/cli/tests/test_strays.py::test_strays_are_removed_by_a_person_only")
+def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
+    """A store that was lost took the logs along."""
+
+    def delete(self: ReplicaManager, reasons: dict[Log, str]) -> None:
+        self.logs.delete_all(list(reasons))
+
+    return [(ReplicaManager, "_set_logs_aside", delete)]
+
+
+@defect("pybroker/log/tests/test_strays.py::test_a_stray_is_found_while_another_thread_takes_one_back")
+def strays_are_looked_through_while_they_change() -> list[Patch]:
+    """One was passed over, and a new log began beside it."""
+
+    def of(self: Strays, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
+        found = self._found.get((topic_id, topic_partition), ())
+        online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
+        return max(online, key=lambda stray: stray.note.since_ms, default=None)
+
+    return [(Strays, "of", of)]
+
+
+@defect("pybroker/log/tests/test_strays.py::test_two_threads_that_take_a_stray_back_fail_no_log_dir")
+def a_stray_may_be_taken_back_twice() -> list[Patch]:
+    """The second rename found no folder, which counted as a failure of the disk."""
+
+    def remove(self: Strays, stray: Stray) -> bool:
+        found = self._found[stray.topic_id, stray.note.topic_partition]
+        found[:] = [each for each in found if each is not stray]
+        return True
+
+    return [(Strays, "_remove", remove)]

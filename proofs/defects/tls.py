@@ -1,0 +1,41 @@
+"""Defects in what keeps connections, and the keys to them, secret."""
+
+from __future__ import annotations
+
+import ssl
+
+from proofs.defects import Patch, defect
+from pyclient.config.key import Password
+from pyclient.security import contexts
+from pyclient.security.stores import TrustStore
+
+CONTEXTS = "pyclient/security/tests/test_contexts.py"
+
+
+@defect(f"{CONTEXTS}::test_the_host_must_be_one_of_the_certificate_unless_that_is_off")
+def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
+    """Whom the authority has certified may stand for every broker."""
+    trust = contexts._trust
+
+    def loose(context: ssl.SSLContext, store: TrustStore) -> None:
+        trust(context, store)
+        context.check_hostname = False
+
+    return [(contexts, "_trust", loose)]
+
+
+@defect(f"{CONTEXTS}::test_a_certificate_of_another_authority_is_refused")
+def a_client_takes_the_certificate_of_any_authority() -> list[Patch]:
+    """It encrypts, for whoever is there."""
+
+    def nobody(context: ssl.SSLContext, store: TrustStore) -> None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+
+    return [(contexts, "_trust", nobody)]
+
+
+@defect("pyclient/config/tests/test_config.py::test_no_password_is_shown")
+def settings_are_shown_with_their_passwords() -> list[Patch]:
+    """As any other string."""
+    return [(Password, "__repr__", str.__repr__)]

@@ -1,0 +1,81 @@
+"""What administrators do to a topic while clients write to it: it is deleted and made again, grown, configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from proofs.simulator.surroundings import Surroundings
+from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.metadata.image import ResourceType, TopicImage
+
+DOOMED = "d"
+MOST_PARTITIONS = 2
+CHANGES = (
+    ("min.insync.replicas", "1"),
+    ("min.insync.replicas", "2"),
+    ("retention.ms", "400"),
+    ("retention.ms", "-1"),
+    ("retention.bytes", "1500"),
+    ("retention.bytes", "-1"),
+)
+CONFIGS = (("min.insync.replicas", "2"), ("segment.bytes", "1024"))
+"""Of the topic when it is made: what retention removes is whole segments."""
+PAUSE_S = 0.5
+
+
+class Administrator:
+    """Draws what happens to the topic."""
+
+    def __init__(self, faults: Surroundings) -> None:
+        self.faults = faults
+        self.cluster = faults.cluster
+        self.rng = faults.rng
+        self._asked = 0.0
+        self.kinds: dict[str, Callable[[], None]] = {
+            "delete topic": self._delete,
+            "grow topic": self._grow,
+            "configure topic": self._configure,
+        }
+
+    def mend(self) -> None:
+        """At the end the topic is there, with all its partitions."""
+        now = self.cluster.scheduler.now
+        if now - self._asked > PAUSE_S:
+            self._asked, topic = now, self._topic()
+            if topic is None:
+                self._make()
+            elif len(topic.partitions) < MOST_PARTITIONS:
+                self._grow()
+
+    def _topic(self) -> TopicImage | None:
+        """As the controller has it."""
+        for broker in self.cluster.brokers():
+            if broker.controller.is_controller:
+                found: TopicImage | None = broker.metadata.image.topic(DOOMED)
+                return found
+        return None
+
+    def _ask(self, text: str, ask: Callable[[Any], Any]) -> None:
+        self.cluster.note(text)
+        self.faults.ask_controller(ask)
+
+    def _make(self) -> None:
+        topic = NewTopic(DOOMED, 1, min(3, len(self.cluster.machines)), configs=CONFIGS)
+        self._ask(f"make {DOOMED}", lambda controller: controller.create_topics([topic]))
+
+    def _delete(self) -> None:
+        self._ask(f"delete {DOOMED}", lambda controller: controller.delete_topics([TopicName(DOOMED)]))
+        for _ in range(3):  # somebody makes it again: perhaps before it is gone, perhaps where a request was lost
+            self.faults.later(self._make, 0.05)
+
+    def _grow(self) -> None:
+        grown = NewPartitions(DOOMED, MOST_PARTITIONS)
+        self._ask(f"grow {DOOMED}", lambda controller: controller.create_partitions([grown]))
+
+    def _configure(self) -> None:
+        name, value = self.rng.choice(CHANGES)
+        key = KeyChange(name, ConfigOperation.SET, value)
+        change = ConfigChange(ResourceType.TOPIC, DOOMED, (key,))
+        self._ask(f"{name}={value} of {DOOMED}", lambda controller: controller.alter_configs([change]))

@@ -1,0 +1,85 @@
+"""What production code takes from its process: chance, threads, the machine's name. Here all of it comes
+from the seed, as long as a history runs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from proofs.simulator.disk import Slice
+from proofs.simulator.scheduler import InlinePool, Scheduler
+from proofs.simulator.threads import LockOfEach
+from pybroker.cluster import node
+from pybroker.log import closing, durability, slicing
+from pybroker.log.dirs import log_dir, removals
+from pybroker.log.files import index_file
+from pybroker.log.moving import move
+from pybroker.net import peer
+from pybroker.replication import follower_fetches, replica_manager
+
+Patch = tuple[Any, str, Any]
+
+
+@contextmanager
+def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
+    """As long as this lasts production code takes its chances from ``seed``."""
+    rng = random.Random(f"environment {seed}")
+
+    def new_uuid() -> uuid.UUID:
+        return uuid.UUID(bytes=rng.randbytes(16), version=4)
+
+    def boot() -> str:
+        return f"boot-{_machine(scheduler).boot}"
+
+    def machine() -> str:
+        return f"machine {_machine(scheduler).node_id}"
+
+    chance = SimpleNamespace(
+        Random=lambda *args: random.Random(*(args or (rng.random(),))),
+        randint=rng.randint,
+        uniform=rng.uniform,
+        random=rng.random,
+    )
+    patches: list[Patch] = [
+        (uuid, "uuid4", new_uuid),
+        (os, "urandom", rng.randbytes),
+        (secrets, "token_bytes", rng.randbytes),
+        (node, "boot_of_machine", boot),
+        (node, "name_of_machine", machine),
+        (closing, "ThreadPoolExecutor", InlinePool),
+        (slicing, "FileSlice", Slice),
+        *((module, "random", chance) for module in (node, peer, follower_fetches, replica_manager)),
+    ]
+    threads = scheduler.threads
+    if threads is not None:
+        locks = SimpleNamespace(Lock=threads.lock, RLock=threads.lock)
+        patches += [(module, "threading", locks) for module in (durability, log_dir, move, removals)]
+        patches.append((index_file, "_saving", LockOfEach(threads)))
+    with patched(patches):
+        yield
+
+
+@contextmanager
+def patched(patches: list[Patch]) -> Iterator[None]:
+    """As long as this lasts each (owner, name) is the value."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
+
+
+def _machine(scheduler: Scheduler) -> Any:
+    """The machine of the process that runs."""
+    assert scheduler.current is not None
+    return scheduler.current.machine

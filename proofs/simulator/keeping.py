@@ -1,0 +1,169 @@
+"""What must stay on the disks, whatever becomes of the coordination store.
+
+* No folder of a log that has records goes, unless the deletion of its topic was noted, the replica has moved to
+  other brokers, or the same records lie in another folder of the machine (``kept``). A copy that a move makes begins
+  again where its log was cut: of it only what was committed has to lie there.
+* A log that is opened again does not start again (``kept``): a machine that has not lost its disk has what it had.
+* A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more, but at the
+  end every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic
+  may go on with it: who is out of sync since then owes nothing.
+* Where the whole store went back in time, some machine has them: which replicas are in sync is not known any more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proofs.simulator.chain import Chain
+from proofs.simulator.cluster import Machine
+from proofs.simulator.disk import Disk
+from proofs.simulator.incarnations import real
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.nodes.loading import NOT_OURS
+from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_folder
+from pybroker.log.files import partition_metadata
+from pybroker.log.log import Log
+from pybroker.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from proofs.simulator.oracle import Oracle
+
+Place = tuple[int, TopicPartition]
+UNKNOWN = znodes.Assignment(())
+MARKS = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
+
+
+class Keeping:
+    """Watches the disks of one history."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle = oracle
+        self.estranged: dict[TopicPartition, tuple[int, ...]] = {}
+        """The replicas that were in sync, or eligible, when the topic's nodes went."""
+        self.away: set[Place] = set()
+        """Replicas that the store has said to be elsewhere."""
+        self._excused: set[Place] = set()
+        """Logs that may start again once: their machine has lost something."""
+        self.is_adrift = False
+        """The store has gone back in time, or is empty."""
+
+    def watch(self, machine: Machine) -> None:
+        """Hears of every folder that goes from its disk."""
+        machine.disk.on_removal = partial(self._removed, machine)
+
+    # What happens
+
+    def estrange(self, key: TopicPartition, holders: tuple[int, ...]) -> None:
+        """Nobody can read any more where that partition is."""
+        self.estranged.setdefault(key, holders)
+
+    def state_written(self, tp: TopicPartition, topic_id: bytes | None, data: bytes) -> None:
+        """A partition's state is another one; ``topic_id``: what its topic's node says, None: unreadable."""
+        try:
+            state = znodes.decode_state(tp.partition, data, 0, UNKNOWN)
+        except NOT_OURS:
+            return
+        id_of = self.oracle.incarnations.id_of
+        known = [key for key in self.oracle.incarnations.all_of(tp) if topic_id in (None, id_of(key))]
+        for key in known[-1:]:
+            if key in self.estranged:
+                self.estranged[key] = tuple(id for id in self.estranged[key] if id in (*state.isr, *state.elr))
+
+    def is_hopeless(self, tp: TopicPartition) -> bool:
+        """Whether nobody needs to be able to write there any more."""
+        return self.is_adrift or any(real(key) == tp for key in self.estranged)
+
+    def lost(self, node_id: int) -> None:
+        """A machine has lost what was not synced: nothing is asked of it."""
+        self._excused.update(place for place in self.oracle.chains if place[0] == node_id)
+        for key, holders in self.estranged.items():
+            self.estranged[key] = tuple(id for id in holders if id != node_id)
+
+    def guards(self, node_id: int) -> bool:
+        """Whether that machine is the last that has something of which nobody can read where it is."""
+        return self.is_adrift or any(holders == (node_id,) for holders in self.estranged.values())
+
+    def _removed(self, machine: Machine, path: str) -> None:
+        key = self._key_of(machine.disk, path)
+        if key is None or self.oracle.incarnations.is_deleted(key):
+            return
+        place = (machine.node_id, key)
+        chain = log_on(machine.disk, path, self.oracle.committed.get(key))
+        if place in self.away:
+            self.oracle.chains.pop(place, None)
+        elif chain.end and not self._has_more(machine.disk, path, key, chain):
+            self.oracle.report("kept", f"{key}: broker {machine.node_id} removes {path}, nobody has deleted the topic")
+
+    def _has_more(self, disk: Disk, path: str, key: TopicPartition, chain: Chain) -> bool:
+        others = [each for each in self._folders(disk, key) if each != path]
+        before = self.oracle.committed.get(key)
+        is_copy = path.endswith(FUTURE_SUFFIX)
+        end = chain.common_end(before or Chain()) if is_copy else chain.end
+        return end == 0 or any(log_on(disk, each, before).agrees(chain, end) for each in others)
+
+    def opened_anew(self, place: Place, before: Chain, log: Log) -> None:
+        """A broker has opened the log again."""
+        node_id, key = place
+        is_excused = place in self._excused or place in self.away or self.oracle.incarnations.is_deleted(key)
+        self._excused.discard(place)
+        if before.end and not log.log_end_offset and not is_excused:
+            self.oracle.report("kept", f"{key}: broker {node_id} starts again, where it had {before}")
+
+    # At the end
+
+    def check_end(self) -> None:
+        """What was acknowledged is on the disks."""
+        for key, end in self.oracle.acked.items():
+            if self.oracle.incarnations.is_deleted(key):
+                continue
+            if self.is_adrift and not any(self._has(machine, key, end) for machine in self._machines()):
+                self.oracle.fail("kept", f"{key}: what was acknowledged below {end} is on no disk")
+            for node_id in self.estranged.get(key, ()):
+                machine = self.oracle.cluster.machines[node_id]
+                if not self._has(machine, key, end):
+                    self.oracle.fail("kept", f"{key}: broker {node_id} was in sync, and lacks something below {end}")
+
+    def _machines(self) -> list[Machine]:
+        return list(self.oracle.cluster.machines.values())
+
+    def _has(self, machine: Machine, key: TopicPartition, end: int) -> bool:
+        committed = self.oracle.committed[key]
+        disk = machine.disk
+        return any(log_on(disk, path, committed).agrees(committed, end) for path in self._folders(disk, key))
+
+    def _folders(self, disk: Disk, key: TopicPartition) -> list[str]:
+        """The folders on that disk that are of that partition."""
+        folders = [path for path, node in disk.names.items() if node is None]
+        return [path for path in folders if self._key_of(disk, path) == key]
+
+    def _key_of(self, disk: Disk, path: str) -> TopicPartition | None:
+        """Whose log lies in a folder, by the topic id that it says."""
+        mark = disk.names.get(f"{path}/{partition_metadata.FILE_NAME}")
+        if mark is None:
+            return None
+        try:
+            topic_id = partition_metadata.decode(bytes(mark.data))
+        except ValueError:
+            return None
+        index = _index_of(path.rpartition("/")[2])
+        return None if index is None else self.oracle.incarnations.find(topic_id, index)
+
+
+def _index_of(folder: str) -> int | None:
+    """``t-0``, and ``t-0.4f1d…-delete`` or its like."""
+    found = parse_folder(folder.partition(".")[0] if folder.endswith(MARKS) else folder)
+    return None if found is None else found.partition
+
+
+def log_on(disk: Disk, path: str, before: Chain | None = None) -> Chain:
+    """The records in a folder; what retention has removed is taken from ``before``."""
+    names = sorted(name for name in disk.children.get(path, ()) if name.endswith(".log"))
+    chain = Chain()
+    if names and before is not None:
+        chain.take(before, int(names[0][:20]))
+    for name in names:
+        node = disk.names[f"{path}/{name}"]
+        if node is not None:
+            chain.add_all(bytes(node.data))
+    return chain

@@ -1,0 +1,117 @@
+"""Faults of what the coordination store holds: a stranger's hand, a backup, an empty store, a disk that is full.
+
+A stranger is a person with ZooKeeper's shell: nodes of one topic are removed or garbled, and stay so. A backup
+brings the whole store back to what it was a while ago. Nobody tells the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from proofs.simulator.history import SAFE
+from proofs.simulator.store import Node, Tree
+from proofs.simulator.surroundings import Surroundings
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import ResourceType
+
+VICTIM = "s"
+"""The topic whose nodes are in danger; of all others everything is expected."""
+GARBAGE = b"{]"
+
+
+class Stranger:
+    """Draws what happens to the store."""
+
+    def __init__(self, faults: Surroundings) -> None:
+        self.faults = faults
+        self.cluster = faults.cluster
+        self.rng = faults.rng
+        self._oldest: Tree | None = None
+        self._backup: Tree | None = None
+        self.kinds: dict[str, Callable[[], None]] = {
+            "forget": self._forget,
+            "garble": self._garble,
+            "full store": self._fill,
+            "restore": self._restore,
+            "empty store": self._empty,
+        }
+
+    def end(self) -> None:
+        """No more."""
+        self.cluster.store.make_room()
+
+    # One topic
+
+    def _nodes(self) -> list[str]:
+        """The nodes of the victim, the deepest last."""
+        topic, config = znodes.topic_path(VICTIM), znodes.config_path(ResourceType.TOPIC, VICTIM)
+        tree = self.cluster.store.tree
+        return sorted(path for path in tree.nodes if path in (topic, config) or path.startswith(topic + "/"))
+
+    def _forget(self) -> None:
+        """Some node of the topic goes, with everything below it."""
+        nodes = self._nodes()
+        if nodes:
+            root = self.rng.choice(nodes)
+            gone = [path for path in reversed(nodes) if path == root or path.startswith(root + "/")]
+            self.cluster.note(f"a stranger removes {root}")
+            for path in gone:
+                self.cluster.store.tree.remove(path)
+            self.cluster.store.tampered([*gone, root.rpartition("/")[0]])
+            self._make_again(VICTIM)
+
+    def _make_again(self, name: str) -> None:
+        """Perhaps somebody makes a topic of the name, as producers do that wait for it."""
+        topic = NewTopic(name, 1, 3)
+        if self.rng.random() < 0.5:
+            self.cluster.note(f"{name} will be made again")
+            ask = partial(self.faults.ask_controller, lambda controller: controller.create_topics([topic]))
+            self.faults.later(ask, 0.2)
+
+    def _garble(self) -> None:
+        """Some node of the topic cannot be read any more."""
+        nodes = [path for path in self._nodes() if self.cluster.store.tree.nodes[path].data]
+        if nodes:
+            path = self.rng.choice(nodes)
+            self.cluster.note(f"a stranger garbles {path}")
+            node = self.cluster.store.tree.nodes[path]
+            stat = node.stat._replace(version=node.stat.version + 1)
+            self.cluster.store.tree.nodes[path] = Node(GARBAGE, stat)
+            self.cluster.store.tampered([path])
+
+    # All of it
+
+    def _fill(self) -> None:
+        """The store takes no writes for a while."""
+        self.cluster.note("the store is full")
+        self.cluster.store.is_full = True
+        self.faults.later(self._make_room, 0.6)
+
+    def _make_room(self) -> None:
+        self.cluster.note("the store has room again")
+        self.cluster.store.make_room()
+
+    def make_backup(self) -> None:
+        """A backup of what the store has now, before the topics are made."""
+        self._oldest = self.cluster.store.tree.copy()
+
+    def _restore(self) -> None:
+        """First a backup is made; the next time one takes the store's place, if all that it says is in sync is so."""
+        if self._backup is None:
+            self.cluster.note("a backup of the store is made")
+            self._backup = self.cluster.store.tree.copy()
+            return
+        backup = self.rng.choice((self._backup, self._oldest or self._backup))
+        if self.cluster.watcher.would_be_safe(backup):
+            self._replace(backup.copy(), "the store is restored from a backup")
+            self._make_again(SAFE)
+
+    def _empty(self) -> None:
+        self._replace(Tree(), "the store is empty")
+
+    def _replace(self, tree: Tree, text: str) -> None:
+        self.cluster.note(text)
+        self.cluster.watcher.drift()
+        self.cluster.store.put_in_place(tree)

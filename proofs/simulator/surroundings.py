@@ -1,0 +1,22 @@
+"""What a kind of fault finds around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Protocol
+
+from proofs.simulator.cluster import Cluster
+
+
+class Surroundings(Protocol):
+    """What is needed of ``faults.Faults``."""
+
+    cluster: Cluster
+    rng: Random
+
+    def later(self, work: Callable[[], object], mean_s: float) -> None: ...
+
+    def some_broker(self) -> int: ...
+
+    def ask_controller(self, ask: Callable[[Any], Coroutine[Any, Any, object]]) -> None: ...

@@ -1,0 +1,173 @@
+"""Every invariant holds after every event of thousands of histories; a seed is a history."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofs.simulator.__main__ import main
+from proofs.simulator.cluster import Process
+from proofs.simulator.environment import patched
+from proofs.simulator.history import History
+from proofs.simulator.oracle import Oracle, Violation
+from proofs.simulator.report import Report, simulate
+from proofs.simulator.settings import FAULTS, IN_USE, ROOMS
+from proofs.simulator.world import World, drawn, run
+from pybroker.cluster.producer_ids import MAX_KNOWN_ID
+from pybroker.log.log import Log
+from pybroker.replication.promises import Promises
+
+GATE = 100
+NIGHTLY = 2_000
+AT_ONCE = 500
+
+
+def checked(first: int, end: int, processes: int) -> Report:
+    report = simulate(first, end, processes)
+    assert report.failures == [], "python -m proofs.simulator --trace --seeds N shows one"
+    assert report.histories == end - first
+    assert report.acked > report.histories
+    return report
+
+
+def test_every_invariant_holds_in_a_hundred_histories() -> None:
+    checked(0, GATE, processes=1)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(0, NIGHTLY, AT_ONCE))
+def test_every_invariant_holds_in_two_thousand_histories(first: int) -> None:
+    report = checked(first, first + AT_ONCE, os.cpu_count() or 1)
+    assert report.faults.keys() >= {*FAULTS, *(kind for room in IN_USE for kind in ROOMS[room])}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", [7, 24])
+def test_a_seed_is_a_history_in_every_process(seed: int) -> None:
+    """Whatever the seed of its hashes; the second one has members of groups of both protocols."""
+    here = run(seed, traced=True)
+    assert here.trace == run(seed, traced=True).trace
+    for hash_seed in ("0", "2"):
+        command = [sys.executable, "-m", "proofs.simulator", "--seeds", str(seed), "--trace"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+        assert told.splitlines()[:-1] == here.trace
+
+
+def test_histories_differ() -> None:
+    assert len({repr(drawn(seed)) for seed in range(50)}) == 50
+
+
+def test_the_report_tells_what_has_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "report.json"
+    assert main(["--seeds", "0-3", "--processes", "1", "--report", str(report)]) == 0
+    assert '"histories": 3' in report.read_text()
+    assert "3 of 3 histories" in capsys.readouterr().out
+
+
+def test_a_failed_history_says_its_seed_and_what_led_to_it() -> None:
+    with patched([(Promises, "promise", lambda *_: None)]):
+        outcome = next(each for seed in range(20) if (each := run(seed, traced=True)).invariant)
+    assert outcome.invariant == "ack"
+    assert outcome.trace[-1].endswith(f"VIOLATION {outcome.text}")
+
+
+def test_groups_are_joined_in_histories() -> None:
+    world = World(24, drawn(24))
+    assert min(world.settings.classic_members, world.settings.modern_members) > 1
+    assert world.run().invariant == ""
+    assert world.groups.joined >= world.settings.lives
+    assert world.groups.places
+
+
+def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
+    """Brokers go on behind the ids that their logs know: so two producers had one id."""
+    assert History(drawn(0)).new_producer() > MAX_KNOWN_ID
+
+
+def test_replicas_are_looked_at_before_they_are_deleted() -> None:
+    """A batch was acknowledged and its topic deleted in one event: nobody had seen that it was committed."""
+    looked: list[bool] = []
+    look = Oracle.look_before_end
+
+    def look_before_end(oracle: Oracle, process: Process) -> None:
+        look(oracle, process)
+        looked.append(bool(process.replicas().partitions.topics))
+
+    settings = replace(drawn(0, "topics"), faults=frozenset({"delete topic"}))
+    with patched([(Oracle, "look_before_end", look_before_end)]):
+        assert run(0, settings).invariant == ""
+    assert looked
+    assert all(looked)
+
+
+def test_what_is_seen_in_the_middle_of_an_event_is_told_after_it() -> None:
+    def look(oracle: Oracle, process: Process) -> None:
+        oracle.fail("agreement", "is broken")
+
+    world = World(0)
+    process: Any = None
+    with patched([(Oracle, "look", look)]):
+        world.oracle.look_before_end(process)
+    with pytest.raises(Violation, match="is broken"):
+        world.oracle.check()
+
+
+def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
+    """A broker that had stopped was started again, and was not told to stop."""
+    struck: list[float] = []
+
+    def strikes_later(world: World) -> None:
+        for _ in range(10):
+            world.faults.later(lambda: struck.append(world.scheduler.now), 0.001)
+
+    with patched([(World, "_check_factor", strikes_later)]):
+        assert run(0, replace(drawn(0, ""), is_stopped=True)).invariant == ""
+    assert struck == []
+
+
+@pytest.mark.parametrize(("is_late", "named_by"), [(False, ""), (True, "ack")])
+def test_what_a_leader_commits_in_the_event_in_which_its_log_dir_fails_is_committed(
+    is_late: bool, named_by: str
+) -> None:
+    """Others heard of it, and the oracle had not looked; what a leader commits after that nobody has been promised."""
+    failed: list[Log] = []
+    update = Log.update_high_watermark
+
+    def update_and_fail(log: Log, offset: int) -> None:
+        if failed or offset != 2 or log.topic_partition.topic != "t":
+            update(log, offset)
+            return
+        failed.append(log)
+        if not is_late:
+            update(log, offset)
+        log.log_dir.fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "testing")
+        if is_late:
+            update(log, offset)
+
+    settings = replace(drawn(10, "disks"), faults=frozenset({"clock"}))
+    with patched([(Log, "update_high_watermark", update_and_fail)]):
+        assert run(10, settings).invariant == named_by
+    assert failed
+
+
+def test_a_log_that_a_stop_has_closed_is_looked_at_before_its_machine_is_silent() -> None:
+    """A follower appended, answered and stopped in one event; the oracle missed what it had."""
+    assert run(8451, drawn(8451)).invariant == ""
+
+
+def test_a_store_that_is_restored_again_and_again_makes_nobody_restless() -> None:
+    assert run(6051, drawn(6051)).invariant == ""
+
+
+def test_what_lies_below_a_log_start_need_not_be_what_was_committed() -> None:
+    """A follower came back with a record that nobody else had; by then the log began behind it, everywhere."""
+    assert run(16389, drawn(16389)).invariant == ""

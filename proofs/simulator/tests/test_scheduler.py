@@ -1,0 +1,81 @@
+"""What the loops of simulated processes owe a history."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from random import Random
+
+import pytest
+
+from proofs.simulator.broker import SimulatedBroker
+from proofs.simulator.environment import patched
+from proofs.simulator.scheduler import ProcessLoop, Scheduler
+from proofs.simulator.world import drawn, run
+from pyclient.protocol.errors import NotController
+
+STEP_S = 0.1
+"""Of the simulated clock."""
+
+
+@pytest.fixture
+def loop() -> ProcessLoop:
+    return ProcessLoop(Scheduler(Random(0)), "a process")
+
+
+async def fail(error: Exception) -> None:
+    raise error
+
+
+def test_what_a_task_raises_and_nobody_looks_at_is_told(loop: ProcessLoop) -> None:
+    """asyncio says so when the task goes, in a finalizer, where what is raised goes unheard."""
+    loop.start(fail(ValueError("one")))
+    loop.start(fail(NotController("an answer")))
+    loop.scheduler.run(1.0)
+    with pytest.raises(ValueError, match="one"):
+        loop.scheduler.check_tasks()
+    loop.scheduler.close()
+
+
+def test_what_a_task_of_a_dead_process_has_raised_is_nobodys_concern(loop: ProcessLoop) -> None:
+    task = loop.start(fail(ValueError()))
+    loop.scheduler.run(1.0)
+    assert task.done()
+    loop.kill()
+    loop.scheduler.check_tasks()
+    loop.scheduler.close()
+
+
+def test_what_a_finalizer_tells_ends_the_history(loop: ProcessLoop) -> None:
+    loop.call_soon(lambda: loop.create_future().set_exception(ValueError("of a future that goes")))
+    loop.call_later(STEP_S, int)
+    with pytest.raises(ValueError, match="of a future"):
+        loop.scheduler.run(1.0)
+
+
+def test_a_crash_in_the_background_of_a_broker_is_a_violation() -> None:
+    serve = SimulatedBroker._serve
+
+    def serve_and_fail(broker: SimulatedBroker) -> None:
+        serve(broker)
+        broker.process.loop.create_task(fail(ValueError("in the background")))
+
+    with patched([(SimulatedBroker, "_serve", serve_and_fail)]):
+        outcome = run(0, drawn(0, ""))
+    assert outcome.invariant == "crash"
+    assert "in the background" in outcome.text
+
+
+def test_tasks_of_a_history_that_has_ended_say_nothing_any_more(
+    loop: ProcessLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an audit of one group fails, nobody looks at that of the other."""
+    unheard: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unheard.append)
+    tasks = [loop.start(fail(ValueError())), loop.start(fail(ValueError()))]
+    loop.scheduler.run(1.0)
+    assert tasks[0].exception()
+    loop.scheduler.close()
+    del tasks
+    gc.collect()
+    assert unheard == []

@@ -1,0 +1,51 @@
+"""Who looks for what is left sees all of his own, and nothing of others."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from proofs.garbage import leaves_nothing
+
+
+class Thing:
+    """May be part of a cycle."""
+
+    other: object = None
+
+
+class Special(Thing):
+    """Is a thing too."""
+
+
+def cycle() -> None:
+    with leaves_nothing(Thing):
+        thing = Special()
+        thing.other = thing
+        del thing
+
+
+def test_a_cycle_is_found() -> None:
+    with pytest.raises(AssertionError, match="1 of them"):
+        cycle()
+    assert gc.isenabled()
+
+
+def test_what_is_gone_by_itself_is_not() -> None:
+    with leaves_nothing(Thing):
+        Thing().other = Thing()
+
+
+def replaced(things: list[Thing]) -> None:
+    with leaves_nothing(Thing):
+        things.clear()
+        things.append(Thing())
+
+
+def test_what_others_have_made_does_not_count_nor_hide_anything() -> None:
+    others = [Thing() for _ in range(100)]
+    with leaves_nothing(Thing):
+        assert len(others) == 100
+    with pytest.raises(AssertionError, match="1 of them"):
+        replaced(others)
