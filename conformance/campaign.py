@@ -81,7 +81,7 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
         3,
         (
             Suite(
-                ("conformance/faults", "conformance/api", "pybroker"),
+                ("conformance/faults", "conformance/api", "pybroker", "proofs"),
                 ("conformance/faults/test_exactly_once.py", "conformance/faults/test_sdk.py", CLUSTERS_IN_FAULTS),
             ),
         ),
