@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from proofs.defects import Patch, defect
 from pybroker.log import truncation
-from pybroker.log.cleaned_segment import CleanedSegment, finish_swap
 from pybroker.log.dirs import log_dir
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.dirs.removals import Removals
@@ -21,7 +20,8 @@ from pybroker.log.moving.log_copy import LogCopy
 from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import replay_producers
-from pybroker.log.segment_files import SegmentFiles
+from pybroker.log.segment.cleaned_segment import CleanedSegment, finish_swap
+from pybroker.log.segment.segment_files import SegmentFiles
 from pybroker.net import limits
 from pyclient.protocol import errors
 

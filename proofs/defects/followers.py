@@ -10,7 +10,7 @@ from pybroker.log import recovery
 from pybroker.log.durability import Durability
 from pybroker.log.files.leader_epochs import EpochEnd
 from pybroker.log.log import Log
-from pybroker.log.segment_files import SegmentFiles
+from pybroker.log.segment.segment_files import SegmentFiles
 from pybroker.replication import follower
 from pybroker.replication.follower import Followed
 from pybroker.replication.partition import Partition

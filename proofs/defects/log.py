@@ -25,7 +25,7 @@ from pybroker.log.manager import LogManager
 from pybroker.log.producers import idle_producers
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.retention import Candidate, expired_count
-from pybroker.log.segment import Segment
+from pybroker.log.segment.segment import Segment
 from pybroker.log.validation import Rules
 from pybroker.replication.replica_manager import ReplicaManager
 

@@ -17,10 +17,11 @@ from proofs.simulator.disk import Slice
 from proofs.simulator.scheduler import InlinePool, Scheduler
 from proofs.simulator.threads import LockOfEach
 from pybroker.cluster import node
-from pybroker.log import closing, durability, slicing
+from pybroker.log import closing, durability
 from pybroker.log.dirs import log_dir, removals
 from pybroker.log.files import index_file
 from pybroker.log.moving import move
+from pybroker.log.segment import slicing
 from pybroker.net import peer
 from pybroker.replication import follower_fetches, replica_manager
 

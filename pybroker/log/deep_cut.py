@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pybroker.log.log import Log
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import reading_producers
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pyclient.protocol import errors
 
 

@@ -24,8 +24,8 @@ from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import leader_epochs, partition_metadata
 from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.log_start import LogStart
-from pybroker.log.segment import Segment
-from pybroker.log.segments import Segments
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segments import Segments
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 from pybroker.log.log import Log
 from pybroker.log.retention import Candidate, expired_count
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 
 
 def apply_retention(log: Log, now_ms: int) -> int:

@@ -34,15 +34,15 @@ from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.files.storage import Bytes
 from pybroker.log.files.txn_index import AbortedTransaction, overlapping
 from pybroker.log.log_files import LogFiles
-from pybroker.log.log_slice import LogSlice
 from pybroker.log.producers import marker as markers
 from pybroker.log.producers.marker import ABORT, Marker
 from pybroker.log.producers.producer_entry import BatchMetadata
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import append_marker, duplicate_of
 from pybroker.log.rolling import Rolling
-from pybroker.log.segment import Segment
-from pybroker.log.segments import Segments
+from pybroker.log.segment.log_slice import LogSlice
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segments import Segments
 from pybroker.log.validation import UNPACKED_ON_LOOP, Prepared, rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors

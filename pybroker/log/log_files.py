@@ -13,15 +13,15 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.durability import Durability
 from pybroker.log.files import partition_metadata
 from pybroker.log.files.batches import MalformedBatch
 from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.producers.producer_state import ProducerStates
-from pybroker.log.segment import Segment
-from pybroker.log.segments import Segments
+from pybroker.log.segment.cleaned_segment import CleanedSegment
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segments import Segments
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

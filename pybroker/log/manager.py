@@ -40,7 +40,7 @@ from pybroker.log.moving.move import Move
 from pybroker.log.moving.running_moves import RunningMoves
 from pybroker.log.opening import open_logs
 from pybroker.log.recovery import Checkpointed
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.log.shared_configs import SharedConfigs
 from pybroker.pools import Inline, Pools
 from pybroker.topic_partition import TopicPartition

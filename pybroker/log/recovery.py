@@ -31,7 +31,6 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pybroker.log.cleaned_segment import CLEANED_SUFFIX, INDEX_SUFFIXES, SWAP_SUFFIX, finish_swap
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.log_dir import LogDir
@@ -44,9 +43,10 @@ from pybroker.log.log import Log
 from pybroker.log.producers import producer_snapshot
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import Markers, reach_of, replay_batch, replay_producers
-from pybroker.log.segment import Segment
-from pybroker.log.segment_files import SUFFIX
-from pybroker.log.segments import Segments
+from pybroker.log.segment.cleaned_segment import CLEANED_SUFFIX, INDEX_SUFFIXES, SWAP_SUFFIX, finish_swap
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segment_files import SUFFIX
+from pybroker.log.segment.segments import Segments
 from pybroker.topic_partition import TopicPartition
 
 ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34}

@@ -23,9 +23,9 @@ from pybroker.log.log import Log
 from pybroker.log.producers import producer_snapshot
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.recovery import DIGITS, Checkpointed
-from pybroker.log.segment import Segment
-from pybroker.log.segment_files import SUFFIX
-from pybroker.log.segments import Segments
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segment_files import SUFFIX
+from pybroker.log.segment.segments import Segments
 from pybroker.topic_partition import TopicPartition
 
 MAX_PRODUCERS_BYTES = 4096

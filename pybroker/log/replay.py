@@ -16,8 +16,8 @@ from pybroker.log.producers import marker as markers
 from pybroker.log.producers.marker import Marker
 from pybroker.log.producers.producer_entry import WINDOW, BatchMetadata, ProducerEntry
 from pybroker.log.producers.producer_state import ProducerStates
-from pybroker.log.segment import NO_BATCH, Segment
-from pybroker.log.segments import Segments
+from pybroker.log.segment.segment import NO_BATCH, Segment
+from pybroker.log.segment.segments import Segments
 from pyclient.protocol import errors
 
 PIECE_BYTES = 64 << 10

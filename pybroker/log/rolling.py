@@ -12,7 +12,7 @@ from __future__ import annotations
 from cy.crc32c import crc32c
 from pybroker.log.config import LogConfig
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
-from pybroker.log.segment import Segment
+from pybroker.log.segment.segment import Segment
 
 
 class Rolling:

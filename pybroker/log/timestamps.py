@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from cy.batch import first_since
 from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.log_files import LogFiles
-from pybroker.log.segments import Segments
+from pybroker.log.segment.segments import Segments
 
 
 class Dated(Protocol):

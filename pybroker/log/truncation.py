@@ -17,8 +17,8 @@ from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.log_files import LogFiles
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import producers_at
-from pybroker.log.segment import Segment
-from pybroker.log.segments import Segments
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segments import Segments
 from pyclient.protocol import errors
 
 

@@ -28,7 +28,7 @@ from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.producers.marker import encode as encode_marker
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.log.validation import Prepared
 from pybroker.pools import Pools
 from pybroker.replication.fetch_partition import PartitionRead

@@ -21,8 +21,8 @@ from itertools import pairwise
 from pybroker.log.config import MAX_LONG
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.log import Log
-from pybroker.log.segment import Segment
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from pybroker.clock import Clock
-from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.compaction.cleanable import Cleanable, cleanable, groups
 from pybroker.log.compaction.compaction import Compaction, Resources, Stats
 from pybroker.log.compaction.throttle import Throttle
@@ -37,7 +36,8 @@ from pybroker.log.config import LogConfig
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
-from pybroker.log.segment import Segment
+from pybroker.log.segment.cleaned_segment import CleanedSegment
+from pybroker.log.segment.segment import Segment
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

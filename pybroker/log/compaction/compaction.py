@@ -29,13 +29,13 @@ from cy.compaction.batch_filter import BatchFilter
 from cy.compaction.key_scanner import KeyScanner
 from cy.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from cy.int64_map import Int64Map
-from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.compaction.cleanable import Cleanable
 from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.files.storage import DataFile
 from pybroker.log.interruption import Interruption
 from pybroker.log.producers.producer_entry import NO_OFFSET, ProducerEntry
-from pybroker.log.segment import Segment
+from pybroker.log.segment.cleaned_segment import CleanedSegment
+from pybroker.log.segment.segment import Segment
 
 SECRET_BYTES = 16
 LEAST_MAP_BYTES = 1 << 16

@@ -21,13 +21,13 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from pybroker.log.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
 from pybroker.log.dirs import closed_logs, log_dir
 from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_NOTE, STRAY_SUFFIX
 from pybroker.log.files import checkpoints, leader_epochs, meta_properties, partition_metadata
 from pybroker.log.files.storage import TEMPORARY_SUFFIX
 from pybroker.log.producers import producer_snapshot
-from pybroker.log.segment_files import DELETED_SUFFIX
+from pybroker.log.segment.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
+from pybroker.log.segment.segment_files import DELETED_SUFFIX
 
 
 class Start(Enum):

@@ -24,8 +24,8 @@ from pybroker.log.files import leader_epochs, partition_metadata
 from pybroker.log.files.storage import DataFile, OutOfDescriptors, Storage
 from pybroker.log.log import Log
 from pybroker.log.producers import producer_snapshot
-from pybroker.log.segment import Segment
-from pybroker.log.segment_files import SUFFIX
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segment_files import SUFFIX
 from pyclient.protocol import errors
 
 CHUNK_BYTES = 1 << 20

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from cy.batch import iterate, scan
 from proofs.crash import CrashImage, RecordingStorage, crash_images
-from pybroker.log.cleaned_segment import CleanedSegment
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
+from pybroker.log.segment.cleaned_segment import CleanedSegment
 from pybroker.log.tests.helpers import TP, UnsyncedStorage, manager
 from pybroker.log.tests.test_compaction import HOUR_MS, Compacted
 

@@ -27,7 +27,7 @@ from pybroker.log.files import checkpoints, partition_metadata
 from pybroker.log.files.storage import OutOfDescriptors, Storage
 from pybroker.log.log import Log
 from pybroker.log.manager import NoLogDir
-from pybroker.log.segment import UNKNOWN_TIMESTAMP
+from pybroker.log.segment.segment import UNKNOWN_TIMESTAMP
 from pybroker.log.tests.helpers import (
     NOW,
     TOPIC_ID,

@@ -9,7 +9,7 @@ from pybroker.log.files.offset_index import OffsetIndex, OffsetPosition
 from pybroker.log.files.storage import Storage
 from pybroker.log.files.time_index import TimeIndex, TimestampEntry
 from pybroker.log.files.txn_index import AbortedTransaction, TransactionIndex
-from pybroker.log.intervals import Intervals
+from pybroker.log.segment.intervals import Intervals
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ from proofs.interleaving import Interleaving, Schedule, Seeded, Switches
 from pybroker.clock import ManualClock
 from pybroker.log import durability, log_files
 from pybroker.log.appending import Origin
-from pybroker.log.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
 from pybroker.log.compaction.cleaner import Cleaner
 from pybroker.log.compaction.compaction import Resources
 from pybroker.log.compaction.throttle import Throttle
@@ -37,6 +36,7 @@ from pybroker.log.group_commit import GroupCommit
 from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
+from pybroker.log.segment.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, idempotent, marker
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)

@@ -192,7 +192,7 @@ def test_bytes_are_checked_once_and_then_trusted(tmp_path, monkeypatch):
     log = open_log(tmp_path)
     fill(log, numbered(100))
     log = reopened(log)
-    from pybroker.log import slicing
+    from pybroker.log.segment import slicing
 
     checks = []
     real = slicing.walk_verified

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.log.config import LogConfig
-from pybroker.log.segment import Segment
+from pybroker.log.segment.segment import Segment
 from pybroker.log.tests.helpers import NOW, idempotent, open_log
 from pyclient.protocol import errors
 

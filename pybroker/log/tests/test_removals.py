@@ -11,7 +11,7 @@ import pytest
 from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.log_files import LogFiles
-from pybroker.log.segment_files import SegmentFiles
+from pybroker.log.segment.segment_files import SegmentFiles
 from pybroker.log.tests.helpers import TOPIC_ID, TP, fill, manager, numbered
 from pyclient.protocol import errors
 

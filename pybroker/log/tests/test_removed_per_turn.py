@@ -10,8 +10,8 @@ import pytest
 from pybroker.log.deep_cut import DeepCut
 from pybroker.log.log import Log
 from pybroker.log.producers.producer_state import ProducerStates
-from pybroker.log.segment_files import SegmentFiles
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segment_files import SegmentFiles
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.log.tests.helpers import (
     NOW,
     TOPIC_ID,

@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.storage import SMALL_FILE_BYTES, Storage
-from pybroker.log.trust import Trust
+from pybroker.log.segment.trust import Trust
 
 
 class Holder:

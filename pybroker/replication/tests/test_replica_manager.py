@@ -24,8 +24,8 @@ from pybroker.cluster.metadata.image import (
 from pybroker.log.files.storage import Storage
 from pybroker.log.moving.move import Move
 from pybroker.log.producers.marker import EndTxnMarker
-from pybroker.log.segment_files import SegmentFiles
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segment_files import SegmentFiles
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.log.tests.helpers import contents
 from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
 from pybroker.topic_partition import TopicPartition

@@ -19,7 +19,7 @@ from pybroker.log.deep_cut import DeepCut
 from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
-from pybroker.log.segments import REMOVED_PER_TURN
+from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.replication.fetchers import Fetchers
 from pybroker.replication.fetchers import key_of as key
 from pybroker.replication.follower import FIRST_PAUSE_MS, Followed

@@ -34,8 +34,8 @@ from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.offset_index import MAX_POSITION, MAX_RELATIVE_OFFSET, OffsetPosition
 from pybroker.log.files.storage import TEMPORARY_SUFFIX, Bytes, DataFile, Storage
 from pybroker.log.files.time_index import TimestampEntry
-from pybroker.log.segment_files import SegmentFiles
-from pybroker.log.trust import Trust
+from pybroker.log.segment.segment_files import SegmentFiles
+from pybroker.log.segment.trust import Trust
 
 UNKNOWN_TIMESTAMP = -2
 NO_BATCH = -1

@@ -13,8 +13,8 @@ from cy.batch.legacy import up_convert
 from cy.wire.sendfile import FileSlice
 from pybroker.log.files.batches import MAGIC_2, VERIFY_BYTES, MalformedBatch, walk, walk_verified
 from pybroker.log.files.storage import DataFile
-from pybroker.log.log_slice import LogSlice
-from pybroker.log.segment import NO_BATCH, Segment
+from pybroker.log.segment.log_slice import LogSlice
+from pybroker.log.segment.segment import NO_BATCH, Segment
 from pyclient.protocol import errors
 
 logger = logging.getLogger(__name__)

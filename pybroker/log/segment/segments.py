@@ -16,9 +16,9 @@ from typing import Final
 
 from cy.batch import HEADER_SIZE
 from pybroker.log.files.batches import Located
-from pybroker.log.log_slice import LogSlice
-from pybroker.log.segment import Segment
-from pybroker.log.slicing import read_slice
+from pybroker.log.segment.log_slice import LogSlice
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.slicing import read_slice
 
 REMOVED_PER_TURN: Final = 50
 """So many segments lose their names in a turn of the event loop: some 200 renames, a few milliseconds."""

@@ -29,8 +29,8 @@ from pybroker.log.files.offset_index import OffsetIndex
 from pybroker.log.files.storage import Bytes, Storage
 from pybroker.log.files.time_index import TimeIndex
 from pybroker.log.files.txn_index import TransactionIndex
-from pybroker.log.segment import Segment
-from pybroker.log.segment_files import SUFFIX
+from pybroker.log.segment.segment import Segment
+from pybroker.log.segment.segment_files import SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"

@@ -12,7 +12,7 @@ another process wrote to it.
 
 from __future__ import annotations
 
-from pybroker.log.intervals import Intervals
+from pybroker.log.segment.intervals import Intervals
 
 
 class Trust:
