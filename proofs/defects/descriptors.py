@@ -9,8 +9,6 @@ from proofs.defects import Patch, defect
 from pybroker.log import truncation
 from pybroker.log.dirs import log_dir
 from pybroker.log.dirs.log_dir import LogDir
-from pybroker.log.dirs.removals import Removals
-from pybroker.log.dirs.strays import Strays
 from pybroker.log.durability import Durability
 from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.index_file import IndexFile
@@ -19,6 +17,8 @@ from pybroker.log.log import Log
 from pybroker.log.moving.log_copy import LogCopy
 from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.removal.removals import Removals
+from pybroker.log.removal.strays import Strays
 from pybroker.log.replay import replay_producers
 from pybroker.log.segment.cleaned_segment import CleanedSegment, finish_swap
 from pybroker.log.segment.segment_files import SegmentFiles

@@ -6,11 +6,11 @@ from typing import Any
 
 from proofs.defects import Patch
 from proofs.defects.suites import LOGS, in_histories, in_trial
-from pybroker.log import recovery
 from pybroker.log.durability import Durability
 from pybroker.log.files.leader_epochs import EpochEnd
 from pybroker.log.log import Log
 from pybroker.log.segment.segment_files import SegmentFiles
+from pybroker.log.startup import recovery
 from pybroker.replication import follower
 from pybroker.replication.follower import Followed
 from pybroker.replication.partition import Partition

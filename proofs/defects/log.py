@@ -12,7 +12,7 @@ from cy.compaction.batch_filter import BatchFilter
 from cy.compaction.key_scanner import KeyScanner
 from proofs.defects import Patch, defect
 from proofs.defects.suites import LOGS, in_histories
-from pybroker.log import deep_cut, expiry, recovery, reopening, shared_configs
+from pybroker.log import deep_cut, expiry, shared_configs
 from pybroker.log.compaction import cleaner, compaction
 from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.dirs.log_dir import LogDir
@@ -26,6 +26,7 @@ from pybroker.log.producers import idle_producers
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.segment.segment import Segment
+from pybroker.log.startup import recovery, reopening
 from pybroker.log.validation import Rules
 from pybroker.replication.replica_manager import ReplicaManager
 

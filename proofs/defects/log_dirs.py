@@ -7,10 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from proofs.defects import Patch, defect
-from pybroker.log import opening, recovery
 from pybroker.log.dirs import folder_states, log_dir
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
-from pybroker.log.dirs.removals import Removals
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.log_start import LogStart
@@ -19,6 +17,8 @@ from pybroker.log.moving import rivals
 from pybroker.log.moving.log_copy import LogCopy
 from pybroker.log.moving.move import Move
 from pybroker.log.moving.running_moves import RunningMoves
+from pybroker.log.removal.removals import Removals
+from pybroker.log.startup import opening, recovery
 from pybroker.pools import Pools
 from pybroker.replication.moves import Moves
 from pybroker.replication.preferred_dirs import PreferredDirs

@@ -16,8 +16,8 @@ from pybroker.cluster.nodes import loading
 from pybroker.config import topic_config
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs import missing_directories
-from pybroker.log.dirs.strays import Stray, Strays
 from pybroker.log.log import Log
+from pybroker.log.removal.strays import Stray, Strays
 from pybroker.replication import replica_manager
 from pybroker.replication.partition_table import PartitionTable
 from pybroker.replication.replica_manager import ReplicaManager

@@ -17,11 +17,13 @@ from proofs.simulator.disk import Slice
 from proofs.simulator.scheduler import InlinePool, Scheduler
 from proofs.simulator.threads import LockOfEach
 from pybroker.cluster import node
-from pybroker.log import closing, durability
-from pybroker.log.dirs import log_dir, removals
+from pybroker.log import durability
+from pybroker.log.dirs import log_dir
 from pybroker.log.files import index_file
 from pybroker.log.moving import move
+from pybroker.log.removal import removals
 from pybroker.log.segment import slicing
+from pybroker.log.startup import closing
 from pybroker.net import peer
 from pybroker.replication import follower_fetches, replica_manager
 

@@ -17,7 +17,7 @@ from pybroker.cli.common.verbs import Failure, Suggesting
 
 if TYPE_CHECKING:
     from pybroker.cluster.metadata.image import TopicImage
-    from pybroker.log.dirs.strays import Note
+    from pybroker.log.removal.strays import Note
 
 COLUMNS = ("topic", "partition", "id", "broker", "first", "end", "bytes", "since", "why", "folder")
 PLAN = ("topic", "partition", "id", "leader", "replicas", "epoch", "end")
@@ -80,8 +80,8 @@ def folders_of(data_dir: str | None, log_dirs: Iterable[str]) -> Iterator[str]:
 
 
 def strays_in(log_dirs: Iterable[str]) -> list[Found]:
-    from pybroker.log.dirs.strays import find
     from pybroker.log.files.storage import Storage
+    from pybroker.log.removal.strays import find
 
     return sorted(row_of(log_dir, *each) for log_dir in log_dirs for each in find(Storage(), log_dir))
 
@@ -89,10 +89,10 @@ def strays_in(log_dirs: Iterable[str]) -> list[Found]:
 def not_yet_strays(log_dirs: Iterable[str], strays: Collection[Found]) -> list[Found]:
     """Logs of the topics that ``strays`` are of, by id, whose brokers stopped before they heard that it is lost."""
     from pybroker.log.dirs.folders import parse_folder
-    from pybroker.log.dirs.strays import Note
     from pybroker.log.files import partition_metadata
+    from pybroker.log.files.checkpoints import Checkpointed
     from pybroker.log.files.storage import Storage
-    from pybroker.log.recovery import Checkpointed
+    from pybroker.log.removal.strays import Note
 
     rows, names, ids = [], {each.topic for each in strays}, {each.id for each in strays}
     for log_dir in log_dirs:

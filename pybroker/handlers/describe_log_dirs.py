@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
-from pybroker.log.dirs.strays import Stray
 from pybroker.log.moving.move import Move
+from pybroker.log.removal.strays import Stray
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import DescribeLogDirs, errors
 

@@ -21,27 +21,27 @@ from concurrent.futures import Executor
 from functools import partial
 
 from pybroker.clock import Clock
-from pybroker.log import recovery
-from pybroker.log.closing import close_logs
 from pybroker.log.config import LogConfig
-from pybroker.log.dirs import strays
 from pybroker.log.dirs.folder_states import Start, folder_state
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.missing_directories import Directories
-from pybroker.log.dirs.removals import Removals
-from pybroker.log.dirs.strays import Stray, Strays
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import meta_properties
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.moving import rivals
 from pybroker.log.moving.move import Move
 from pybroker.log.moving.running_moves import RunningMoves
-from pybroker.log.opening import open_logs
-from pybroker.log.recovery import Checkpointed
+from pybroker.log.removal import strays
+from pybroker.log.removal.removals import Removals
+from pybroker.log.removal.strays import Stray, Strays
 from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.log.shared_configs import SharedConfigs
+from pybroker.log.startup import recovery
+from pybroker.log.startup.closing import close_logs
+from pybroker.log.startup.opening import open_logs
 from pybroker.pools import Inline, Pools
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pybroker.log.files.storage import Storage
 from pybroker.topic_partition import TopicPartition
@@ -28,6 +29,15 @@ CLEANER = "cleaner-offset-checkpoint"
 VERSION = 0
 
 logger = logging.getLogger(__name__)
+
+
+class Checkpointed(NamedTuple):
+    """What the files say of a log; 0 where they say nothing."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    clean_offset: int = 0
 
 
 class MalformedCheckpoint(ValueError):

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 from pybroker.log.dirs.folders import DELETE_SUFFIX, marked_name
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
-from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
 from pybroker.log.moving.log_copy import Cancelled, LogCopy
+from pybroker.log.removal.removals import Removals
 from pyclient.protocol import errors
 
 

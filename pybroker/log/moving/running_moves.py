@@ -13,9 +13,9 @@ import threading
 
 from pybroker.log.dirs.folders import FUTURE_SUFFIX, marked_name
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
-from pybroker.log.dirs.removals import Removals
 from pybroker.log.log import Log
 from pybroker.log.moving.move import Move
+from pybroker.log.removal.removals import Removals
 
 
 class RunningMoves:

@@ -14,12 +14,13 @@ from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.storage import DataFile, Storage
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.moving.move import Move
-from pybroker.log.recovery import Checkpointed, load
+from pybroker.log.startup.recovery import load
 from pybroker.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pybroker.log import recovery
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
+from pybroker.log.startup import recovery
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, batch, complete, contents, fill, manager, numbered
 from pybroker.topic_partition import TopicPartition
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pybroker.log.dirs.log_dir import LogDir
-from pybroker.log.dirs.strays import FILE_NAME, Note, Stray, Strays
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.file_cache import FileCache
 from pybroker.log.files.storage import Storage
-from pybroker.log.recovery import Checkpointed
+from pybroker.log.removal.strays import FILE_NAME, Note, Stray, Strays
 from pybroker.log.tests.helpers import TOPIC_ID, TP
 from pyclient.protocol import errors
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, Reading, TopicImage
-from pybroker.log.dirs.strays import find
+from pybroker.log.removal.strays import find
 from pybroker.replication.tests.harness import NOW, TP, Node, topic_id, values
 from pyclient.protocol import errors
 

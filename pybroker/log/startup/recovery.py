@@ -29,13 +29,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pybroker.log.config import LogConfig
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import leader_epochs, partition_metadata
 from pybroker.log.files.batches import MalformedBatch, walk
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.files.txn_index import TransactionIndex
@@ -53,15 +53,6 @@ ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
 DIGITS = 20
 
 logger = logging.getLogger(__name__)
-
-
-class Checkpointed(NamedTuple):
-    """What the log dir's checkpoint files say of a log; 0 where they say nothing."""
-
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    high_watermark: int = 0
-    clean_offset: int = 0
 
 
 def load(

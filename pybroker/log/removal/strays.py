@@ -29,9 +29,9 @@ from typing import NamedTuple
 from pybroker.log.dirs.folders import STRAY_NOTE, STRAY_SUFFIX, marked_name, parse_marked
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import partition_metadata
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
-from pybroker.log.recovery import Checkpointed
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from pybroker.log import recovery
 from pybroker.log.config import LogConfig
-from pybroker.log.dirs import strays
 from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.folders import parse_folder
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import checkpoints, partition_metadata
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
-from pybroker.log.recovery import Checkpointed
-from pybroker.log.reopening import reopen
+from pybroker.log.removal import strays
+from pybroker.log.startup import recovery
+from pybroker.log.startup.reopening import reopen
 from pybroker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.log import Log
-from pybroker.log.reopening import describe
+from pybroker.log.startup.reopening import describe
 
 THREADS = 8
 

@@ -15,6 +15,7 @@ from pybroker.log.config import LogConfig
 from pybroker.log.dirs.closed_logs import ClosedLog, digest
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.log_dir import LogDir
+from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.leader_epochs import EpochEntry, LeaderEpochs
 from pybroker.log.files.offset_index import OffsetIndex
 from pybroker.log.files.storage import Stamp
@@ -22,10 +23,10 @@ from pybroker.log.files.time_index import TimeIndex
 from pybroker.log.log import Log
 from pybroker.log.producers import producer_snapshot
 from pybroker.log.producers.producer_state import ProducerStates
-from pybroker.log.recovery import DIGITS, Checkpointed
 from pybroker.log.segment.segment import Segment
 from pybroker.log.segment.segment_files import SUFFIX
 from pybroker.log.segment.segments import Segments
+from pybroker.log.startup.recovery import DIGITS
 from pybroker.topic_partition import TopicPartition
 
 MAX_PRODUCERS_BYTES = 4096
