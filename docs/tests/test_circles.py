@@ -25,9 +25,13 @@ LEFT = {
     circle("pybroker.handlers", ("api_versions", "envelope")) | {"pybroker.handlers"}: (
         "the table has a row for the handlers that answer from the table"
     ),
-    circle(SIMULATOR, ("scheduler", "threads")): "a baton goes round between the scheduler and its threads",
-    circle(SIMULATOR, ("broker", "cluster", "connection")): "a process has a broker, which connects to other processes",
-    circle(SIMULATOR, ("keeping", "oracle", "retention")): "parts of the oracle report to it",
+    circle(f"{SIMULATOR}.machines", ("scheduler", "threads")): (
+        "a baton goes round between the scheduler and its threads"
+    ),
+    circle(f"{SIMULATOR}.machines", ("broker", "cluster", "connection")): (
+        "a process has a broker, which connects to other processes"
+    ),
+    circle(f"{SIMULATOR}.oracle", ("keeping", "oracle", "retention")): "parts of the oracle report to it",
 }
 """The circles that there are, and why; none is added without a reason, and none stays that is gone."""
 

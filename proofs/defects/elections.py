@@ -103,6 +103,6 @@ def keeps_the_epoch_of_moves() -> list[Patch]:
 @in_histories("hangs", "leads")
 def sessions_of_the_dead() -> list[Patch]:
     """The session of a broker whose loop hangs lives on."""
-    from proofs.simulator.store import SimulatedStore
+    from proofs.simulator.machines.store import SimulatedStore
 
     return [(SimulatedStore, "halted", lambda *_: None)]

@@ -21,7 +21,7 @@ from pybroker.log.producers.producer_state import ProducerStates
 @in_histories("late answers", *TRANSACTIONS)
 def transactions_share_an_epoch() -> list[Patch]:
     """So they do in v1, which these clients speak: an EndTxn that comes late ends the next transaction (KIP-890)."""
-    from proofs.simulator.transactions import TransactionalWriter
+    from proofs.simulator.clients.transactions import TransactionalWriter
 
     begin = TransactionalWriter.__init__
 

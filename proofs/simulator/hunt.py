@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from proofs.defects import Defect, all_defects
 from proofs.defects.suites import HISTORIES
-from proofs.simulator.environment import patched
+from proofs.simulator.machines.environment import patched
 from proofs.simulator.shapes import SHAPES
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proofs.simulator.chain import Chain
-from proofs.simulator.history import SAFE, Acked, History
-from proofs.simulator.oracle import Oracle, Violation
-from proofs.simulator.readers import Reader, visible
+from proofs.simulator.clients.readers import Reader, visible
+from proofs.simulator.oracle.chain import Chain
+from proofs.simulator.oracle.history import SAFE, Acked, History
+from proofs.simulator.oracle.oracle import Oracle, Violation
 from pybroker.topic_partition import TopicPartition
 
 

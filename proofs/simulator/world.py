@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from proofs.simulator.administrator import CONFIGS, DOOMED, MOST_PARTITIONS
-from proofs.simulator.chain import Chain
-from proofs.simulator.client import Client
-from proofs.simulator.cluster import Cluster
-from proofs.simulator.environment import Patch, environment, patched
-from proofs.simulator.faults import Faults
-from proofs.simulator.groups import Groups
-from proofs.simulator.history import SAFE, History
-from proofs.simulator.incarnations import real
-from proofs.simulator.network import Network, Pace
-from proofs.simulator.oracle import Oracle, Violation
-from proofs.simulator.readers import Reader
+from proofs.simulator.clients.client import Client
+from proofs.simulator.clients.groups import Groups
+from proofs.simulator.clients.readers import Reader
+from proofs.simulator.clients.transactions import TransactionalWriter
+from proofs.simulator.clients.writers import Writer
+from proofs.simulator.faults.administrator import CONFIGS, DOOMED, MOST_PARTITIONS
+from proofs.simulator.faults.faults import Faults
+from proofs.simulator.faults.stranger import VICTIM
+from proofs.simulator.machines.cluster import Cluster
+from proofs.simulator.machines.environment import Patch, environment, patched
+from proofs.simulator.machines.network import Network, Pace
+from proofs.simulator.machines.scheduler import ProcessLoop, Scheduler
+from proofs.simulator.machines.store import SimulatedStore, Tree
+from proofs.simulator.machines.threads import Threads
+from proofs.simulator.oracle.chain import Chain
+from proofs.simulator.oracle.history import SAFE, History
+from proofs.simulator.oracle.incarnations import real
+from proofs.simulator.oracle.oracle import Oracle, Violation
+from proofs.simulator.oracle.restlessness import Restlessness
 from proofs.simulator.records import Records
-from proofs.simulator.restlessness import Restlessness
-from proofs.simulator.scheduler import ProcessLoop, Scheduler
 from proofs.simulator.settings import GROUPS_CHANCE, GROUPS_IN, IN_USE, ROOM_CHANCE, Settings
-from proofs.simulator.store import SimulatedStore, Tree
-from proofs.simulator.stranger import VICTIM
-from proofs.simulator.threads import Threads
-from proofs.simulator.transactions import TransactionalWriter
-from proofs.simulator.writers import Writer
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.log import truncation

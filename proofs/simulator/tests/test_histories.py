@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from proofs.simulator.__main__ import main
-from proofs.simulator.cluster import Process
-from proofs.simulator.environment import patched
-from proofs.simulator.history import History
-from proofs.simulator.oracle import Oracle, Violation
+from proofs.simulator.machines.cluster import Process
+from proofs.simulator.machines.environment import patched
+from proofs.simulator.oracle.history import History
+from proofs.simulator.oracle.oracle import Oracle, Violation
 from proofs.simulator.report import Report, simulate
 from proofs.simulator.settings import FAULTS, IN_USE, ROOMS
 from proofs.simulator.world import World, drawn, run

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from proofs.simulator.chain import Chain
-from proofs.simulator.disk import Disk, SimulatedInode
-from proofs.simulator.oracle import Violation
+from proofs.simulator.machines.disk import Disk, SimulatedInode
+from proofs.simulator.oracle.chain import Chain
+from proofs.simulator.oracle.oracle import Violation
 from proofs.simulator.world import World, drawn
 from pybroker.log.files import partition_metadata
 from pybroker.topic_partition import TopicPartition

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from proofs.simulator.broker import SimulatedBroker
-from proofs.simulator.environment import patched
-from proofs.simulator.scheduler import ProcessLoop, Scheduler
+from proofs.simulator.machines.broker import SimulatedBroker
+from proofs.simulator.machines.environment import patched
+from proofs.simulator.machines.scheduler import ProcessLoop, Scheduler
 from proofs.simulator.world import drawn, run
 from pyclient.protocol.errors import NotController
 

@@ -7,7 +7,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from proofs.simulator.scheduler import ProcessLoop, Scheduler
+from proofs.simulator.machines.scheduler import ProcessLoop, Scheduler
 from pybroker.cluster.following import Following
 from pybroker.store.interface import NoNode, SessionState
 

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from proofs.simulator.network import Network
-from proofs.simulator.scheduler import Handle, ProcessLoop, Scheduler
+from proofs.simulator.machines.network import Network
+from proofs.simulator.machines.scheduler import Handle, ProcessLoop, Scheduler
 from pybroker.store.batches import StoreOfBatches
 from pybroker.store.interface import (
     ANY_VERSION,

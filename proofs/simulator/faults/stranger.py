@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from proofs.simulator.history import SAFE
-from proofs.simulator.store import Node, Tree
-from proofs.simulator.surroundings import Surroundings
+from proofs.simulator.faults.surroundings import Surroundings
+from proofs.simulator.machines.store import Node, Tree
+from proofs.simulator.oracle.history import SAFE
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import ResourceType

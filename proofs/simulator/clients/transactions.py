@@ -11,9 +11,9 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from cy.batch import Builder
-from proofs.simulator.client import Client
-from proofs.simulator.history import History, Transaction
-from proofs.simulator.writers import NOW_MS, error_of, request_of
+from proofs.simulator.clients.client import Client
+from proofs.simulator.clients.writers import NOW_MS, error_of, request_of
+from proofs.simulator.oracle.history import History, Transaction
 from pybroker.cluster.metadata.image import TRANSACTIONS_TOPIC
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, EndTxn, InitProducerId, errors

@@ -15,10 +15,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proofs.simulator.chain import Chain
-from proofs.simulator.cluster import Machine
-from proofs.simulator.disk import Disk
-from proofs.simulator.incarnations import real
+from proofs.simulator.machines.cluster import Machine
+from proofs.simulator.machines.disk import Disk
+from proofs.simulator.oracle.chain import Chain
+from proofs.simulator.oracle.incarnations import real
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.nodes.loading import NOT_OURS
 from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, parse_folder
@@ -27,7 +27,7 @@ from pybroker.log.log import Log
 from pybroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from proofs.simulator.oracle import Oracle
+    from proofs.simulator.oracle.oracle import Oracle
 
 Place = tuple[int, TopicPartition]
 UNKNOWN = znodes.Assignment(())

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, NamedTuple
 
 from cy.batch import Builder
-from proofs.simulator.client import Client
-from proofs.simulator.history import SAFE, History
+from proofs.simulator.clients.client import Client
+from proofs.simulator.oracle.history import SAFE, History
 from pybroker.replication.partition import ACKS_ALL
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Produce, errors

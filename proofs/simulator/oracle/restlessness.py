@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proofs.simulator.oracle import Oracle
+    from proofs.simulator.oracle.oracle import Oracle
 
 WINDOW_S = 2.0
 LIMIT = 400

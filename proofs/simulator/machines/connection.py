@@ -13,7 +13,7 @@ from functools import partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from proofs.simulator.disk import Slice
+from proofs.simulator.machines.disk import Slice
 from pybroker import waiting
 from pybroker.cluster import peer_secret
 from pybroker.handlers import ROWS
@@ -22,7 +22,7 @@ from pyclient.protocol import Fetch, Produce, errors
 from pyclient.protocol.answers import OnDone
 
 if TYPE_CHECKING:
-    from proofs.simulator.cluster import Cluster, Process
+    from proofs.simulator.machines.cluster import Cluster, Process
 
 HANDLERS = {row.api.key: row.handle for row in ROWS}
 

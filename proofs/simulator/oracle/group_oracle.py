@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofs.simulator.oracle import Oracle
+from proofs.simulator.oracle.oracle import Oracle
 from pybroker.topic_partition import TopicPartition
 
 Place = tuple[str, TopicPartition]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Protocol
 
-from proofs.simulator.cluster import Cluster
+from proofs.simulator.machines.cluster import Cluster
 
 
 class Surroundings(Protocol):

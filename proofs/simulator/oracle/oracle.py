@@ -30,12 +30,12 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from proofs.simulator.chain import Chain
-from proofs.simulator.cluster import Cluster, Process
-from proofs.simulator.incarnations import Incarnations, real
-from proofs.simulator.keeping import Keeping, log_on
-from proofs.simulator.retention import Retention
-from proofs.simulator.store import Tree
+from proofs.simulator.machines.cluster import Cluster, Process
+from proofs.simulator.machines.store import Tree
+from proofs.simulator.oracle.chain import Chain
+from proofs.simulator.oracle.incarnations import Incarnations, real
+from proofs.simulator.oracle.keeping import Keeping, log_on
+from proofs.simulator.oracle.retention import Retention
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import NO_LEADER, PartitionImage
 from pybroker.cluster.nodes.loading import NOT_OURS

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from proofs.simulator.administrator import DOOMED
-from proofs.simulator.client import Client
-from proofs.simulator.group_clients import Auditor, ClassicMember, Intruder, ModernMember
-from proofs.simulator.group_oracle import GroupOracle
-from proofs.simulator.history import SAFE
-from proofs.simulator.oracle import Oracle
+from proofs.simulator.clients.client import Client
+from proofs.simulator.clients.group_clients import Auditor, ClassicMember, Intruder, ModernMember
+from proofs.simulator.faults.administrator import DOOMED
+from proofs.simulator.oracle.group_oracle import GroupOracle
+from proofs.simulator.oracle.history import SAFE
+from proofs.simulator.oracle.oracle import Oracle
 from proofs.simulator.settings import Settings
 
 CLASSIC, MODERN = "old", "new"

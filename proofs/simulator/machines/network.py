@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
-from proofs.simulator.scheduler import Scheduler
+from proofs.simulator.machines.scheduler import Scheduler
 
 Link = tuple[int, int]
 

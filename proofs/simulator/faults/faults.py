@@ -7,13 +7,13 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from proofs.simulator.administrator import Administrator
-from proofs.simulator.cluster import Cluster
-from proofs.simulator.disk_faults import DiskFaults
-from proofs.simulator.hangs import Hangs
+from proofs.simulator.faults.administrator import Administrator
+from proofs.simulator.faults.disk_faults import DiskFaults
+from proofs.simulator.faults.hangs import Hangs
+from proofs.simulator.faults.stranger import Stranger
+from proofs.simulator.machines.cluster import Cluster
+from proofs.simulator.machines.store import STORE
 from proofs.simulator.settings import FAULTS, Settings
-from proofs.simulator.store import STORE
-from proofs.simulator.stranger import Stranger
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.store.interface import CoordinationError
 from pyclient.protocol.errors import KafkaError

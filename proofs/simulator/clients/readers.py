@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from cy.batch import check_crc, iterate, read_header
-from proofs.simulator.chain import split
-from proofs.simulator.client import Client
-from proofs.simulator.oracle import Violation
-from proofs.simulator.writers import error_of
+from proofs.simulator.clients.client import Client
+from proofs.simulator.clients.writers import error_of
+from proofs.simulator.oracle.chain import split
+from proofs.simulator.oracle.oracle import Violation
 from pybroker.log.producers.marker import COMMIT, decode
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Fetch, errors

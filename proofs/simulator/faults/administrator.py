@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from proofs.simulator.surroundings import Surroundings
+from proofs.simulator.faults.surroundings import Surroundings
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.metadata.image import ResourceType, TopicImage

@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeVar, cast
 
-from proofs.simulator.threads import Threads
+from proofs.simulator.machines.threads import Threads
 from pybroker.store.interface import CoordinationError
 from pyclient.protocol.errors import KafkaError
 

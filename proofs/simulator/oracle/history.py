@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from proofs.simulator.oracle import Violation
+from proofs.simulator.oracle.oracle import Violation
 from proofs.simulator.settings import Settings
 from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.topic_partition import TopicPartition

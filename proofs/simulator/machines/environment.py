@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from proofs.simulator.disk import Slice
-from proofs.simulator.scheduler import InlinePool, Scheduler
-from proofs.simulator.threads import LockOfEach
+from proofs.simulator.machines.disk import Slice
+from proofs.simulator.machines.scheduler import InlinePool, Scheduler
+from proofs.simulator.machines.threads import LockOfEach
 from pybroker.cluster import node
 from pybroker.log import durability
 from pybroker.log.dirs import log_dir

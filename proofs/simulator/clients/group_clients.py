@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from proofs.simulator.client import Client
-from proofs.simulator.group_oracle import NONE, Commit, GroupOracle
+from proofs.simulator.clients.client import Client
+from proofs.simulator.clients.writers import error_of
+from proofs.simulator.oracle.group_oracle import NONE, Commit, GroupOracle
 from proofs.simulator.settings import SESSION_MS
-from proofs.simulator.writers import error_of
 from pybroker.cluster.metadata.image import OFFSETS_TOPIC
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import (

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from proofs.simulator.scheduler import ProcessLoop, Scheduler
+    from proofs.simulator.machines.scheduler import ProcessLoop, Scheduler
 
 PAUSE_CHANCE = 0.7
 LONG_CHANCE, SHORT_S = 0.3, 0.001

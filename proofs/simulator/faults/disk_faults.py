@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from proofs.simulator.broker import LOG_DIR, SECOND_DIR
-from proofs.simulator.disk import Files
-from proofs.simulator.surroundings import Surroundings
+from proofs.simulator.faults.surroundings import Surroundings
+from proofs.simulator.machines.broker import LOG_DIR, SECOND_DIR
+from proofs.simulator.machines.disk import Files
 from pyclient.protocol.errors import KafkaError
 
 

@@ -15,7 +15,7 @@ from pybroker.log.log import Log
 from pybroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from proofs.simulator.oracle import Oracle
+    from proofs.simulator.oracle.oracle import Oracle
 
 CONFIGS = znodes.CONFIG_FOLDERS[ResourceType.TOPIC] + "/"
 BY_TIME, BY_SIZE = "retention.ms", "retention.bytes"

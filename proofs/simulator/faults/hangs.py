@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from proofs.simulator.scheduler import ProcessLoop
-from proofs.simulator.surroundings import Surroundings
+from proofs.simulator.faults.surroundings import Surroundings
+from proofs.simulator.machines.scheduler import ProcessLoop
 from pybroker.cluster.metadata import znodes
 
 BOUND_S = 1.0

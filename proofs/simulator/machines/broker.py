@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from proofs.simulator.connection import connect
-from proofs.simulator.scheduler import Pool
+from proofs.simulator.machines.connection import connect
+from proofs.simulator.machines.scheduler import Pool
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.data_folder import DataFolder
 from pybroker.handlers.common.turns import Turns
@@ -23,7 +23,7 @@ from pybroker.pools import Pools
 from pybroker.server import Broker
 
 if TYPE_CHECKING:
-    from proofs.simulator.cluster import Process
+    from proofs.simulator.machines.cluster import Process
 
 LOG_DIR, SECOND_DIR = "/disk", "/disk2"
 ROOT = Path("/simulated")

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 import pyclient.protocol
-from proofs.simulator.cluster import Cluster, Process
-from proofs.simulator.connection import ClientEnd, connect
+from proofs.simulator.machines.cluster import Cluster, Process
+from proofs.simulator.machines.connection import ClientEnd, connect
 from pybroker.cluster.metadata.image import MetadataImage
 from pyclient.protocol import errors
 from pyclient.protocol.answers import answer_on

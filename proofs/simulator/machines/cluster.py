@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from proofs.simulator.broker import LOG_DIR, SimulatedBroker
-from proofs.simulator.connection import ClientEnd, ServerEnd
-from proofs.simulator.disk import Disk, SimulatedStorage
-from proofs.simulator.network import Network
-from proofs.simulator.scheduler import ProcessLoop, Scheduler
-from proofs.simulator.store import SimulatedStore, StoreClient
+from proofs.simulator.machines.broker import LOG_DIR, SimulatedBroker
+from proofs.simulator.machines.connection import ClientEnd, ServerEnd
+from proofs.simulator.machines.disk import Disk, SimulatedStorage
+from proofs.simulator.machines.network import Network
+from proofs.simulator.machines.scheduler import ProcessLoop, Scheduler
+from proofs.simulator.machines.store import SimulatedStore, StoreClient
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Produce
 
