@@ -6,7 +6,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from cy.wire.messages import Message
 from pybroker.clock import Clock
@@ -63,7 +63,7 @@ def held(connection: Connection) -> Iterator[None]:
 class Peers(Protocol):
     """The way to other brokers, as handlers see it (``pybroker.net.peer``)."""
 
-    async def request(self, node_id: int, message: Message, *, purpose: str = ...) -> Any:
+    async def request(self, node_id: int, message: Message, *, purpose: str = ...) -> Message:
         """The response. Raises KafkaError where the broker cannot be reached or does not answer in time."""
         ...
 
@@ -71,7 +71,7 @@ class Peers(Protocol):
 class Forwards(Protocol):
     """What is needed of ``forwarding.Forwarding``."""
 
-    async def ask(self, api: Api, version: int, client_id: str | None, request: Any) -> Any:
+    async def ask(self, api: Api, version: int, client_id: str | None, request: Message) -> Message:
         """The controller's response. Raises NotController where none could be reached."""
         ...
 

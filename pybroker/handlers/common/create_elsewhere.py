@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
 from pybroker.cluster.metadata.image import MetadataImage
@@ -20,7 +21,8 @@ async def create_elsewhere(
     NotController.
     """
     request = CreateTopics.Request(topics=[_creatable(topic) for topic in topics])
-    response = await forwarding.ask(CreateTopics, CreateTopics.max_version, None, request)
+    answer = await forwarding.ask(CreateTopics, CreateTopics.max_version, None, request)
+    response = cast(CreateTopics.Response, answer)
     results = {result.name: result for result in response.topics}
     return [_outcome(results.get(topic.name), topic.name, metadata.image) for topic in topics]
 

@@ -14,8 +14,9 @@ import asyncio
 import functools
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+from cy.wire.messages import Message
 from pybroker.handlers.common.call import Broker, Call
 from pybroker.handlers.common.pacing import settled
 from pyclient.protocol import Envelope, errors
@@ -40,7 +41,7 @@ class Forwarding:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def ask(self, api: Api, version: int, client_id: str | None, request: Any) -> Any:
+    async def ask(self, api: Api, version: int, client_id: str | None, request: Message) -> Message:
         """The controller's response. Raises NotController where none could be reached.
 
         A request whose connection was lost is asked again, as in Kafka: it may find itself done.
@@ -70,11 +71,12 @@ class Forwarding:
     async def _try(self, api: Api, controller: int, envelope: Envelope.Request) -> bytes | None:
         """Each API has a connection of its own: a deletion that takes long holds up nothing else."""
         try:
-            response = await self._broker.peers.request(controller, envelope, purpose=f"forwarded {api.name}")
+            answer = await self._broker.peers.request(controller, envelope, purpose=f"forwarded {api.name}")
         except (errors.BrokerNotAvailable, errors.NetworkException):
             return None
         except errors.RequestTimedOut as error:
             raise errors.NotController(str(error)) from error
+        response = cast(Envelope.Response, answer)
         if response.error_code == errors.NotController.code:
             return None
         if response.error_code or response.response_data is None:
