@@ -1,11 +1,7 @@
-"""Our SDK under load, as a user would use it; it is imported in this process only, and by name.
-
-What the SDK has not got is skipped, with the name that is missing.
-"""
+"""Our SDK under load, as a user would use it; it is imported in this process only."""
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +16,6 @@ from conformance.bench.workers import (
     WARM_UP,
     Case,
     Result,
-    Skipped,
     Stopwatch,
     consumed,
     main,
@@ -28,6 +23,7 @@ from conformance.bench.workers import (
     quantiles,
     wide_topics,
 )
+from pyclient import Consumer, Producer, TopicPartition, aio
 
 #: What the peers are given too: batches up to a megabyte, a queue of a million records, fetches of 8 MB.
 PRODUCER = {"linger_ms": LINGER_MS, "batch_size": 1_000_000, "buffer_memory": 256 << 20}
@@ -40,22 +36,8 @@ CONSUMER = {
 ARROW_ROWS = 100_000
 
 
-def _named(module: str, name: str) -> Any:
-    """A class of the SDK."""
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise Skipped(f"{module}.{name}: {error}") from None
-
-
-def _method(thing: object, name: str) -> Any:
-    if not hasattr(thing, name):
-        raise Skipped(f"{type(thing).__name__} has no {name}")
-    return getattr(thing, name)
-
-
 def _producer(address: str, **settings: object) -> Any:
-    return _named("pyclient", "Producer")(address, **{**PRODUCER, **settings})
+    return Producer(address, **{**PRODUCER, **settings})
 
 
 def _measured(send: Callable[[int], object], flush: Callable[[], object], count: int) -> Result:
@@ -100,11 +82,9 @@ def produce_callback(address: str, count: int) -> Result:
 
 def _produce_many(address: str, count: int, values: object) -> Result:
     with _producer(address) as producer:
-        send_many = _method(producer, "send_many")
-
         def send_all(records: int) -> None:
             for _ in range(max(1, records // MANY)):
-                send_many(TOPIC, values)
+                producer.send_many(TOPIC, values)
 
         return _measured(send_all, producer.flush, count)
 
@@ -121,7 +101,7 @@ def produce_arrow(address: str, count: int) -> Result:
 
 def produce_each(address: str, count: int) -> Result:
     """One record to each of so many partitions, with the default settings."""
-    with _named("pyclient", "Producer")(address) as producer:
+    with Producer(address) as producer:
         watch = Stopwatch()
         for topic, partitions in wide_topics(count).items():
             for partition in range(partitions):
@@ -136,11 +116,11 @@ def latency(address: str, count: int) -> Result:
 
 
 def _partitions() -> list[Any]:
-    return [_named("pyclient", "TopicPartition")(TOPIC, 0)]
+    return [TopicPartition(TOPIC, 0)]
 
 
 def _consumer(address: str) -> Any:
-    consumer = _named("pyclient", "Consumer")(address, **CONSUMER)
+    consumer = Consumer(address, **CONSUMER)
     consumer.assign(_partitions())
     return consumer
 
@@ -175,12 +155,11 @@ def consume_one_by_one(address: str, count: int) -> Result:
 
 def consume_arrow(address: str, count: int) -> Result:
     with _consumer(address) as consumer:
-        poll = _method(consumer, "poll_arrow")
-        return consumed(lambda: int(poll(max_rows=ARROW_ROWS).num_rows), count)
+        return consumed(lambda: int(consumer.poll_arrow(max_rows=ARROW_ROWS).num_rows), count)
 
 
 async def _aio_send(address: str, count: int) -> Result:
-    async with _named("pyclient.aio", "Producer")(address, **PRODUCER) as producer:
+    async with aio.Producer(address, **PRODUCER) as producer:
 
         async def send_all(records: int) -> None:
             for _ in range(records):
@@ -194,7 +173,7 @@ async def _aio_send(address: str, count: int) -> Result:
 
 
 async def _aio_getmany(address: str, count: int) -> Result:
-    async with _named("pyclient.aio", "Consumer")(address, **CONSUMER) as consumer:
+    async with aio.Consumer(address, **CONSUMER) as consumer:
         await consumer.assign(_partitions())
 
         async def take(left: int) -> None:
@@ -208,7 +187,7 @@ async def _aio_getmany(address: str, count: int) -> Result:
 
 
 async def _aio_latency(address: str, count: int) -> Result:
-    async with _named("pyclient.aio", "Producer")(address, linger_ms=0) as producer:
+    async with aio.Producer(address, linger_ms=0) as producer:
         delays = []
         for _ in range(count + int(count * WARM_UP)):
             start = time.perf_counter()

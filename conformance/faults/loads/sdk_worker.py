@@ -2,7 +2,7 @@
 
 Writers send numbered streams to the end of their quota, whatever happens: by threads that share a producer, in whole
 sequences, one at a time, or from asyncio tasks. Readers read everything from the beginning, or what their group gives
-them. All write a journal (``streams``). The SDK is imported in this process only, and by name.
+them. All write a journal (``streams``). The SDK is imported in this process only.
 
 A writer ends with its quota, a reader on SIGTERM, once it has read to the end; both with their parent.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
-import importlib
 import json
 import os
 import signal
@@ -183,9 +182,10 @@ class BlockingWriter(Writer):
     """A thread for each stream; the role says how it sends."""
 
     def run(self) -> None:
-        make = importlib.import_module("pyclient").Producer
+        from pyclient import Producer
+
         write = getattr(self, self.options.role)
-        with make(self.options.bootstrap, **self.settings) as producer:
+        with Producer(self.options.bootstrap, **self.settings) as producer:
             threads = [threading.Thread(target=write, args=(producer, ledger)) for ledger in self.ledgers]
             for thread in threads:
                 thread.start()
@@ -233,8 +233,9 @@ class AsyncioWriter(Writer):
         asyncio.run(self._run())
 
     async def _run(self) -> None:
-        make = importlib.import_module("pyclient.aio").Producer
-        async with make(self.options.bootstrap, **self.settings) as producer:
+        from pyclient.aio import Producer
+
+        async with Producer(self.options.bootstrap, **self.settings) as producer:
             await asyncio.gather(*(self._write(producer, ledger) for ledger in self.ledgers))
         for ledger in self.ledgers:
             ledger.close(self.options.records)
@@ -281,15 +282,17 @@ class Reader:
             self.unsaved = 0
 
     def places(self) -> list[Any]:
-        make = importlib.import_module("pyclient").TopicPartition
-        return [make(TOPIC, place) for place in self.state]
+        from pyclient import TopicPartition
+
+        return [TopicPartition(TOPIC, place) for place in self.state]
 
     def is_at(self, ends: dict[Any, int]) -> bool:
         return all(self.state[place.partition][0] >= end for place, end in ends.items())
 
     def run(self) -> None:
-        make = importlib.import_module("pyclient").Consumer
-        with make(self.options.bootstrap, **self.settings) as consumer:
+        from pyclient import Consumer
+
+        with Consumer(self.options.bootstrap, **self.settings) as consumer:
             consumer.assign(self.places())
             for place in self.places():
                 consumer.seek(place, self.state[place.partition][0])
@@ -312,8 +315,9 @@ class ArrowReader(Reader):
         asyncio.run(self._run())
 
     async def _run(self) -> None:
-        make = importlib.import_module("pyclient.aio").Consumer
-        async with make(self.options.bootstrap, **self.settings) as consumer:
+        from pyclient.aio import Consumer
+
+        async with Consumer(self.options.bootstrap, **self.settings) as consumer:
             await consumer.assign(self.places())
             for place in self.places():
                 consumer.seek(place, self.state[place.partition][0])
@@ -338,9 +342,10 @@ class Member(Reader):
         self.due: dict[int, int] = {}
 
     def run(self) -> None:
-        make = importlib.import_module("pyclient").Consumer
+        from pyclient import Consumer
+
         settings = {**self.settings}
-        with make(self.options.bootstrap, topics=[TOPIC], listener=self, **settings) as consumer:
+        with Consumer(self.options.bootstrap, topics=[TOPIC], listener=self, **settings) as consumer:
             while self._poll(consumer) or not (self.stopping and self._all_committed(consumer)):
                 self._commit(consumer)
 

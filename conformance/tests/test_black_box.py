@@ -1,0 +1,21 @@
+"""The suite imports our code only where its contract (setup.cfg) says so: by a statement, which the linter sees."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conformance.tests.test_named_numbers import ROOT
+
+OURS = re.compile(r"""(?:import_module|__import__|find_spec)\(\s*f?["'](?:cy|proofs|pybroker|pyclient)\b""")
+
+
+def test_no_module_of_ours_is_imported_by_a_string() -> None:
+    paths = sorted((ROOT / "conformance").rglob("*.py"))
+    assert [path.name for path in paths if path.name != "test_black_box.py" and OURS.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("text", ['import_module("pyclient")', "__import__('pybroker.log')", 'find_spec("cy.wire")'])
+def test_such_an_import_is_found(text: str) -> None:
+    assert OURS.search(text)
