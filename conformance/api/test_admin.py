@@ -11,10 +11,16 @@ from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.harness import error_codes, kinds
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import (
+    INVALID_CONFIG,
+    INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    POLICY_VIOLATION,
+    TOPIC_ALREADY_EXISTS,
+)
 from conformance.harness.wire_client import Wire, framed, request_header
-
-INVALID_TOPIC, INVALID_PARTITIONS, INVALID_REPLICATION, INVALID_REQUEST, POLICY, EXISTS = 17, 37, 38, 42, 44, 36
-INVALID_CONFIG = 40
 
 
 def test_semantic_01_an_unsupported_version_of_api_versions_is_answered_in_v0_form(wire: Wire) -> None:
@@ -132,7 +138,7 @@ def test_semantic_39_records_are_deleted_up_to_the_high_watermark_with_minus_one
 def test_semantic_39_records_of_a_compacted_topic_are_not_deleted(wire: Wire, new_topic: NewTopic) -> None:
     topic = new_topic(cleanup_policy="compact")
     wire.produce(topic, batches.batch([batches.Record(b"v", b"k")]))
-    assert delete_records(wire, topic, 1).error_code == POLICY
+    assert delete_records(wire, topic, 1).error_code == POLICY_VIOLATION
 
 
 def create(wire: Wire, name: str, partitions: int = 1, replicas: int = 1, **changes: Any) -> int:
@@ -151,14 +157,14 @@ def test_semantic_40_minus_one_partitions_and_replicas_are_the_defaults(wire: Wi
 
 def test_semantic_40_names_that_differ_by_dot_and_underscore_collide(wire: Wire) -> None:
     assert create(wire, "col.lide") == 0
-    assert create(wire, "col_lide") == INVALID_TOPIC
+    assert create(wire, "col_lide") == INVALID_TOPIC_EXCEPTION
 
 
 def test_topics_that_cannot_be_are_refused(wire: Wire, topic: str) -> None:
-    assert create(wire, topic) == EXISTS
+    assert create(wire, topic) == TOPIC_ALREADY_EXISTS
     assert create(wire, "none", partitions=0) == INVALID_PARTITIONS
-    assert create(wire, "many", replicas=2) == INVALID_REPLICATION
-    assert create(wire, "zero", replicas=0) == INVALID_REPLICATION
+    assert create(wire, "many", replicas=2) == INVALID_REPLICATION_FACTOR
+    assert create(wire, "zero", replicas=0) == INVALID_REPLICATION_FACTOR
     assert create(wire, "wrong", configs=[{"name": "retention.ms", "value": "x"}]) == INVALID_CONFIG
     missing = wire.ask("Metadata", 5, topics=None).topics
     assert {"none", "many", "zero", "wrong"}.isdisjoint(row.name for row in missing)
@@ -179,8 +185,8 @@ def test_case_52_bad_topic_names_are_refused_and_make_no_folder(
     broker: Broker, wire: Wire, name: str
 ) -> None:
     before = {path.name for path in broker.log_dir.iterdir()}
-    assert create(wire, name) == INVALID_TOPIC
-    refused = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC)
+    assert create(wire, name) == INVALID_TOPIC_EXCEPTION
+    refused = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION)
     fields = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
     assert wire.ask("Metadata", 5, **fields).topics[0].error_code in refused
     assert wire.produce(name, batches.batch([b"x"])).error_code in refused

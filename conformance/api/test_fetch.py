@@ -11,10 +11,16 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.batches import batch
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import (
+    FENCED_LEADER_EPOCH,
+    FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from conformance.harness.wire_client import Wire
-
-OUT_OF_RANGE, UNKNOWN_TOPIC = 1, 3
-UNKNOWN_SESSION, WRONG_SESSION_EPOCH, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 70, 71, 74, 75, 100
 
 
 def filled(wire: Wire, topic: str, count: int = 5, size: int = 10, partition: int = 0) -> None:
@@ -105,7 +111,7 @@ def test_semantic_17_below_the_log_start_is_out_of_range(wire: Wire, topic: str)
     rows = [{"partition_index": 0, "offset": 3}]
     reply = wire.ask("DeleteRecords", 2, topics=[{"name": topic, "partitions": rows}], timeout_ms=30_000)
     assert reply.topics[0].partitions[0].low_watermark == 3
-    assert wire.fetch(topic, 2).error_code == OUT_OF_RANGE
+    assert wire.fetch(topic, 2).error_code == OFFSET_OUT_OF_RANGE
     row = wire.fetch(topic, 3)
     assert (row.error_code, row.log_start_offset) == (0, 3)
 
@@ -148,10 +154,10 @@ def test_semantic_20_an_incremental_fetch_returns_only_partitions_that_changed(
 def test_semantic_20_wrong_sessions_and_epochs_are_refused(wire: Wire, topic: str) -> None:
     rows = [{"topic": topic, "partitions": [partition_row(0)]}]
     session_id = fetch_all(wire, rows, session_id=0, session_epoch=0).session_id
-    assert fetch_all(wire, [], session_id=session_id, session_epoch=7).error_code == WRONG_SESSION_EPOCH
-    assert fetch_all(wire, [], session_id=123_456, session_epoch=1).error_code == UNKNOWN_SESSION
+    assert fetch_all(wire, [], session_id=session_id, session_epoch=7).error_code == INVALID_FETCH_SESSION_EPOCH
+    assert fetch_all(wire, [], session_id=123_456, session_epoch=1).error_code == FETCH_SESSION_ID_NOT_FOUND
     assert fetch_all(wire, rows, session_id=session_id, session_epoch=-1).error_code == 0
-    assert fetch_all(wire, [], session_id=session_id, session_epoch=1).error_code == UNKNOWN_SESSION
+    assert fetch_all(wire, [], session_id=session_id, session_epoch=1).error_code == FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_semantic_20_a_sessionless_fetch_opens_none(wire: Wire, topic: str) -> None:
@@ -170,9 +176,9 @@ def test_semantic_21_leader_epochs_of_requests_are_checked(new_broker: NewBroker
         epoch = wire.metadata("t").partitions[0].leader_epoch
         assert wire.fetch("t", 0, current_leader_epoch=-1).error_code == 0
         assert wire.fetch("t", 0, current_leader_epoch=epoch).error_code == 0
-        assert wire.fetch("t", 0, current_leader_epoch=epoch + 1).error_code == UNKNOWN_EPOCH
+        assert wire.fetch("t", 0, current_leader_epoch=epoch + 1).error_code == UNKNOWN_LEADER_EPOCH
         if epoch > 0:
-            assert wire.fetch("t", 0, current_leader_epoch=epoch - 1).error_code == FENCED_EPOCH
+            assert wire.fetch("t", 0, current_leader_epoch=epoch - 1).error_code == FENCED_LEADER_EPOCH
 
 
 def test_semantic_21_a_fetch_past_its_epochs_end_diverges(wire: Wire, topic: str) -> None:
@@ -197,7 +203,7 @@ def test_semantic_21_offset_for_leader_epoch_tells_the_end_of_an_epoch(
 
     assert (ask(0).leader_epoch, ask(0).end_offset) == (0, 5)
     assert (ask(7).leader_epoch, ask(7).end_offset) == (-1, -1)
-    assert ask(0, current=8).error_code == UNKNOWN_EPOCH
+    assert ask(0, current=8).error_code == UNKNOWN_LEADER_EPOCH
 
 
 def test_semantic_22_an_unknown_topic_id_is_named_so(wire: Wire, topic: str) -> None:
@@ -237,8 +243,8 @@ def test_semantic_23_topics_are_created_only_where_the_flag_allows(wire: Wire) -
         fields = {"topics": [{"name": name}], "allow_auto_topic_creation": allowed}
         return int(wire.ask("Metadata", 5, **fields).topics[0].error_code)
 
-    assert ask("not-made", allowed=False) == UNKNOWN_TOPIC
-    assert ask("not-made", allowed=False) == UNKNOWN_TOPIC
+    assert ask("not-made", allowed=False) == UNKNOWN_TOPIC_OR_PARTITION
+    assert ask("not-made", allowed=False) == UNKNOWN_TOPIC_OR_PARTITION
     assert ask("made", allowed=True) in (0, 3, 5)
     assert wire.metadata("made").error_code == 0
     assert "not-made" not in names(wire.ask("Metadata", 5, topics=None))
@@ -295,10 +301,10 @@ def test_semantic_24_times_are_found_inside_a_batch(wire: Wire, topic: str) -> N
 
 
 def test_unknown_topics_and_partitions_are_named_so(wire: Wire, topic: str) -> None:
-    assert wire.fetch("nowhere", 0).error_code == UNKNOWN_TOPIC
-    assert wire.fetch(topic, 0, partition=5).error_code == UNKNOWN_TOPIC
-    assert wire.offset(topic, -1, partition=5).error_code == UNKNOWN_TOPIC
-    assert wire.produce("nowhere", batch([b"x"])).error_code == UNKNOWN_TOPIC
+    assert wire.fetch("nowhere", 0).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.fetch(topic, 0, partition=5).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.offset(topic, -1, partition=5).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.produce("nowhere", batch([b"x"])).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_waiting_fetch_does_not_hold_up_other_connections(broker: Broker, topic: str) -> None:

@@ -8,12 +8,19 @@ import pytest
 
 from conformance.harness import error_codes, kinds
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import (
+    FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_SESSION_TIMEOUT,
+    MEMBER_ID_REQUIRED,
+    OFFSET_METADATA_TOO_LARGE,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
 from conformance.harness.members import Member, committed, describe, find_coordinator, subscription
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
-
-ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT = 22, 23, 25, 26
-REBALANCE, METADATA_TOO_LARGE, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 27, 12, 79, 82
 
 
 @pytest.fixture
@@ -48,7 +55,7 @@ def test_semantic_25_older_clients_join_at_once(member: Member, version: int) ->
 
 def test_semantic_25_an_unknown_member_id_is_refused(member: Member) -> None:
     member.member_id = "somebody"
-    assert send_join(member, 7) == UNKNOWN_MEMBER
+    assert send_join(member, 7) == UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("session_ms", [1, 5_999, 1_800_001])
@@ -63,7 +70,7 @@ def pair(broker: Broker, member: Member) -> Iterator[tuple[Member, Member]]:
     member.join_alone()
     with Member(broker, member.group) as second:
         second.post_join()
-        until(lambda: member.heartbeat() == REBALANCE, "the call for a round")
+        until(lambda: member.heartbeat() == REBALANCE_IN_PROGRESS, "the call for a round")
         member.post_join()
         assert member.joined().error_code == second.joined().error_code == 0
         second.post_sync()
@@ -81,14 +88,14 @@ def test_semantic_26_followers_get_no_member_list(pair: tuple[Member, Member]) -
 def test_semantic_27_a_sync_of_another_protocol_is_refused(member: Member) -> None:
     assert member.join().error_code == 0
     member.protocol_type = "connect"
-    assert member.sync({member.member_id: b""}).error_code == INCONSISTENT_PROTOCOL
+    assert member.sync({member.member_id: b""}).error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_semantic_27_members_that_the_leader_omits_get_nothing(broker: Broker, member: Member) -> None:
     member.join_alone()
     with Member(broker, member.group) as second:
         second.post_join()
-        until(lambda: member.heartbeat() == REBALANCE, "the call for a round")
+        until(lambda: member.heartbeat() == REBALANCE_IN_PROGRESS, "the call for a round")
         member.post_join()
         member.joined()
         second.joined()
@@ -113,7 +120,7 @@ def test_semantic_28_heartbeats_call_for_a_round_when_somebody_joins(broker: Bro
     assert member.heartbeat() == 0
     with Member(broker, member.group) as second:
         second.post_join()
-        until(lambda: member.heartbeat() == REBALANCE, "the call for a round")
+        until(lambda: member.heartbeat() == REBALANCE_IN_PROGRESS, "the call for a round")
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -121,7 +128,7 @@ def test_case_41_zombies_are_refused(member: Member, version: int) -> None:
     member.join_alone()
     plain = {} if version >= 3 else {"group_instance_id": None}
     assert member.heartbeat(version, **plain) == 0
-    assert member.heartbeat(version, member_id="zombie", **plain) == UNKNOWN_MEMBER
+    assert member.heartbeat(version, member_id="zombie", **plain) == UNKNOWN_MEMBER_ID
     old = {"generation_id": member.generation - 1}
     assert member.heartbeat(version, **old, **plain) == ILLEGAL_GENERATION
 
@@ -131,7 +138,7 @@ def test_case_41_commits_of_zombies_are_refused(member: Member, topic: str) -> N
     assert member.commit(topic, 5) == 0
     old = {"generation_id_or_member_epoch": member.generation - 1}
     assert member.commit(topic, 1, **old) == ILLEGAL_GENERATION
-    assert member.commit(topic, 1, member_id="zombie") == UNKNOWN_MEMBER
+    assert member.commit(topic, 1, member_id="zombie") == UNKNOWN_MEMBER_ID
     assert committed(member.wire, member.group, topic) == 5
 
 
@@ -145,8 +152,8 @@ def test_semantic_29_a_static_member_that_comes_back_replaces_and_fences_itself(
         assert reply.error_code == 0
         assert new.member_id != old.member_id
         assert new.generation == old.generation
-        assert old.heartbeat() == FENCED_INSTANCE
-        assert old.commit(topic, 1) == FENCED_INSTANCE
+        assert old.heartbeat() == FENCED_INSTANCE_ID
+        assert old.commit(topic, 1) == FENCED_INSTANCE_ID
         assert new.sync().assignment == b"everything"
         assert new.heartbeat() == 0
 
@@ -164,7 +171,7 @@ def test_semantic_30_members_are_removed_by_instance_id_and_each_has_its_error(
         ]
         reply = wire.ask("LeaveGroup", 4, group_id=group, members=rows)
         assert reply.error_code == 0
-        assert [row.error_code for row in reply.members] == [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]
+        assert [row.error_code for row in reply.members] == [0, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID]
         assert describe(wire, group).group_state == "Empty"
 
 
@@ -175,7 +182,7 @@ def test_semantic_31_commits_without_a_generation_need_an_empty_group(
     assert member.commit(topic, 3, **outside) == 0
     assert committed(member.wire, member.group, topic) == 3
     member.join_alone()
-    assert member.commit(topic, 4, **outside) == UNKNOWN_MEMBER
+    assert member.commit(topic, 4, **outside) == UNKNOWN_MEMBER_ID
     assert member.commit(topic, 5) == 0
     assert member.leave() == 0
     assert member.commit(topic, 6, **outside) == 0
@@ -184,13 +191,13 @@ def test_semantic_31_commits_without_a_generation_need_an_empty_group(
 
 def test_semantic_31_commits_between_join_and_sync_are_refused(member: Member, topic: str) -> None:
     assert member.join().error_code == 0
-    assert member.commit(topic, 3) == REBALANCE
+    assert member.commit(topic, 3) == REBALANCE_IN_PROGRESS
 
 
 def test_semantic_31_case_44_metadata_of_an_offset_has_a_limit(member: Member, topic: str) -> None:
     member.join_alone()
     assert member.commit(topic, 3, metadata="x" * 4_096) == 0
-    assert member.commit(topic, 4, metadata="x" * 4_097) == METADATA_TOO_LARGE
+    assert member.commit(topic, 4, metadata="x" * 4_097) == OFFSET_METADATA_TOO_LARGE
     assert committed(member.wire, member.group, topic) == 3
 
 

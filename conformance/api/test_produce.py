@@ -9,10 +9,17 @@ from conformance.data import batches
 from conformance.data.batches import Record, batch
 from conformance.harness import error_codes
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import (
+    CORRUPT_MESSAGE,
+    DUPLICATE_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_RECORD,
+    MESSAGE_TOO_LARGE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RECORD_LIST_TOO_LARGE,
+)
 from conformance.harness.wire_client import Wire
 
-CORRUPT, TOO_LARGE, LIST_TOO_LARGE, INVALID_RECORD = 2, 10, 18, 87
-OUT_OF_ORDER, DUPLICATE, INVALID_EPOCH = 45, 46, 47
 LAST_SEQUENCE = 2**31 - 1
 
 
@@ -95,21 +102,21 @@ def test_case_31_a_resent_batch_of_the_last_five_gets_its_first_offset(wire: Wir
     for offset in (5, 1, 3, 2, 4):
         row = wire.produce(topic, sent[offset])
         assert (row.error_code, row.base_offset) == (0, offset)
-    assert refused(wire, topic, sent[0]) in (OUT_OF_ORDER, DUPLICATE)
+    assert refused(wire, topic, sent[0]) in (OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER)
     assert wire.produce(topic, idempotent(producer_id, 6)).base_offset == 6
 
 
 def test_case_31_a_gap_is_refused(wire: Wire, topic: str) -> None:
     producer_id = wire.new_producer_id()
     assert wire.produce(topic, idempotent(producer_id, 0, count=3)).error_code == 0
-    assert refused(wire, topic, idempotent(producer_id, 4)) == OUT_OF_ORDER
+    assert refused(wire, topic, idempotent(producer_id, 4)) == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert wire.produce(topic, idempotent(producer_id, 3)).base_offset == 3
 
 
 def test_semantic_08_a_new_epoch_starts_at_sequence_0(wire: Wire, topic: str) -> None:
     producer_id = wire.new_producer_id()
     assert wire.produce(topic, idempotent(producer_id, 0)).error_code == 0
-    assert refused(wire, topic, idempotent(producer_id, 1, epoch=1)) == OUT_OF_ORDER
+    assert refused(wire, topic, idempotent(producer_id, 1, epoch=1)) == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert wire.produce(topic, idempotent(producer_id, 0, epoch=1)).base_offset == 1
 
 
@@ -128,7 +135,7 @@ def test_semantic_08_sequences_wrap_to_0(wire: Wire, topic: str) -> None:
 def test_semantic_09_case_33_a_stale_epoch_is_refused(wire: Wire, topic: str) -> None:
     producer_id = wire.new_producer_id()
     assert wire.produce(topic, idempotent(producer_id, 0, epoch=3)).error_code == 0
-    assert refused(wire, topic, idempotent(producer_id, 1, epoch=2)) == INVALID_EPOCH
+    assert refused(wire, topic, idempotent(producer_id, 1, epoch=2)) == INVALID_PRODUCER_EPOCH
 
 
 def test_semantic_10_case_55_a_null_key_in_a_compacted_topic_is_named_by_its_place(
@@ -216,12 +223,12 @@ def test_case_54_offset_deltas_that_do_not_count_up_are_refused(
 
 @pytest.mark.parametrize("length", [0, -1, 48, 49, 10_000, 2**31 - 1])
 def test_case_54_a_batch_with_a_wrong_length_is_refused(wire: Wire, topic: str, length: int) -> None:
-    assert refused(wire, topic, batch([b"x"], length=length)) in (CORRUPT, INVALID_RECORD, -1)
+    assert refused(wire, topic, batch([b"x"], length=length)) in (CORRUPT_MESSAGE, INVALID_RECORD, -1)
 
 
 @pytest.mark.parametrize("end", [0, 1, 12, 60, 61, -1])
 def test_case_54_a_torn_batch_is_refused(wire: Wire, topic: str, end: int) -> None:
-    assert refused(wire, topic, batch([b"some", b"values"])[:end]) in (CORRUPT, INVALID_RECORD, 42)
+    assert refused(wire, topic, batch([b"some", b"values"])[:end]) in (CORRUPT_MESSAGE, INVALID_RECORD, 42)
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
@@ -230,7 +237,7 @@ def test_case_54_records_that_do_not_decompress_are_refused(
     wire: Wire, topic: str, codec: int, payload: bytes
 ) -> None:
     data = batch([b"x"], codec=codec, payload=payload)
-    assert refused(wire, topic, data) in (CORRUPT, INVALID_RECORD, -1)
+    assert refused(wire, topic, data) in (CORRUPT_MESSAGE, INVALID_RECORD, -1)
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -241,7 +248,7 @@ def test_case_54_records_that_end_too_early_or_too_late_are_refused(
     for records in (rows[:-3], rows + b"more", rows[:9]):
         payload = batches.COMPRESS[codec](records)
         data = batch([b"x", b"x"], codec=codec, payload=payload)
-        assert refused(wire, topic, data) in (CORRUPT, INVALID_RECORD)
+        assert refused(wire, topic, data) in (CORRUPT_MESSAGE, INVALID_RECORD)
 
 
 def test_semantic_12_base_offset_and_leader_epoch_are_rewritten_without_a_new_crc(
@@ -281,13 +288,13 @@ def test_semantic_13_create_time_topics_return_no_append_time(wire: Wire, topic:
 
 def test_case_56_a_batch_above_max_message_bytes_is_refused(wire: Wire, new_topic: NewTopic) -> None:
     topic = new_topic(max_message_bytes=10_000)
-    assert refused(wire, topic, batch([b"x" * 10_001])) == TOO_LARGE
+    assert refused(wire, topic, batch([b"x" * 10_001])) == MESSAGE_TOO_LARGE
     assert wire.produce(topic, batch([b"x" * 9_000])).error_code == 0
 
 
 def test_case_56_a_batch_above_the_segment_size_is_refused(wire: Wire, new_topic: NewTopic) -> None:
     topic = new_topic(max_message_bytes=5 << 20, segment_bytes=1 << 20)
-    assert refused(wire, topic, batch([b"x" * (1 << 20)])) == LIST_TOO_LARGE
+    assert refused(wire, topic, batch([b"x" * (1 << 20)])) == RECORD_LIST_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
@@ -304,7 +311,7 @@ def test_errors_of_one_partition_do_not_touch_the_others(broker: Broker, new_top
     with Wire(broker.address) as wire:
         reply = wire.ask("Produce", 9, topic_data=[{"name": topic, "partition_data": rows}], **fields)
         found = {row.index: row.error_code for row in reply.responses[0].partition_responses}
-        assert found == {0: 0, 1: CORRUPT, 2: 0, 9: 3}
+        assert found == {0: 0, 1: CORRUPT_MESSAGE, 2: 0, 9: 3}
         assert [wire.end_offset(topic, partition) for partition in range(3)] == [1, 0, 1]
 
 
@@ -324,4 +331,4 @@ def test_records_null_is_refused(wire: Wire, topic: str) -> None:
     data = {"name": topic, "partition_data": [{"index": 0, "records": None}]}
     fields = {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [data]}
     row = wire.ask("Produce", 9, **fields).responses[0].partition_responses[0]
-    assert row.error_code in (CORRUPT, INVALID_RECORD)
+    assert row.error_code in (CORRUPT_MESSAGE, INVALID_RECORD)

@@ -11,13 +11,23 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.harness import kinds
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_NOT_READY,
+    FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION,
+    INVALID_GROUP_ID,
+    INVALID_TXN_STATE,
+    TRANSACTION_ABORTABLE,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
+)
 from conformance.harness.members import Member, committed, find_coordinator
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
-UNKNOWN_TOPIC, ILLEGAL_GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 3, 22, 24, 25
-INVALID_TXN_STATE, FENCED_INSTANCE, UNSTABLE, TRANSACTION_ABORTABLE = 48, 82, 88, 120
-RETRIABLE = (14, 15, 16, 51)
+RETRIABLE = (*COORDINATOR_NOT_READY, CONCURRENT_TRANSACTIONS)
 OLDEST, OLDER, NEWEST = 0, 3, 5
 
 
@@ -112,7 +122,7 @@ def row(wire: Wire, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
 
 def settle(wire: Wire, group: str, topic: str) -> int:
     """The offset once no transaction holds it."""
-    until(lambda: row(wire, group, topic, stable=True)[0] != UNSTABLE, "the marker", 60)
+    until(lambda: row(wire, group, topic, stable=True)[0] != UNSTABLE_OFFSET_COMMIT, "the marker", 60)
     return row(wire, group, topic, stable=True)[1]
 
 
@@ -130,7 +140,7 @@ def test_an_offset_counts_when_its_transaction_is_committed_and_only_then(
 ) -> None:
     assert producer.add_offsets() == 0
     assert producer.commit_offset(topic, 5, version) == 0
-    assert row(wire, group, topic, stable=True) == (UNSTABLE, -1)
+    assert row(wire, group, topic, stable=True) == (UNSTABLE_OFFSET_COMMIT, -1)
     assert row(wire, group, topic, stable=False) == (0, -1)
     assert producer.end(commit=commit) == 0
     assert settle(wire, group, topic) == (5 if commit else -1)
@@ -192,8 +202,8 @@ def test_partitions_and_groups_that_cannot_be_are_refused(
     producer: Transactional, topic: str
 ) -> None:
     assert producer.add_offsets() == 0
-    assert producer.commit_offset("nowhere", 5, OLDER) == UNKNOWN_TOPIC
-    assert producer.commit_offset(topic, 5, OLDER, group_id="") == INVALID_GROUP
+    assert producer.commit_offset("nowhere", 5, OLDER) == UNKNOWN_TOPIC_OR_PARTITION
+    assert producer.commit_offset(topic, 5, OLDER, group_id="") == INVALID_GROUP_ID
 
 
 @pytest.fixture
@@ -211,9 +221,9 @@ def test_members_commit_in_their_own_generation_only(
     assert producer.commit_offset(topic, 5, OLDER, **me, group_instance_id="i") == 0
     late = {**me, "generation_id": static.generation + 1}
     assert producer.commit_offset(topic, 6, OLDER, **late) == ILLEGAL_GENERATION
-    assert producer.commit_offset(topic, 6, OLDER, **{**me, "member_id": "x"}) == UNKNOWN_MEMBER
+    assert producer.commit_offset(topic, 6, OLDER, **{**me, "member_id": "x"}) == UNKNOWN_MEMBER_ID
     other = {**me, "member_id": "x", "group_instance_id": "i"}
-    assert producer.commit_offset(topic, 6, OLDER, **other) == FENCED_INSTANCE
+    assert producer.commit_offset(topic, 6, OLDER, **other) == FENCED_INSTANCE_ID
     assert producer.end(commit=True) == 0
     assert settle(wire, producer.group, topic) == 5
 
@@ -250,7 +260,7 @@ def test_case_42_transactions_go_on_after_the_broker_was_killed(
     with Wire(broker.address, 60) as wire:
         held.wire = wire
         assert committed(wire, group, "ended") == 5
-        assert row(wire, group, "held", stable=True) == (UNSTABLE, -1)
+        assert row(wire, group, "held", stable=True) == (UNSTABLE_OFFSET_COMMIT, -1)
         assert held.commit_offset("held", 6, OLDER) == 0
         assert held.end(commit=True) == 0
         assert settle(wire, group, "held") == 6

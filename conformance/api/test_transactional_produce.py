@@ -12,12 +12,21 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.batches import batch
 from conformance.harness import kinds
+from conformance.harness.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_NOT_READY,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    NOT_ENOUGH_REPLICAS,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+    TRANSACTION_COORDINATOR_FENCED,
+)
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
-OUT_OF_ORDER, INVALID_EPOCH, INVALID_TXN_STATE, COORDINATOR_FENCED = 45, 47, 48, 52
-NOT_ENOUGH_REPLICAS, FENCED, TRANSACTION_ABORTABLE = 19, 90, 120
-RETRIABLE = (14, 15, 16, NOT_ENOUGH_REPLICAS, 51)
+RETRIABLE = (*COORDINATOR_NOT_READY, NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS)
 V1, V2 = 11, 12
 
 
@@ -227,12 +236,12 @@ def test_semantic_36_batches_on_their_way_together_keep_their_order(
 
 def test_semantic_08_transactions_v2_begin_at_sequence_0(producer: Producer) -> None:
     producer.sequence = 3
-    assert producer.write().error_code == OUT_OF_ORDER
+    assert producer.write().error_code == OUT_OF_ORDER_SEQUENCE_NUMBER
     producer.sequence = 0
     assert producer.write().error_code == 0
     assert producer.end(commit=True) == 0
     producer.sequence = 1
-    assert producer.write().error_code == OUT_OF_ORDER
+    assert producer.write().error_code == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_case_33_a_batch_of_an_old_epoch_is_refused(producer: Producer, wire: Wire, topic: str) -> None:
@@ -241,7 +250,7 @@ def test_case_33_a_batch_of_an_old_epoch_is_refused(producer: Producer, wire: Wi
     producer.begin_session()
     until_stable(wire, topic, 2)
     new, producer.epoch, producer.sequence = producer.epoch, old, 1
-    assert producer.write(V2, b"zombie").error_code == INVALID_EPOCH
+    assert producer.write(V2, b"zombie").error_code == INVALID_PRODUCER_EPOCH
     producer.epoch, producer.sequence = new, 0
     assert producer.write(V2, b"new").error_code == 0
     assert producer.end(commit=True) == 0
@@ -257,7 +266,7 @@ def test_case_38_an_end_that_comes_after_the_next_begin_is_refused(
     assert producer.end(commit=True) == 0
     until_stable(wire, topic, 2)
     assert producer.write(V2, b"second").error_code == 0
-    assert producer.end(commit=False, **first) in (INVALID_EPOCH, FENCED)
+    assert producer.end(commit=False, **first) in (INVALID_PRODUCER_EPOCH, PRODUCER_FENCED)
     assert stable(wire, topic) == 2
     assert producer.end(commit=True) == 0
     until_stable(wire, topic, 4)
@@ -269,8 +278,8 @@ def test_case_38_a_late_marker_does_not_end_the_next_transaction(
 ) -> None:
     producer.begin_session()
     producer.write()
-    assert mark(wire, producer, epoch=producer.epoch, coordinator_epoch=0, version=2) == INVALID_EPOCH
-    assert mark(wire, producer, epoch=producer.epoch - 1, coordinator_epoch=0, version=1) == INVALID_EPOCH
+    assert mark(wire, producer, epoch=producer.epoch, coordinator_epoch=0, version=2) == INVALID_PRODUCER_EPOCH
+    assert mark(wire, producer, epoch=producer.epoch - 1, coordinator_epoch=0, version=1) == INVALID_PRODUCER_EPOCH
     assert stable(wire, topic) == 0
 
 
@@ -279,7 +288,8 @@ def test_case_36_a_marker_of_a_replaced_coordinator_is_refused(
 ) -> None:
     producer.write()
     assert mark(wire, producer, epoch=producer.epoch + 1, coordinator_epoch=1000, version=2) == 0
-    assert mark(wire, producer, epoch=producer.epoch + 1, coordinator_epoch=999, version=2) == COORDINATOR_FENCED
+    late = mark(wire, producer, epoch=producer.epoch + 1, coordinator_epoch=999, version=2)
+    assert late == TRANSACTION_COORDINATOR_FENCED
     assert stable(wire, topic) == wire.end_offset(topic) == 2
 
 

@@ -14,14 +14,27 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.data.batches import TRANSACTIONAL, batch
 from conformance.harness import kinds
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_NOT_READY,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING,
+    INVALID_REGULAR_EXPRESSION,
+    INVALID_REQUEST,
+    INVALID_TRANSACTION_TIMEOUT,
+    INVALID_TXN_STATE,
+    NOT_ENOUGH_REPLICAS,
+    OPERATION_NOT_ATTEMPTED,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+    TRANSACTION_COORDINATOR_FENCED,
+    TRANSACTIONAL_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from conformance.harness.support import until
 from conformance.harness.wire_client import Wire
 
 PATIENCE_S = 60
-UNKNOWN_TOPIC, INVALID_REQUEST, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING = 3, 42, 47, 48, 49
-INVALID_TIMEOUT, CONCURRENT, COORDINATOR_FENCED, NOT_ATTEMPTED = 50, 51, 52, 55
-FENCED, NOT_FOUND, ABORTABLE, INVALID_REGEX = 90, 105, 120, 128
-NOT_ENOUGH_REPLICAS, NOT_READY = 19, (14, 15, 16)
 V1, V2 = 4, 5
 
 
@@ -39,7 +52,7 @@ class Coordinator:
         self.wire = wire
         self.id = f"txn-{uuid.uuid4()}"
         until(lambda: self.find() == 0, "the coordinator", PATIENCE_S)
-        until(lambda: self.described().error_code == NOT_FOUND, "the coordinator's state", PATIENCE_S)
+        until(lambda: self.described().error_code == TRANSACTIONAL_ID_NOT_FOUND, "the coordinator's state", PATIENCE_S)
 
     def find(self) -> int:
         return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=kinds.TRANSACTION).error_code)
@@ -57,7 +70,7 @@ class Coordinator:
 
         def look() -> bool:
             replies.append(self.init(**options))
-            return replies[-1].error_code not in (CONCURRENT, *NOT_READY)
+            return replies[-1].error_code not in (CONCURRENT_TRANSACTIONS, *COORDINATOR_NOT_READY)
 
         until(look, "the end of the transaction before", PATIENCE_S)
         assert replies[-1].error_code == 0, replies[-1]
@@ -138,7 +151,7 @@ class Coordinator:
                 "Produce", 12, transactional_id=self.id, acks=-1, timeout_ms=30_000, topic_data=[data]
             )
             codes.append(reply.responses[0].partition_responses[0].error_code)
-            return codes[-1] not in (CONCURRENT, NOT_ENOUGH_REPLICAS)
+            return codes[-1] not in (CONCURRENT_TRANSACTIONS, NOT_ENOUGH_REPLICAS)
 
         until(look, "an answer that is not retriable", PATIENCE_S)
         return codes[-1]
@@ -177,7 +190,7 @@ def test_semantic_34_each_owner_has_a_greater_epoch(coordinator: Coordinator, ve
 def test_semantic_34_a_new_owner_aborts_what_is_going_on(coordinator: Coordinator, topic: str) -> None:
     zombie = coordinator.owner()
     assert coordinator.add(zombie, topic) == {topic: 0}
-    assert coordinator.init().error_code == CONCURRENT
+    assert coordinator.init().error_code == CONCURRENT_TRANSACTIONS
     coordinator.until_complete()
     assert coordinator.state == "CompleteAbort"
     owner = coordinator.owner()
@@ -193,7 +206,7 @@ def test_an_owner_that_knows_its_epoch_goes_on_in_the_next(coordinator: Coordina
     assert coordinator.owner(owner=owner) == following
 
 
-@pytest.mark.parametrize(("version", "code"), [(3, INVALID_EPOCH), (4, FENCED), (5, FENCED)])
+@pytest.mark.parametrize(("version", "code"), [(3, INVALID_PRODUCER_EPOCH), (4, PRODUCER_FENCED), (5, PRODUCER_FENCED)])
 def test_case_33_an_owner_that_was_replaced_does_not_come_back(
     coordinator: Coordinator, version: int, code: int
 ) -> None:
@@ -204,7 +217,7 @@ def test_case_33_an_owner_that_was_replaced_does_not_come_back(
 
 @pytest.mark.parametrize("version", range(5))
 def test_case_33_a_replaced_owner_is_fenced(coordinator: Coordinator, topic: str, version: int) -> None:
-    code = INVALID_EPOCH if version < 2 else FENCED
+    code = INVALID_PRODUCER_EPOCH if version < 2 else PRODUCER_FENCED
     zombie = coordinator.owner()
     coordinator.owner()
     assert coordinator.add(zombie, topic, version=min(version, 3)) == {topic: code}
@@ -222,7 +235,7 @@ def test_case_33_a_replaced_owner_is_fenced(coordinator: Coordinator, topic: str
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_case_35_a_timeout_has_bounds(coordinator: Coordinator, timeout_ms: int) -> None:
-    assert coordinator.init(timeout_ms=timeout_ms).error_code == INVALID_TIMEOUT
+    assert coordinator.init(timeout_ms=timeout_ms).error_code == INVALID_TRANSACTION_TIMEOUT
 
 
 def test_contradictions_are_refused(coordinator: Coordinator) -> None:
@@ -240,17 +253,17 @@ def test_contradictions_are_refused(coordinator: Coordinator) -> None:
 def test_semantic_37_one_bad_partition_fails_all(coordinator: Coordinator, topic: str, version: int) -> None:
     owner = coordinator.owner()
     codes = coordinator.add(owner, topic, "there-is-none", version=version)
-    assert codes == {topic: NOT_ATTEMPTED, "there-is-none": UNKNOWN_TOPIC}
+    assert codes == {topic: OPERATION_NOT_ATTEMPTED, "there-is-none": UNKNOWN_TOPIC_OR_PARTITION}
     assert coordinator.state == "Empty"
 
 
 def test_brokers_may_ask_what_is_in_a_transaction(coordinator: Coordinator, topic: str) -> None:
     owner = coordinator.owner()
-    assert coordinator.verify(owner, topic) == ABORTABLE
+    assert coordinator.verify(owner, topic) == TRANSACTION_ABORTABLE
     coordinator.add(owner, topic)
     assert coordinator.verify(owner, topic) == 0
-    assert coordinator.verify(Owner(owner.id, owner.epoch + 1), topic) == FENCED
-    assert coordinator.verify(Owner(owner.id + 1, owner.epoch), topic) == INVALID_MAPPING
+    assert coordinator.verify(Owner(owner.id, owner.epoch + 1), topic) == PRODUCER_FENCED
+    assert coordinator.verify(Owner(owner.id + 1, owner.epoch), topic) == INVALID_PRODUCER_ID_MAPPING
 
 
 def test_transactions_are_described_and_listed(wire: Wire, coordinator: Coordinator, topic: str) -> None:
@@ -278,7 +291,7 @@ def test_transactions_are_described_and_listed(wire: Wire, coordinator: Coordina
         "ListTransactions", 2, state_filters=["Odd"], producer_id_filters=[], duration_filter=-1,
         transactional_id_pattern="(",
     )  # fmt: skip
-    assert broken.error_code == INVALID_REGEX
+    assert broken.error_code == INVALID_REGULAR_EXPRESSION
 
 
 # Ending
@@ -315,20 +328,20 @@ def test_case_37_the_other_outcome_is_refused(coordinator: Coordinator, topic: s
     owner = coordinator.owner()
     coordinator.add(owner, topic)
     coordinator.ended(owner, True, version)
-    assert coordinator.end(owner, False, version).error_code == INVALID_STATE
+    assert coordinator.end(owner, False, version).error_code == INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize("version", [V1, V2])
 def test_case_37_nothing_cannot_be_committed(coordinator: Coordinator, version: int) -> None:
     owner = coordinator.owner()
-    assert coordinator.end(owner, True, version).error_code == INVALID_STATE
+    assert coordinator.end(owner, True, version).error_code == INVALID_TXN_STATE
     stranger = Owner(owner.id + 1, owner.epoch)
-    assert coordinator.end(stranger, True, version).error_code == INVALID_MAPPING
+    assert coordinator.end(stranger, True, version).error_code == INVALID_PRODUCER_ID_MAPPING
 
 
 def test_transactions_v2_abort_what_has_not_begun(coordinator: Coordinator) -> None:
     owner = coordinator.owner()
-    assert coordinator.end(owner, False, V1).error_code == INVALID_STATE
+    assert coordinator.end(owner, False, V1).error_code == INVALID_TXN_STATE
     assert coordinator.ended(owner, False, V2) == Owner(owner.id, owner.epoch + 1)
 
 
@@ -349,7 +362,7 @@ def test_case_38_an_end_that_is_late_does_not_end_the_next_transaction(
     coordinator.write(owner, topic)
     following = coordinator.ended(owner, committed, V2)
     assert coordinator.write(following, topic) == 0
-    assert coordinator.end(owner, committed, V2).error_code == FENCED
+    assert coordinator.end(owner, committed, V2).error_code == PRODUCER_FENCED
     assert coordinator.state == "Ongoing"
     coordinator.ended(following, True, V2)
 
@@ -372,7 +385,7 @@ def test_case_36_the_marker_of_a_replaced_coordinator_is_refused(
         return int(row.topics[0].partitions[0].error_code)
 
     assert mark(7) == 0
-    assert mark(6) == COORDINATOR_FENCED
+    assert mark(6) == TRANSACTION_COORDINATOR_FENCED
     assert mark(7) == 0
 
 
@@ -426,4 +439,4 @@ def test_case_35_and_36_a_timeout_aborts_and_a_crash_loses_nothing(own: Broker) 
         assert slow.write(owner, "t", b"never") == 0
         slow.until_complete()
         assert slow.state == "CompleteAbort"
-        assert slow.write(owner, "t", sequence=1) == INVALID_EPOCH
+        assert slow.write(owner, "t", sequence=1) == INVALID_PRODUCER_EPOCH

@@ -14,10 +14,10 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.faults.means.damage import BATCHES, COUNT, PER_BATCH, WrittenLog, value_at
 from conformance.harness.brokers import Broker
+from conformance.harness.error_codes import CORRUPT_MESSAGE
 from conformance.harness.wire_client import Wire
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
-CORRUPT_MESSAGE = 2
 
 
 @pytest.fixture

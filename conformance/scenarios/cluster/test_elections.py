@@ -10,6 +10,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from conformance.conftest import Counted
 from conformance.drivers.base import Place
 from conformance.harness.ensemble import Ensemble
+from conformance.harness.error_codes import (
+    ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    NOT_CONTROLLER,
+    PREFERRED_LEADER_NOT_AVAILABLE,
+    TOPIC_ALREADY_EXISTS,
+)
 from conformance.harness.support import until, write
 from conformance.harness.wire_client import Wire
 from conformance.report.witnesses import used
@@ -18,8 +24,6 @@ from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
 
 NOBODY = -1
-PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE = 80, 83
-TOPIC_ALREADY_EXISTS, NOT_CONTROLLER = 36, 41
 ORDERS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
 
 

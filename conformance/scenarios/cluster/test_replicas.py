@@ -14,6 +14,7 @@ from conformance import drivers
 from conformance.conftest import Counted
 from conformance.data import batches
 from conformance.drivers.base import Place
+from conformance.harness.error_codes import NOT_ENOUGH_REPLICAS
 from conformance.harness.support import Deliveries, producer, until, write
 from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
@@ -21,7 +22,6 @@ from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, Worker, whole_log
 
 COUNT = 100
-NOT_ENOUGH_REPLICAS = 19
 BEFORE_VALUE = 61 + 6
 """Bytes of a batch before the value of its only record: two headers."""
 PATIENCE_S = 90

@@ -30,8 +30,9 @@ from pyclient.admin.types import (
     TopicDescription,
 )
 from pyclient.errors import ConnectionFailed, by_code
+from pyclient.protocol.errors import KafkaStorageError
 
-STORAGE_ERROR = 56
+STORAGE_ERROR = KafkaStorageError.code
 WHERE = "t-0 and 1 more, of 1 topics"
 
 

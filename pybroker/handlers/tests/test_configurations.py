@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.config import KEYS, TOPICS, Source, Type
@@ -20,8 +21,9 @@ from pyclient.protocol import (
 )
 
 Entry = DescribeConfigs.Response.DescribeConfigsResourceResult
-TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
-SET, DELETE = 0, 1
+TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+LOGGER = ResourceType.BROKER_LOGGER
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 
 
 async def describe(

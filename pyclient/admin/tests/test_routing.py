@@ -24,7 +24,14 @@ from pyclient.protocol import (
     Metadata,
     OffsetFetch,
 )
-from pyclient.protocol.errors import GroupIdNotFound, InvalidPartitions, NotCoordinator, NotLeaderOrFollower
+from pyclient.protocol.errors import (
+    CoordinatorLoadInProgress,
+    GroupIdNotFound,
+    InvalidPartitions,
+    NotController,
+    NotCoordinator,
+    NotLeaderOrFollower,
+)
 from pyclient.tests.support import LATE_S, PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
@@ -129,7 +136,7 @@ async def test_a_broker_that_says_nothing_does_not_take_longer_than_was_given(br
 @with_admin
 async def test_creation_goes_to_the_controller_and_other_errors_are_answers(broker, admin):
     kind = CreateTopics.Response
-    codes = [41, 37]
+    codes = [NotController.code, InvalidPartitions.code]
     async with ScriptedBroker(2) as other:
         other.handlers.update(broker.handlers)
         broker.others = [other]
@@ -192,7 +199,7 @@ def test_offsets_are_fetched_in_the_form_of_the_version(newest):
 @with_admin
 async def test_a_coordinator_that_moved_is_looked_for_again(broker, admin):
     kind = OffsetFetch.Response
-    codes = [16, 14, 0]
+    codes = [NotCoordinator.code, CoordinatorLoadInProgress.code, 0]
     broker.handlers[FindCoordinator] = coordinator(broker)
     broker.handlers[OffsetFetch] = lambda *_: kind(
         groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=codes.pop(0))]
@@ -206,7 +213,7 @@ async def test_an_error_of_the_group_is_raised(broker, admin):
     kind = OffsetFetch.Response
     broker.handlers[FindCoordinator] = coordinator(broker)
     broker.handlers[OffsetFetch] = lambda *_: kind(
-        groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=16)]
+        groups=[kind.OffsetFetchResponseGroup(group_id="g", error_code=NotCoordinator.code)]
     )
     with pytest.raises(NotCoordinator):
         await admin.list_consumer_group_offsets("g", timeout=LATE_S)

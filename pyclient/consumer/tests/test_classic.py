@@ -14,12 +14,14 @@ from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
 from pyclient.consumer.classic import ClassicMembership, encoded
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
-from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup, errors
 from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 PLACE, UNWANTED = TopicPartition("t", 0), TopicPartition("u", 0)
-REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, GROUP_AUTHORIZATION_FAILED = 27, 25, 30
+REBALANCE_IN_PROGRESS = errors.RebalanceInProgress.code
+UNKNOWN_MEMBER_ID = errors.UnknownMemberId.code
+GROUP_AUTHORIZATION_FAILED = errors.GroupAuthorizationFailed.code
 
 
 def settings(assignor: str = "range") -> Any:

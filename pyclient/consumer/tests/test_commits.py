@@ -18,12 +18,14 @@ from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndMetadata
 from pyclient.errors import KafkaError
 from pyclient.protocol import ListOffsets, OffsetCommit, OffsetFetch
-from pyclient.protocol.errors import NotCoordinator, UnknownServerError
+from pyclient.protocol.errors import CoordinatorLoadInProgress, NotCoordinator, StaleMemberEpoch, UnknownServerError
 from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-LOADING, NOT_COORDINATOR, STALE_MEMBER_EPOCH = 14, 16, 113
+LOADING = CoordinatorLoadInProgress.code
+NOT_COORDINATOR = NotCoordinator.code
+STALE_MEMBER_EPOCH = StaleMemberEpoch.code
 SETTINGS = {"group.id": "g", "retry.backoff.ms": 20, "retry.backoff.max.ms": 20, "auto.commit.interval.ms": 1}
 
 

@@ -15,12 +15,13 @@ from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import ConsumerGroupHeartbeat, Metadata
+from pyclient.protocol.errors import FencedMemberEpoch
 from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 T, T_ANEW, U = b"t" * 16, b"T" * 16, b"u" * 16
-FENCED_MEMBER_EPOCH = 110
+FENCED_MEMBER_EPOCH = FencedMemberEpoch.code
 Assignment = dict[bytes, list[int]]
 
 

@@ -28,12 +28,16 @@ from pyclient.protocol import (
     ListOffsets,
     Metadata,
     OffsetFetch,
+    errors,
 )
 from pyclient.topic_partition import TopicPartition
 
 T0, T1, NOPE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("nope", 0)
-UNSTABLE_OFFSET_COMMIT, LEADER_NOT_AVAILABLE, FORBIDDEN, CLUSTER_FORBIDDEN = 88, 5, 29, 31
-COORDINATOR_LOADING = 14
+UNSTABLE_OFFSET_COMMIT = errors.UnstableOffsetCommit.code
+LEADER_NOT_AVAILABLE = errors.LeaderNotAvailable.code
+FORBIDDEN = errors.TopicAuthorizationFailed.code
+CLUSTER_FORBIDDEN = errors.ClusterAuthorizationFailed.code
+COORDINATOR_LOADING = errors.CoordinatorLoadInProgress.code
 QUICK = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
 
 

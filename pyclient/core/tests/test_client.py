@@ -42,8 +42,10 @@ from pyclient.protocol.errors import (
     CoordinatorNotAvailable,
     InvalidReplicationFactor,
     InvalidTopicException,
+    NetworkException,
     NotCoordinator,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from pyclient.tests.support import LATE_S, PATIENCE_S
 from pyclient.topic_partition import TopicPartition
@@ -185,7 +187,7 @@ async def test_an_older_broker_is_spoken_to_in_its_versions():
         def answer(request, version):
             if version <= 2:
                 return known(request, version)
-            frame = ApiVersions.encode_response(0, 0, ApiVersions.Response(error_code=35))
+            frame = ApiVersions.encode_response(0, 0, ApiVersions.Response(error_code=UnsupportedVersion.code))
             return frame  # KIP-511: in version 0, and its correlation id is the first one's
 
         broker.handlers[ApiVersions] = answer
@@ -241,7 +243,7 @@ async def test_a_lost_connection_fails_what_is_in_flight_in_order_and_the_next_r
             return_exceptions=True,
         )
         assert [type(each) for each in outcomes] == [ConnectionLost] * 3
-        assert all(each.retriable and each.code == 13 for each in outcomes)
+        assert all(each.retriable and each.code == NetworkException.code for each in outcomes)
         assert await client.send(1, Heartbeat, heartbeat(9)) == Heartbeat.Response()
 
 
@@ -538,7 +540,7 @@ async def test_a_coordinator_with_a_connection_of_its_own_is_not_held_up_by_the_
 async def test_a_coordinator_that_is_not_there_yet_is_retriable():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         row = FindCoordinator.Response.Coordinator
-        errors = [15, 15, 0]
+        errors = [CoordinatorNotAvailable.code, CoordinatorNotAvailable.code, 0]
         broker.handlers[FindCoordinator] = lambda *_: FindCoordinator.Response(
             coordinators=[
                 row(

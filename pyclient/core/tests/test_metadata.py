@@ -13,10 +13,11 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.errors import KafkaError
 from pyclient.protocol import Metadata
+from pyclient.protocol.errors import UnknownTopicOrPartition
 from pyclient.tests.support import PATIENCE_S
 
 IDLE_S = 300.0
-UNKNOWN = 3
+UNKNOWN = UnknownTopicOrPartition.code
 
 
 class World:

@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.errors.InvalidMetadataException;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
@@ -117,7 +118,8 @@ public final class KafkaWitness {
         }
         for (Errors error : Errors.values()) {
             boolean retriable = error.exception() instanceof RetriableException;
-            System.out.println("error\t" + error.code() + "\t" + error.name() + "\t" + retriable);
+            boolean stale = error.exception() instanceof InvalidMetadataException;
+            System.out.println("error\t" + error.code() + "\t" + error.name() + "\t" + retriable + "\t" + stale);
         }
     }
 

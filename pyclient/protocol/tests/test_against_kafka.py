@@ -22,6 +22,7 @@ import pytest
 from conformance.harness import peers
 from cy.wire.codec import Codec
 from cy.wire.messages import Message
+from pyclient.errors import STALE_METADATA
 from pyclient.protocol import apis, errors, records
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 from pyclient.protocol.schema import Body, read_bodies, read_head
@@ -202,6 +203,13 @@ def test_every_api_has_kafkas_key_and_versions(tables: list[list[str]]) -> None:
 
 @pytest.mark.nightly
 def test_every_error_has_kafkas_code_name_and_retriability(tables: list[list[str]]) -> None:
-    kafkas = {tuple(row[1:]) for row in tables if row[0] == "error"}
+    kafkas = {tuple(row[1:4]) for row in tables if row[0] == "error"}
     ours = {(str(code), name, str(again).lower()) for code, name, again, _ in errors.ROWS}
     assert ours | {("0", "NONE", "false")} == kafkas
+
+
+@pytest.mark.nightly
+def test_the_metadata_is_stale_after_the_errors_that_kafka_says_so_of(tables: list[list[str]]) -> None:
+    """And after UNKNOWN_LEADER_EPOCH, which Kafka's consumer handles by itself."""
+    kafkas = {row[2] for row in tables if row[0] == "error" and row[4] == "true"}
+    assert kafkas | {"UNKNOWN_LEADER_EPOCH"} == STALE_METADATA

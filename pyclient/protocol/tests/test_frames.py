@@ -6,6 +6,7 @@ import pytest
 
 from cy.wire.buffer import DecodeError
 from pyclient.protocol import ApiVersions, Heartbeat, SaslHandshake
+from pyclient.protocol.errors import RebalanceInProgress
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 
 
@@ -58,7 +59,7 @@ def test_the_response_of_api_versions_has_no_tagged_fields_in_its_header() -> No
 
 
 def test_other_flexible_responses_have_them() -> None:
-    frame = Heartbeat.encode_response(4, 7, Heartbeat.Response(error_code=27))
+    frame = Heartbeat.encode_response(4, 7, Heartbeat.Response(error_code=RebalanceInProgress.code))
     assert frame == bytes.fromhex("0000000c 00000007 00 00000000 001b 00")
     assert decode_response_header(Heartbeat, 4, frame, 4, 16) == (7, 9)
 
