@@ -5,8 +5,6 @@
 The names of options, the columns and the offsets in a checkpoint are those of Spark's ``kafka``. There
 is no jar: ``pyspark_pybroker``, a top-level module, is where PySpark finds it.
 
-``data_source`` puts together: ``options`` (a table), what the driver decides (``offsets``, ``ranges``,
-``limits`` without I/O; ``log_offsets``, ``progress`` ask and tell the brokers), what a task does
-(``range_reader``: a range of offsets as Arrow batches; ``columns``, ``typed_values``), and the ``sink``.
-``api`` is what the installed version of PySpark offers. Nothing else of ``pyclient`` imports this.
+``data_source`` puts together: ``options`` (a table), the ``source`` and the ``sink``. ``api`` is what the installed
+version of PySpark offers. Nothing else of ``pyclient`` imports this.
 """

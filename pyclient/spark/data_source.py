@@ -32,20 +32,20 @@ class DefaultSource(DataSource):
         """The columns of Spark's ``kafka``, with ``headers`` where ``includeHeaders`` is set. Raises ConfigError
         for options that no source has.
         """
-        from pyclient.spark.columns import source_schema
+        from pyclient.spark.source.columns import source_schema
 
         return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
-        from pyclient.spark.batch_reader import batch_reader
+        from pyclient.spark.source.batch_reader import batch_reader
 
         archives.keep()
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of a streaming query, on the driver; its ``read`` in the tasks."""
-        from pyclient.spark.stream_reader import stream_reader
+        from pyclient.spark.source.stream_reader import stream_reader
 
         archives.keep()
         return stream_reader(self.options, schema)

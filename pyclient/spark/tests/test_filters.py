@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import datasource
 
 from pyclient.spark import api
-from pyclient.spark.ranges import Range
+from pyclient.spark.source.ranges import Range
 from pyclient.topic_partition import TopicPartition
 
 if not api.HAS_FILTERS:
     pytest.skip("Spark pushes filters since 4.1", allow_module_level=True)
 
-from pyclient.spark.filters import Narrowing
+from pyclient.spark.source.filters import Narrowing
 
 RANGES = [Range(TopicPartition(topic, number), 10, 100) for topic in ("flights", "routes") for number in (0, 1)]
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.errors import ConfigError
-from pyclient.spark.durations import milliseconds
-from pyclient.spark.limits import Patience, at_most, at_most_bytes, count
-from pyclient.spark.offsets import from_json, partition_offsets, partition_times, partitions, to_json
-from pyclient.spark.ranges import Range, split
+from pyclient.spark.source.durations import milliseconds
+from pyclient.spark.source.limits import Patience, at_most, at_most_bytes, count
+from pyclient.spark.source.offsets import from_json, partition_offsets, partition_times, partitions, to_json
+from pyclient.spark.source.ranges import Range, split
 from pyclient.topic_partition import TopicPartition
 
 places = st.builds(TopicPartition, st.sampled_from(("a", "b-c", "d")), st.integers(0, 12))

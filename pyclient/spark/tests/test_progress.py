@@ -6,7 +6,7 @@ from typing import Any
 
 from pyclient import TopicPartition
 from pyclient.errors import RequestTimedOut
-from pyclient.spark.progress import AGAIN_S, TOLD_S, Progress
+from pyclient.spark.source.progress import AGAIN_S, TOLD_S, Progress
 
 TP = TopicPartition("t", 0)
 

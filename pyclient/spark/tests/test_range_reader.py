@@ -12,14 +12,14 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyclient import TopicPartition
 from pyclient.consumer import LogTruncation
 from pyclient.errors import OffsetOutOfRange, RequestTimedOut
-from pyclient.spark import clients, range_reader
-from pyclient.spark.clients import consumer_of
-from pyclient.spark.columns import columns_of
-from pyclient.spark.data_loss import DataLoss
 from pyclient.spark.options import Use
-from pyclient.spark.range_reader import RangePartition, RangeReader, _Reading
-from pyclient.spark.ranges import Range
-from pyclient.spark.source_options import source_options
+from pyclient.spark.source import clients, range_reader
+from pyclient.spark.source.clients import consumer_of
+from pyclient.spark.source.columns import columns_of
+from pyclient.spark.source.data_loss import DataLoss
+from pyclient.spark.source.range_reader import RangePartition, RangeReader, _Reading
+from pyclient.spark.source.ranges import Range
+from pyclient.spark.source.source_options import source_options
 
 TP = TopicPartition("t", 0)
 Step = Callable[[], int]

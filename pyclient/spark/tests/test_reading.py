@@ -16,12 +16,12 @@ from pyclient import Admin, Producer, TopicPartition
 from pyclient.admin.results import Results
 from pyclient.errors import ConnectionFailed, LeaderNotAvailable, RequestTimedOut
 from pyclient.spark import api
-from pyclient.spark.batch_reader import batch_reader
-from pyclient.spark.clients import consumer_of
-from pyclient.spark.columns import source_schema
-from pyclient.spark.data_loss import DataLoss
-from pyclient.spark.range_reader import gathered
-from pyclient.spark.stream_reader import LimitedReader, UnlimitedReader, stream_reader
+from pyclient.spark.source.batch_reader import batch_reader
+from pyclient.spark.source.clients import consumer_of
+from pyclient.spark.source.columns import source_schema
+from pyclient.spark.source.data_loss import DataLoss
+from pyclient.spark.source.range_reader import gathered
+from pyclient.spark.source.stream_reader import LimitedReader, UnlimitedReader, stream_reader
 from pyclient.tests.brokers import Broker, broker, unique  # noqa: F401
 
 Options = dict[str, str]

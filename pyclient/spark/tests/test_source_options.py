@@ -9,10 +9,10 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from pyclient.config import CONSUMER, load
 from pyclient.errors import ConfigError
-from pyclient.spark.columns import columns_of
-from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Specific, Time, Times
 from pyclient.spark.options import OPTIONS, Use, read
-from pyclient.spark.source_options import SourceOptions, source_options
+from pyclient.spark.source.columns import columns_of
+from pyclient.spark.source.offsets import EARLIEST, LATEST, Edge, Specific, Time, Times
+from pyclient.spark.source.source_options import SourceOptions, source_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 TOPIC = {**SERVERS, "subscribe": "t"}

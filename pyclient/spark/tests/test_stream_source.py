@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pyclient import TopicPartition
-from pyclient.spark import stream_source
-from pyclient.spark.data_loss import DataLoss
-from pyclient.spark.offsets import Offsets
 from pyclient.spark.options import Use
-from pyclient.spark.source_options import SourceOptions, source_options
-from pyclient.spark.stream_source import StreamSource
+from pyclient.spark.source import stream_source
+from pyclient.spark.source.data_loss import DataLoss
+from pyclient.spark.source.offsets import Offsets
+from pyclient.spark.source.source_options import SourceOptions, source_options
+from pyclient.spark.source.stream_source import StreamSource
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 LAX = {"failOnDataLoss": "false"}

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.errors import ConfigError
-from pyclient.spark.avro_values import AvroValues, fields_of
-from pyclient.spark.json_values import JsonValues
-from pyclient.spark.typed_values import BadValue, TypedValues, Values
+from pyclient.spark.source.avro_values import AvroValues, fields_of
+from pyclient.spark.source.json_values import JsonValues
+from pyclient.spark.source.typed_values import BadValue, TypedValues, Values
 
 NAMES = pa.struct([("a", pa.int64()), ("b", pa.string()), ("l", pa.list_(pa.float64()))])
 FIELDS = st.fixed_dictionaries(

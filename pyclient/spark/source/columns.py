@@ -20,11 +20,11 @@ from pyspark.sql.types import (
 
 from pyclient.errors import ConfigError
 from pyclient.spark.api import arrow_schema
-from pyclient.spark.avro_values import AvroValues, fields_of
-from pyclient.spark.json_values import JsonValues
 from pyclient.spark.options import Given, Use, read
-from pyclient.spark.source_options import SourceOptions
-from pyclient.spark.typed_values import TypedValues
+from pyclient.spark.source.avro_values import AvroValues, fields_of
+from pyclient.spark.source.json_values import JsonValues
+from pyclient.spark.source.source_options import SourceOptions
+from pyclient.spark.source.typed_values import TypedValues
 from pyclient.topic_partition import TopicPartition
 
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))

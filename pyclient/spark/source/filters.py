@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyclient.spark.ranges import Range
+from pyclient.spark.source.ranges import Range
 from pyclient.topic_partition import TopicPartition
 
 Test = Callable[[Any, Any], bool]

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import InputPartition
 from pyclient import Consumer
 from pyclient.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from pyclient.spark import archives
-from pyclient.spark.clients import consumer_of
-from pyclient.spark.columns import Columns
-from pyclient.spark.data_loss import report
-from pyclient.spark.log_offsets import LogOffsets
-from pyclient.spark.ranges import Range
-from pyclient.spark.source_options import SourceOptions
+from pyclient.spark.source.clients import consumer_of
+from pyclient.spark.source.columns import Columns
+from pyclient.spark.source.data_loss import report
+from pyclient.spark.source.log_offsets import LogOffsets
+from pyclient.spark.source.ranges import Range
+from pyclient.spark.source.source_options import SourceOptions
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 
 from pyclient.errors import KafkaError
-from pyclient.spark import data_loss
-from pyclient.spark.limits import Patience, Sizes, at_most, at_most_bytes, count
-from pyclient.spark.log_offsets import LogOffsets, Partitions
-from pyclient.spark.offsets import Offsets, named
-from pyclient.spark.progress import Progress
-from pyclient.spark.ranges import Range, split
-from pyclient.spark.source_options import SourceOptions
+from pyclient.spark.source import data_loss
+from pyclient.spark.source.limits import Patience, Sizes, at_most, at_most_bytes, count
+from pyclient.spark.source.log_offsets import LogOffsets, Partitions
+from pyclient.spark.source.offsets import Offsets, named
+from pyclient.spark.source.progress import Progress
+from pyclient.spark.source.ranges import Range, split
+from pyclient.spark.source.source_options import SourceOptions
 from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pyclient.spark.offsets import Offsets
+from pyclient.spark.source.offsets import Offsets
 from pyclient.topic_partition import TopicPartition
 
 Sizes = Mapping[TopicPartition, float]

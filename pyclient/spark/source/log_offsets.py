@@ -17,8 +17,8 @@ from pyclient import Admin
 from pyclient.config import ADMIN
 from pyclient.errors import ConfigError, ConnectionFailed, KafkaError, UnsupportedByBroker
 from pyclient.protocol.errors import UnknownTopicOrPartition
-from pyclient.spark.offsets import EARLIEST, LATEST, Edge, Offsets, Place, Specific, Time, Times, named
-from pyclient.spark.source_options import SourceOptions
+from pyclient.spark.source.offsets import EARLIEST, LATEST, Edge, Offsets, Place, Specific, Time, Times, named
+from pyclient.spark.source.source_options import SourceOptions
 from pyclient.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)

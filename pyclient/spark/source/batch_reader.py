@@ -9,14 +9,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyclient.errors import ConfigError
-from pyclient.spark import data_loss
 from pyclient.spark.api import filters_are_pushed
-from pyclient.spark.columns import columns_of
-from pyclient.spark.log_offsets import LogOffsets
 from pyclient.spark.options import Use
-from pyclient.spark.range_reader import RangePartition, RangeReader
-from pyclient.spark.ranges import Range, split
-from pyclient.spark.source_options import SourceOptions, source_options
+from pyclient.spark.source import data_loss
+from pyclient.spark.source.columns import columns_of
+from pyclient.spark.source.log_offsets import LogOffsets
+from pyclient.spark.source.range_reader import RangePartition, RangeReader
+from pyclient.spark.source.ranges import Range, split
+from pyclient.spark.source.source_options import SourceOptions, source_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class FilteringReader(BatchReader):
     """Where Spark asks which filters the source can serve."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        from pyclient.spark.filters import Narrowing  # not before PySpark 4.1
+        from pyclient.spark.source.filters import Narrowing  # not before PySpark 4.1
 
         super().__init__(options, schema)
         self._narrowing = Narrowing()

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pyclient.errors import KafkaError
-from pyclient.spark.log_offsets import LogOffsets
-from pyclient.spark.offsets import Offsets
+from pyclient.spark.source.log_offsets import LogOffsets
+from pyclient.spark.source.offsets import Offsets
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from pyclient.config import CONSUMER, load
 from pyclient.errors import ConfigError
-from pyclient.spark.durations import milliseconds
-from pyclient.spark.offsets import (
+from pyclient.spark.options import Given, Use, read
+from pyclient.spark.source.durations import milliseconds
+from pyclient.spark.source.offsets import (
     EARLIEST,
     LATEST,
     Edge,
@@ -22,7 +23,6 @@ from pyclient.spark.offsets import (
     partition_times,
     partitions,
 )
-from pyclient.spark.options import Given, Use, read
 from pyclient.topic_partition import TopicPartition
 
 Subscribed = tuple[str, ...] | re.Pattern[str] | tuple[TopicPartition, ...]

@@ -15,7 +15,7 @@ import pyarrow.json as reader
 
 from cy.consume.json_lines import join_objects
 from pyclient.errors import ConfigError
-from pyclient.spark.typed_values import Unreadable
+from pyclient.spark.source.typed_values import Unreadable
 
 
 class JsonValues:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from pyclient.errors import ConfigError
-from pyclient.spark.typed_values import Unreadable
+from pyclient.spark.source.typed_values import Unreadable
 
 _PLAIN: Final = {
     "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",

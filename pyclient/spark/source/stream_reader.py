@@ -9,12 +9,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyclient.spark import api
-from pyclient.spark.columns import columns_of
-from pyclient.spark.offsets import Json, Offsets, from_json, to_json
 from pyclient.spark.options import Use
-from pyclient.spark.range_reader import RangePartition, RangeReader
-from pyclient.spark.source_options import SourceOptions, source_options
-from pyclient.spark.stream_source import StreamSource
+from pyclient.spark.source.columns import columns_of
+from pyclient.spark.source.offsets import Json, Offsets, from_json, to_json
+from pyclient.spark.source.range_reader import RangePartition, RangeReader
+from pyclient.spark.source.source_options import SourceOptions, source_options
+from pyclient.spark.source.stream_source import StreamSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
