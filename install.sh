@@ -62,7 +62,7 @@ needed() {
     echo "kcat kcat -V"
     # maven fetches a newer Python where there is none
     newer=""
-    [ "$1" = nightly ] || newer="$python -m conformance.harness.pythons --has-newer ||"
+    [ "$1" = nightly ] || newer="$python -m harness.pythons --has-newer ||"
     echo "maven $newer mvn -version"
     [ "$1" = nightly ] || return 0
     echo "default-jdk-headless javac -version"
@@ -100,7 +100,7 @@ install_debian_packages "${1:-}"
 case "${1:-}" in
 tests | nightly)
     .venv/bin/python -m pip install --quiet "tox>=4.25"
-    .venv/bin/python -m conformance.harness.pythons --newer
+    .venv/bin/python -m harness.pythons --newer
     ;;
 *)
     echo "install.sh: compiling and installing pybroker into .venv: a few minutes, when it is the first time"

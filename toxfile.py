@@ -12,7 +12,7 @@ from tox.report import HandledError
 from tox.session.state import State
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conformance.harness import peers, pythons
+from harness import peers, pythons
 
 
 def is_asked_for(env: str, state: State) -> bool:

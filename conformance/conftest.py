@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance.data import dataset
-from conformance.harness.brokers import KINDS, Broker
-from conformance.harness.peers import Java
-from conformance.harness.wire_client import Wire
-from conformance.report import rows, witnesses
+from conformance.report import rows
 from conformance.report.recorder import OPTION, Recorder
 from conformance.spark.session import local_spark
 from conformance.tiers import CAMPAIGN
+from harness import witnesses
+from harness.brokers import KINDS, Broker
+from harness.peers import Java
+from harness.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.data import batches, bombs
-from conformance.harness.brokers import Broker
-from conformance.harness.processes import cpu_ns, open_files, peak_rss_kib, reset_peak, rss_kib
-from conformance.harness.support import until
-from conformance.harness.wire_client import ConnectionClosed, Wire, encode_request, framed, request_header
+from harness.brokers import Broker
+from harness.processes import cpu_ns, open_files, peak_rss_kib, reset_peak, rss_kib
+from harness.support import until
+from harness.wire_client import ConnectionClosed, Wire, encode_request, framed, request_header
 
 METADATA, FETCH, LIST_GROUPS = 3, 1, 16
 

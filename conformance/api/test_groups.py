@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.harness import error_codes, kinds
-from conformance.harness.brokers import Broker
-from conformance.harness.error_codes import (
+from harness import error_codes, kinds
+from harness.brokers import Broker
+from harness.error_codes import (
     FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
@@ -18,9 +18,9 @@ from conformance.harness.error_codes import (
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
 )
-from conformance.harness.members import Member, committed, describe, find_coordinator, subscription
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.members import Member, committed, describe, find_coordinator, subscription
+from harness.support import until
+from harness.wire_client import Wire
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.conftest import NewBroker
-from conformance.harness import error_codes
-from conformance.harness.members import find_coordinator
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness import error_codes
+from harness.members import find_coordinator
+from harness.support import until
+from harness.wire_client import Wire
 
 GROUPS = 1_000
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from conformance.conftest import NewBroker
-from conformance.harness import kinds
-from conformance.harness.brokers import Broker
-from conformance.harness.error_codes import (
+from harness import kinds
+from harness.brokers import Broker
+from harness.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_READY,
     FENCED_INSTANCE_ID,
@@ -23,9 +23,9 @@ from conformance.harness.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSTABLE_OFFSET_COMMIT,
 )
-from conformance.harness.members import Member, committed, find_coordinator
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.members import Member, committed, find_coordinator
+from harness.support import until
+from harness.wire_client import Wire
 
 RETRIABLE = (*COORDINATOR_NOT_READY, CONCURRENT_TRANSACTIONS)
 OLDEST, OLDER, NEWEST = 0, 3, 5

@@ -11,8 +11,8 @@ import pytest
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.batches import batch
-from conformance.harness import kinds
-from conformance.harness.error_codes import (
+from harness import kinds
+from harness.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_READY,
     INVALID_PRODUCER_EPOCH,
@@ -23,8 +23,8 @@ from conformance.harness.error_codes import (
     TRANSACTION_ABORTABLE,
     TRANSACTION_COORDINATOR_FENCED,
 )
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.support import until
+from harness.wire_client import Wire
 
 RETRIABLE = (*COORDINATOR_NOT_READY, NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS)
 V1, V2 = 11, 12

@@ -12,9 +12,9 @@ import pytest
 
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data.batches import TRANSACTIONAL, batch
-from conformance.harness import kinds
-from conformance.harness.brokers import Broker
-from conformance.harness.error_codes import (
+from harness import kinds
+from harness.brokers import Broker
+from harness.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_READY,
     INVALID_PRODUCER_EPOCH,
@@ -31,8 +31,8 @@ from conformance.harness.error_codes import (
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.support import until
+from harness.wire_client import Wire
 
 PATIENCE_S = 60
 V1, V2 = 4, 5

@@ -5,10 +5,10 @@ from __future__ import annotations
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
-from conformance.harness import librdkafka
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness import librdkafka
+from harness.brokers import Broker
+from harness.support import until
+from harness.wire_client import Wire
 
 
 class CommittedReader:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from conformance.applications.process import Application
-from conformance.harness import peers
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
+from harness import peers
+from harness.brokers import Broker
+from harness.support import until
 
 WAIT_S = 120
 FILE = "org.apache.kafka.connect.file.FileStream"

@@ -14,10 +14,10 @@ import pytest
 from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
 from conformance.conftest import NewBroker
-from conformance.harness import peers
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
+from harness import peers
+from harness.brokers import Broker
+from harness.support import until, write
+from harness.wire_client import Wire
 
 MAIN = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2

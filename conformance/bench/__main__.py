@@ -20,7 +20,7 @@ import click
 
 from conformance.bench import breadth, cases, clients, cluster, compaction, coordinators, pairs, report, scale
 from conformance.bench.spark import suite as spark
-from conformance.harness.brokers import KINDS, Broker
+from harness.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from conformance.bench.cases import Figures
-from conformance.harness import processes
-from conformance.harness.brokers import Broker
-from conformance.harness.wire_client import Wire
+from harness import processes
+from harness.brokers import Broker
+from harness.wire_client import Wire
 
 PARTITIONS = 10_000
 CONNECTIONS = 15_000

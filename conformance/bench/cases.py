@@ -19,8 +19,8 @@ from itertools import count
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.harness import processes
-from conformance.harness.brokers import Broker
+from harness import processes
+from harness.brokers import Broker
 
 KIB = 1024
 GB = 1_000_000_000

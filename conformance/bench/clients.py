@@ -1,7 +1,7 @@
 """Clients against the null broker: our SDK and its peers, each load in a process of its own, one after the other.
 
 Wall time needs a quiet machine (client and broker want a core each), CPU per million records less so. The same loads
-may run against a broker of ``conformance.harness.brokers``, whose topic is filled first.
+may run against a broker of ``harness.brokers``, whose topic is filled first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conformance.bench.filling import fill
 from conformance.bench.null_broker import NullBroker, batch_of
 from conformance.bench.pairs import LATENCY, SPEED, Load, Page, Pair, Sample, Samples
 from conformance.bench.workers import TOPIC
-from conformance.harness.brokers import KINDS
+from harness.brokers import KINDS
 
 PARTITIONS = 4
 SIZE = 100
@@ -64,7 +64,7 @@ def run(load: Load, bootstrap: str) -> Sample:
 
 @contextlib.contextmanager
 def served(kind: str, say: Callable[[str], None]) -> Iterator[str]:
-    """The address of a broker of the kind, ``null`` or of ``conformance.harness.brokers``, whose topic can be read."""
+    """The address of a broker of the kind, ``null`` or of ``harness.brokers``, whose topic can be read."""
     batch = batch_of(SIZE, BATCH_RECORDS)
     if kind == NULL:
         with NullBroker(batch, PARTITIONS) as null:

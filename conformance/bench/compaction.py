@@ -14,9 +14,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from conformance.bench.cases import GB, Figures, LoadError, Scale, create_topic, delete_topic
-from conformance.harness import kinds, processes
-from conformance.harness.brokers import Broker
-from conformance.harness.wire_client import Wire
+from harness import kinds, processes
+from harness.brokers import Broker
+from harness.wire_client import Wire
 
 MB = 1_000_000
 TURNS = 4

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.harness.brokers import Broker, BrokerError
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker, BrokerError
+from harness.wire_client import Wire
 
 
 def fill(broker: Broker, topic: str, partitions: int, batch: bytes, batches: int, into: int | None = None) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Repeated, drive
-from conformance.harness import processes
-from conformance.harness.brokers import Broker
-from conformance.harness.members import Member, find_coordinator, subscription
-from conformance.harness.wire_client import Wire, encode_request
+from harness import processes
+from harness.brokers import Broker
+from harness.members import Member, find_coordinator, subscription
+from harness.wire_client import Wire, encode_request
 
 CONNECTIONS = 8
 #: Requests per record of the small-records case: joins cost much more than a commit.

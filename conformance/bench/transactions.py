@@ -12,10 +12,10 @@ from itertools import count
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Later, drive
 from conformance.data import batches
-from conformance.harness import error_codes, kinds, processes
-from conformance.harness.brokers import Broker
-from conformance.harness.support import settled
-from conformance.harness.wire_client import Wire, decode_response, encode_request
+from harness import error_codes, kinds, processes
+from harness.brokers import Broker
+from harness.support import settled
+from harness.wire_client import Wire, decode_response, encode_request
 
 PRODUCERS = 16
 #: Transactions per record of the small-records case.

@@ -12,10 +12,10 @@ from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 
-from conformance.harness.brokers import Broker
-from conformance.harness.librdkafka import Consumer
-from conformance.harness.peers import Java
-from conformance.report.witnesses import used
+from harness.brokers import Broker
+from harness.librdkafka import Consumer
+from harness.peers import Java
+from harness.witnesses import used
 
 IDLE_S = 30.0
 

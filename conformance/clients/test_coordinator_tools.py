@@ -17,10 +17,10 @@ from conformance.conftest import QUICK_GROUPS
 from conformance.data import batches
 from conformance.drivers.base import Consumer, Place, Record
 from conformance.drivers.java import JavaDriver, JavaProducer
-from conformance.harness.brokers import Broker
-from conformance.harness.jvm import Printed
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.jvm import Printed
+from harness.support import until, write
+from harness.wire_client import Wire
 
 TOOLS = "org.apache.kafka.tools"
 GROUPS = "consumer.group.ConsumerGroupCommand"

@@ -11,9 +11,9 @@ import pytest
 
 from conformance.clients.streams import kcat
 from conformance.conftest import NewTopic
-from conformance.harness.brokers import Broker
-from conformance.harness.peers import Java
-from conformance.harness.support import until
+from harness.brokers import Broker
+from harness.peers import Java
+from harness.support import until
 
 TOOLS = "org.apache.kafka.tools"
 Tool = Callable[..., str]

@@ -7,9 +7,9 @@ from itertools import count
 
 from conformance.data import batches
 from conformance.data.batches import Record
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.support import until
+from harness.wire_client import Wire
 
 PATIENCE_S = 120
 #: Compaction looks for work all the time, and takes what it finds.

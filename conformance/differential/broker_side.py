@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.harness.wire_client import NO_UUID, Wire
+from harness.wire_client import NO_UUID, Wire
 
 #: Topics that all sequences share, with their partitions: one, two, three or four members get the same number each, so
 #: that it does not matter in which order a broker looks at them. ``own`` is made for a sequence, ``none`` is not there.

@@ -23,8 +23,8 @@ from conformance.differential.compare import Difference, differences
 from conformance.differential.normal import reply_tree
 from conformance.differential.requests import VERBS, request_fields
 from conformance.differential.step import Step
-from conformance.harness import error_codes
-from conformance.harness.wire_client import ConnectionClosed, Wire
+from harness import error_codes
+from harness.wire_client import ConnectionClosed, Wire
 
 #: A classic member that a group does not know joins it: an empty consumer group is no more after that in Kafka's
 #: memory, though its offsets, and after a restart the group, are still there. What follows is not compared.

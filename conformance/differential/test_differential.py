@@ -9,8 +9,8 @@ import pytest
 
 from conformance.differential import accepted
 from conformance.differential.campaign import SETTINGS, Campaign, Side, Tally
-from conformance.harness.brokers import KINDS as BROKERS
-from conformance.harness.brokers import Broker, RealKafka
+from harness.brokers import KINDS as BROKERS
+from harness.brokers import Broker, RealKafka
 
 pytestmark = pytest.mark.nightly
 SHORT, LONG = 60, 2400

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 
 from conformance.drivers.base import Driver
-from conformance.report.witnesses import used
+from harness.witnesses import used
 
 #: Name: module and class.
 DRIVERS = {

@@ -25,7 +25,7 @@ from conformance.drivers.base import (
     Sent,
     Unanswered,
 )
-from conformance.harness import librdkafka
+from harness import librdkafka
 
 #: librdkafka comes back at once. It hangs in ``send_offsets_to_transaction`` after a restart of the only broker unless
 #: it keeps the brokers that it knows (2.16).

@@ -24,7 +24,7 @@ from conformance.drivers.base import (
     Unanswered,
     WokenUp,
 )
-from conformance.harness.jvm import Jvm, JvmError
+from harness.jvm import Jvm, JvmError
 
 STRATEGIES = {
     "range": "RangeAssignor",

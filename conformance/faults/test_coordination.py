@@ -16,9 +16,9 @@ import pytest
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, name_of
-from conformance.harness.clusters import Cluster
-from conformance.harness.ensemble import Ensemble, ensemble
-from conformance.harness.support import until
+from harness.clusters import Cluster
+from harness.ensemble import Ensemble, ensemble
+from harness.support import until
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 

@@ -13,9 +13,9 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.faults.means.damage import BATCHES, COUNT, PER_BATCH, WrittenLog, value_at
-from conformance.harness.brokers import Broker
-from conformance.harness.error_codes import CORRUPT_MESSAGE
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.error_codes import CORRUPT_MESSAGE
+from harness.wire_client import Wire
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 

@@ -9,7 +9,7 @@ import pytest
 from conformance.faults.campaigns import interruptions
 from conformance.faults.loads.cancelled import cancelled_at, stepping
 from conformance.faults.test_kill import seed
-from conformance.harness.brokers import Broker
+from harness.brokers import Broker
 
 __all__ = ["seed"]
 pytestmark = pytest.mark.nightly

@@ -17,9 +17,9 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.data import batches
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 TOPIC = "moved"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.harness import network
-from conformance.harness.network import CLIENTS, Network
+from harness import network
+from harness.network import CLIENTS, Network
 
 pytestmark = [pytest.mark.ours, pytest.mark.campaign]
 PORT = 7_000

@@ -11,10 +11,10 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, Place, read_back
-from conformance.faults.means.proxy import FaultProxy
-from conformance.harness.brokers import Broker, free_port
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker, free_port
+from harness.proxy import FaultProxy
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 PLACE = Place("t", 0)

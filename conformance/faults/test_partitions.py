@@ -20,11 +20,11 @@ from conformance.faults.checkers import replicas
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import IdempotentWriter, make_value, name_of, read_back
-from conformance.faults.means.proxy import FaultProxy
-from conformance.harness.ensemble import Ensemble, ensemble
-from conformance.harness.machines import Machines
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.ensemble import Ensemble, ensemble
+from harness.machines import Machines
+from harness.proxy import FaultProxy
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 TOPIC = "t"

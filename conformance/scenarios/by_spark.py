@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conformance.harness.support import Served, until
-from conformance.report.witnesses import used
+from harness.support import Served, until
+from harness.witnesses import used
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

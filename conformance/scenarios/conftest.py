@@ -10,8 +10,8 @@ import pytest
 from conformance import drivers
 from conformance.drivers import CLIENTS, DRIVERS
 from conformance.drivers.base import Consumer, Driver
-from conformance.harness.brokers import Broker
 from conformance.scenarios.by_spark import BySpark
+from harness.brokers import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,11 +20,11 @@ from conformance import drivers
 from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.drivers.java import JavaDriver
-from conformance.harness import command_line
-from conformance.harness.brokers import Broker
-from conformance.harness.command_line import COMMAND, Scripts, complaint
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness import command_line
+from harness.brokers import Broker
+from harness.command_line import COMMAND, Scripts, complaint
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 TOOLS = "org.apache.kafka.tools"

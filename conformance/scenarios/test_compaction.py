@@ -14,11 +14,11 @@ from conformance.data import batches
 from conformance.data.compacted import EAGER, PATIENCE_S, CompactedTopic, Pair, Row
 from conformance.drivers import opened
 from conformance.drivers.base import Consumer, Driver, Place
-from conformance.harness.brokers import Broker
-from conformance.harness.members import find_coordinator
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
+from harness.brokers import Broker
+from harness.members import find_coordinator
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 

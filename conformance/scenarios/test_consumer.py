@@ -12,13 +12,13 @@ from kafka import TopicPartition as Partition
 
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
-from conformance.harness.brokers import Broker
-from conformance.harness.members import Member, committed, find_coordinator
-from conformance.harness.peers import Java
-from conformance.harness.support import consumer, take, until, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, offsets
+from harness.brokers import Broker
+from harness.members import Member, committed, find_coordinator
+from harness.peers import Java
+from harness.support import consumer, take, until, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 NUMBERS = [b"%d" % number for number in range(100)]
 

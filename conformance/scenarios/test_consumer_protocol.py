@@ -15,10 +15,10 @@ import pytest
 from conformance import drivers
 from conformance.conftest import QUICK_GROUPS
 from conformance.drivers.base import Consumer, Place
-from conformance.harness import error_codes
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
+from harness import error_codes
+from harness.brokers import Broker
+from harness.support import until, write
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 PARTITIONS = 4

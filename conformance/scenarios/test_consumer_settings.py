@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from conformance.drivers.base import ClientError, Consumer, Driver, Place
-from conformance.harness.brokers import Broker
-from conformance.harness.members import committed
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.conftest import NewMember
+from harness.brokers import Broker
+from harness.members import committed
+from harness.support import until, write
+from harness.wire_client import Wire
 
 FOREVER_MS = 25_000
 SMALL, LARGE = b"s" * 100, b"l" * 2_000

@@ -13,12 +13,12 @@ from kafka.errors import CorruptRecordError
 from conformance.clients.streams import kcat
 from conformance.conftest import NewBroker
 from conformance.data import batches
-from conformance.harness import error_codes
-from conformance.harness.brokers import Broker
-from conformance.harness.support import consumer, read
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, offsets
+from harness import error_codes
+from harness.brokers import Broker
+from harness.support import consumer, read
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 
 def test_s33_a_batch_with_a_wrong_crc_is_refused_and_nothing_is_written(

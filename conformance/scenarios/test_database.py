@@ -22,14 +22,14 @@ import pytest
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data.dataset import flights
 from conformance.drivers.base import Consumer, Driver, Place, Record
-from conformance.harness import command_line, postgres
-from conformance.harness.brokers import Broker
-from conformance.harness.members import committed
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.report.rows import ROOT
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark, in_order, offsets, started
+from harness import command_line, postgres
+from harness.brokers import Broker
+from harness.members import committed
+from harness.support import until, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly
 EXAMPLE = ROOT / "docs" / "examples" / "into_database.py"

@@ -13,12 +13,12 @@ from conformance import drivers
 from conformance.conftest import Counted, NewBroker
 from conformance.data import batches
 from conformance.drivers.base import ClientError
-from conformance.faults.means.proxy import FaultProxy
-from conformance.harness.brokers import Broker, free_port
-from conformance.harness.support import Deliveries, read
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
+from harness.brokers import Broker, free_port
+from harness.proxy import FaultProxy
+from harness.support import Deliveries, read
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 COUNT = 2_000
 

@@ -9,9 +9,9 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.data import batches
-from conformance.harness.support import read, until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.files import count_calls, traced
+from harness.support import read, until, write
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 

@@ -11,11 +11,11 @@ import pytest
 from conformance import drivers
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.drivers.base import CommitRefused, Consumer, Driver, Event, Place, Record, WokenUp
-from conformance.harness.brokers import Broker
-from conformance.harness.members import committed
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.conftest import NewMember
+from harness.brokers import Broker
+from harness.members import committed
+from harness.support import until, write
+from harness.wire_client import Wire
 
 PATIENCE_S = 90.0
 SOON_S = 0.3

@@ -16,12 +16,12 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from conformance.conftest import NewBroker, NewTopic
-from conformance.harness import error_codes
-from conformance.harness.brokers import Broker
-from conformance.harness.members import Member, committed, describe, find_coordinator, subscription
-from conformance.harness.support import consumer, producer, take, until, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
+from harness import error_codes
+from harness.brokers import Broker
+from harness.members import Member, committed, describe, find_coordinator, subscription
+from harness.support import consumer, producer, take, until, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 Partitions = set[tuple[str, int]]
 

@@ -10,11 +10,11 @@ import pytest
 
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.files import MIB, base_offsets, index_entries, index_lookup, traced
+from harness.brokers import Broker
+from harness.support import until, write
+from harness.wire_client import Wire
 
 
 def test_s72_the_offset_index_has_an_entry_per_4_kib_and_points_at_batches(

@@ -22,12 +22,12 @@ from pyarrow.dataset import dataset as parquet_dataset
 from conformance.conftest import Counted, NewBroker
 from conformance.data import dataset
 from conformance.data.spark_tables import committed_files
-from conformance.harness.brokers import Broker
-from conformance.harness.support import consumer
-from conformance.harness.wire_client import Wire
 from conformance.report import rows
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
+from harness.brokers import Broker
+from harness.support import consumer
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly
 LOGS = ("/var/log/dpkg.log", "/var/log/alternatives.log", "/var/log/apt/term.log")

@@ -12,9 +12,9 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.connect import DistributedWorker
 from conformance.conftest import NewBroker
 from conformance.data import dataset
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 

@@ -1,6 +1,6 @@
 """Kafka Streams 4.3.1 with exactly_once_v2: S115. Every flight is counted once, whatever process is killed meanwhile.
 
-The application is ``conformance/java/FlightsPerRoute.java``. It emits every count, so a read_committed reader must see
+The application is ``harness/java/FlightsPerRoute.java``. It emits every count, so a read_committed reader must see
 1, 2, 3 … for each route: a flight counted twice, lost, or counted in an aborted transaction breaks the row.
 """
 
@@ -18,10 +18,10 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
 from conformance.conftest import NewBroker
 from conformance.data import dataset
-from conformance.harness import peers
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
+from harness import peers
+from harness.brokers import Broker
+from harness.support import until, write
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 APPLICATION_ID = "routes"

@@ -15,12 +15,12 @@ from conformance.clients.streams import READERS, kcat, write_by_kcat
 from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.data.dataset import flights, write_flights
-from conformance.harness import error_codes
-from conformance.harness.brokers import Broker
-from conformance.harness.peers import Java
-from conformance.harness.support import Deliveries, producer, read, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
+from harness import error_codes
+from harness.brokers import Broker
+from harness.peers import Java
+from harness.support import Deliveries, producer, read, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 
 @pytest.mark.parametrize("partition", [0, 3])

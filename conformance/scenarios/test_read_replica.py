@@ -12,10 +12,10 @@ import pytest
 
 from conformance import drivers
 from conformance.drivers.base import Consumer, Place
-from conformance.harness.clusters import Cluster
-from conformance.harness.hanging import hanging
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.clusters import Cluster
+from harness.hanging import hanging
+from harness.support import until
+from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

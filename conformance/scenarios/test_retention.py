@@ -7,12 +7,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from conformance.conftest import NewBroker
 from conformance.data import batches
-from conformance.harness import error_codes
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
+from harness import error_codes
+from harness.support import until
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly
 #: Retention runs all the time.

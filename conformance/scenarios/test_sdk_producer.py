@@ -23,13 +23,13 @@ from conformance.clients.streams import READERS
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.dataset import flights
-from conformance.faults.means.proxy import FaultProxy
-from conformance.harness.brokers import Broker, free_port
-from conformance.harness.peers import Java
-from conformance.harness.support import read, until, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
+from harness.brokers import Broker, free_port
+from harness.peers import Java
+from harness.proxy import FaultProxy
+from harness.support import read, until, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 from pyclient import Producer
 from pyclient.errors import BufferExhausted, ConfigError, KafkaError
 from pyclient.serialization import AvroSerializer

@@ -10,14 +10,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
-from conformance.harness import error_codes
-from conformance.harness.brokers import Broker
-from conformance.harness.members import committed, find_coordinator
-from conformance.harness.support import consumer, read, take, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
+from harness import error_codes
+from harness.brokers import Broker
+from harness.members import committed, find_coordinator
+from harness.support import consumer, read, take, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 
 def test_s70_a_partition_is_a_folder_of_segments_named_by_their_20_digit_base_offset(

@@ -8,11 +8,11 @@ import confluent_kafka
 
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data.dataset import flights
-from conformance.harness import error_codes
-from conformance.harness.brokers import Broker
-from conformance.harness.support import Deliveries, consumer, producer, read, take, until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
+from harness import error_codes
+from harness.brokers import Broker
+from harness.support import Deliveries, consumer, producer, read, take, until, write
+from harness.wire_client import Wire
 
 
 def test_s01_each_record_is_stored_in_exactly_one_of_three_partitions(

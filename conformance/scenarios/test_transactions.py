@@ -12,11 +12,11 @@ import pytest
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
-from conformance.harness import kinds
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
+from harness import kinds
+from harness.brokers import Broker
+from harness.support import until, write
+from harness.wire_client import Wire
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PATIENCE_S = 90.0

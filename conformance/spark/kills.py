@@ -29,13 +29,13 @@ from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
 
 from conformance.applications.committed import read_all
 from conformance.data.spark_tables import committed_files
-from conformance.harness.brokers import Broker, OurBroker
-from conformance.harness.wire_client import Wire
 from conformance.spark.hooks import environment
 from conformance.spark.hooks.planted import MUTANTS
 from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
+from harness.brokers import Broker, OurBroker
+from harness.wire_client import Wire
 
 PARTITIONS = 3
 STALLED_S = 900.0

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.applications.committed import read_all
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.support import until
+from harness.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 from conformance.conftest import NewTopic
-from conformance.harness.brokers import Broker
-from conformance.harness.wire_client import Wire
 from conformance.spark.source import PUSHES_FILTERS, Source, cut, fill
+from harness.brokers import Broker
+from harness.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 
 from conformance import campaign
 from conformance.campaign import CAMPAIGNS, Campaign, Program, Suite
-from conformance.harness.support import until
+from harness.support import until
 
 TIDY = """
 import pathlib, subprocess, sys, time

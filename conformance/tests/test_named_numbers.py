@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("conformance", "cy", "docs", "examples", "proofs", "pybroker", "pyclient")
+FOLDERS = ("conformance", "cy", "docs", "examples", "harness", "proofs", "pybroker", "pyclient")
 PLAIN = (0, -1)
 """No error, and none that a broker has sent."""
 LARGEST = 133
@@ -23,7 +23,7 @@ ERRORS = {"error", "value", "refusal", "failure"}
 KINDS = {"resource_type", "key_type", "config_operation", "config_source"}
 MAKERS = {"by_code", "of_code"}
 TABLE = "pyclient/protocol/errors.py"
-TABLES = (TABLE, "conformance/harness/error_codes.py")
+TABLES = (TABLE, "harness/error_codes.py")
 """Where each error has its number: once for our code, once for the suite, which must not know it from there."""
 NAMES = frozenset(re.findall(r'^    \(-?\d+, "(\w+)"', (ROOT / TABLE).read_text(), re.MULTILINE))
 MENTION = re.compile(rf"error_code|\.code\b|\b({'|'.join(KINDS | MAKERS | NAMES)})\b")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conformance.harness import processes
+from harness import processes
 
 pytestmark = pytest.mark.nightly
 BURN = "import time\nwhile time.process_time() < 0.2: pass\n"

@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from conformance.harness import peers, pythons
+from harness import peers, pythons
 
 ROOT = Path(__file__).parents[2]
 Hook = Callable[[str, list[str] | None], list[dict[str, list[str]]]]

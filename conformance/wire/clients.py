@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
-from conformance.harness.peers import Java
+from harness.peers import Java
 
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 LINES = b"one\ntwo\nthree\n"

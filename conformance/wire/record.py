@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from conformance.harness import peers
-from conformance.harness.brokers import RealKafka
 from conformance.wire import clients
-from conformance.wire.golden_frames import GOLDEN, Exchange, write
+from harness import peers
+from harness.brokers import RealKafka
+from harness.golden_frames import GOLDEN, Exchange, write
 
 LARGEST = 6_000  # bytes; larger answers (all configs, say) show nothing that smaller ones do not
 

@@ -11,10 +11,10 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from conformance.conftest import QUICK_GROUPS
-from conformance.harness import error_codes, kinds
-from conformance.harness.brokers import Broker
-from conformance.harness.support import settled, until
-from conformance.harness.wire_client import Wire, framed
+from harness import error_codes, kinds
+from harness.brokers import Broker
+from harness.support import settled, until
+from harness.wire_client import Wire, framed
 
 FILE = Path(__file__).with_name("exchanges.txt")
 

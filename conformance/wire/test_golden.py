@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire, decode_response, message_class
-from conformance.wire.golden_frames import FILES, Exchange, read
+from harness.brokers import Broker
+from harness.golden_frames import FILES, Exchange, read
+from harness.support import until
+from harness.wire_client import Wire, decode_response, message_class
 
 #: JoinGroup and SyncGroup may rightly keep a client waiting for members that are not here.
 WAITING = {11, 14}

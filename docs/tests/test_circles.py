@@ -12,7 +12,7 @@ from pathlib import Path
 
 from docs.tests.blocks import ROOT
 
-PACKAGES = ("cy", "pyclient", "pybroker", "proofs", "conformance", "docs", "examples")
+PACKAGES = ("cy", "pyclient", "pybroker", "proofs", "harness", "conformance", "docs", "examples")
 SIMULATOR = "proofs.simulator"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.harness.brokers import KINDS, Broker
 from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
+from harness.brokers import KINDS, Broker
 
 LIBRARIES = (
     ("confluent_kafka", "confluent_kafka.admin"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from conformance.harness.ensemble import ensemble
+from harness.ensemble import ensemble
 from pybroker.tests.processes import fleet, is_alive, until
 from pyclient import Admin, NewTopic, Producer
 

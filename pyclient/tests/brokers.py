@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from conformance.harness.brokers import KINDS, Broker
+from harness.brokers import KINDS, Broker
 from pyclient.errors import KafkaError
 
 T = TypeVar("T")

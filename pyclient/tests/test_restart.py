@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from conformance.faults.means.proxy import FaultProxy
+from harness.proxy import FaultProxy
 from pyclient import Consumer, Producer, TopicPartition
 from pyclient.admin import Admin
 from pyclient.errors import KafkaError

@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import KafkaTrio, OurTrio, Trio
 from conformance.data.batches import batch
-from conformance.harness.ensemble import ensemble
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.ensemble import ensemble
+from harness.support import until
+from harness.wire_client import Wire
 
 PARTITIONS = 6
 PATIENCE_S = 60.0

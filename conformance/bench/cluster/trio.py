@@ -7,9 +7,9 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.harness import processes
-from conformance.harness.clusters import Brokers, Cluster, consecutive_ports
-from conformance.harness.kafka_cluster import KafkaCluster
+from harness import processes
+from harness.clusters import Brokers, Cluster, consecutive_ports
+from harness.kafka_cluster import KafkaCluster
 
 REPLICAS = 3
 _number = count(1)

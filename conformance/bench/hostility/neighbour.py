@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Self
 
 from conformance.data import batches
-from conformance.harness.wire_client import Wire, encode_request
+from harness.wire_client import Wire, encode_request
 
 RECORDS_PER_S = 1_000
 ERROR_AT = 12

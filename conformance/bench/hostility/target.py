@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from conformance.harness import processes
-from conformance.harness.brokers import OurBroker
-from conformance.harness.clusters import Cluster
-from conformance.harness.kinds import GROUP, TRANSACTION
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness import processes
+from harness.brokers import OurBroker
+from harness.clusters import Cluster
+from harness.kinds import GROUP, TRANSACTION
+from harness.support import until
+from harness.wire_client import Wire
 
 Address = tuple[str, int]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from conformance.data import batches
-from conformance.harness import peers
+from harness import peers
 
 HERE = Path(__file__).resolve().parent
 START_TIMEOUT_S = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.bench.scale.spent import Rows, spent
 from conformance.bench.scale.wide import Wide, check
-from conformance.harness.kinds import Resource
+from harness.kinds import Resource
 
 #: Topics of one partition: more are not made.
 SINGLES = 1_000

@@ -6,8 +6,8 @@ from conformance.bench.large_group import ConsumerMember
 from conformance.bench.pipeline import Load
 from conformance.bench.scale.spent import PATIENCE_S, Rows, spent
 from conformance.bench.scale.wide import Wide, check, rows
-from conformance.harness.members import find_coordinator
-from conformance.harness.wire_client import Wire
+from harness.members import find_coordinator
+from harness.wire_client import Wire
 
 #: More partitions are not committed at once, nor shared out: Kafka keeps a commit in one batch of 1 MB.
 MOST = 5_000

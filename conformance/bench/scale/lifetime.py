@@ -7,7 +7,7 @@ import time
 
 from conformance.bench.scale.spent import CPU, MEMORY, PATIENCE_S, SECONDS, Rows, Spent
 from conformance.bench.scale.wide import Wide
-from conformance.harness import processes
+from harness import processes
 
 IDLE_S = 10
 

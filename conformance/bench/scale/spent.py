@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.bench.cases import Figures
-from conformance.harness import processes
-from conformance.harness.brokers import Broker
-from conformance.harness.wire_client import Wire
+from harness import processes
+from harness.brokers import Broker
+from harness.wire_client import Wire
 
 SECONDS, CPU, MEMORY = "seconds", "cpu_s", "kib"
 #: What is quick is done again until it took so long, so that the ticks of /proc say something.

@@ -10,10 +10,10 @@ from conformance.bench.cases import LoadError
 from conformance.bench.cluster.width import leaders
 from conformance.bench.scale.spent import PATIENCE_S, Spent, asked
 from conformance.bench.workers import wide_topics
-from conformance.harness import error_codes, processes
-from conformance.harness.brokers import Broker
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire, decode_response, encode_request
+from harness import error_codes, processes
+from harness.brokers import Broker
+from harness.support import until
+from harness.wire_client import Wire, decode_response, encode_request
 
 TIMEOUT_MS = 120_000
 

@@ -19,10 +19,10 @@ from conformance.bench import pairs
 from conformance.bench.filling import fill
 from conformance.bench.null_broker import batch_of
 from conformance.bench.pairs import LATENCY, LEAST, MILLION, SPEED, Load, Page, Pair, Sample, Samples
-from conformance.harness import peers
-from conformance.harness.brokers import OurBroker
 from conformance.spark import connector
 from conformance.spark.session import REPOSITORY
+from harness import peers
+from harness.brokers import OurBroker
 
 OURS, THEIRS = "pybroker", "kafka"
 PARTITIONS: Final = 4

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from conformance.bench.workers import Result, main, quantiles
-from conformance.harness import processes
 from conformance.spark.session import local_spark
+from harness import processes
 from pyclient import Producer
 from pyclient.admin import Admin
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from conformance.faults.means.proxy import FaultProxy
-from conformance.harness.brokers import Broker
+from harness.brokers import Broker
+from harness.proxy import FaultProxy
 
 #: Faults last for at most so many seconds; short ones are more frequent. The longest exceed a request's time.
 LONGEST_S = 6.0

@@ -47,10 +47,10 @@ from conformance.faults.loads.hostile import Hostile
 from conformance.faults.loads.sdk_load import AHEAD, Streams
 from conformance.faults.loads.transaction_load import ENDED, Application, Transactions
 from conformance.faults.means.disks import Disks
-from conformance.harness import network
-from conformance.harness.clusters import Cluster, consecutive_ports
-from conformance.harness.ensemble import ensemble
-from conformance.harness.machines import Machines
+from harness import network
+from harness.clusters import Cluster, consecutive_ports
+from harness.ensemble import ensemble
+from harness.machines import Machines
 
 STUCK = "stuck"
 Faults = dict[str, Callable[[], None]]

@@ -21,12 +21,12 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.replicas import synced_bytes
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.means.disks import Disks, another_file
-from conformance.harness.clusters import Cluster, is_running
-from conformance.harness.ensemble import Ensemble
-from conformance.harness.machines import Machines
-from conformance.harness.network import CLIENTS, SERVICES, Network
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.clusters import Cluster, is_running
+from harness.ensemble import Ensemble
+from harness.machines import Machines
+from harness.network import CLIENTS, SERVICES, Network
+from harness.support import until
+from harness.wire_client import Wire
 
 #: Faults last for at most so many seconds; short ones are more frequent. The longest exceed sessions and lags.
 LONGEST_S = 8.0

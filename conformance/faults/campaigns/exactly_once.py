@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.faults.loads.transaction_load import EAGER, Application, Plan, Report, Transactions
-from conformance.harness.brokers import KINDS, Broker
+from harness.brokers import KINDS, Broker
 
 
 class Campaign(Transactions):

@@ -27,10 +27,10 @@ from conformance.faults.loads.load import (
     read_back,
     topics_of,
 )
-from conformance.harness.brokers import Broker
-from conformance.harness.members import committed
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.members import committed
+from harness.support import until
+from harness.wire_client import Wire
 
 #: Everything that a broker writes beside records is written all the time.
 EAGER = {

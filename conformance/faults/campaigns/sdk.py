@@ -22,8 +22,8 @@ from pathlib import Path
 
 from conformance.faults.campaigns.chaos import Chaos
 from conformance.faults.loads.sdk_load import AHEAD, EAGER, Plan, Report, Streams
-from conformance.faults.means.proxy import FaultProxy
-from conformance.harness.brokers import KINDS, Broker, free_port
+from harness.brokers import KINDS, Broker, free_port
+from harness.proxy import FaultProxy
 
 
 class Campaign(Streams):

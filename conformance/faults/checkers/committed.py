@@ -11,8 +11,8 @@ import confluent_kafka
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
-from conformance.harness import librdkafka
-from conformance.harness.wire_client import Wire
+from harness import librdkafka
+from harness.wire_client import Wire
 
 #: How long anything may take that must happen at all.
 STALLED_S = 180.0

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 
 from conformance.faults.checkers.history import Anomaly
-from conformance.harness.clusters import Brokers
-from conformance.harness.wire_client import Wire
+from harness.clusters import Brokers
+from harness.wire_client import Wire
 
 SILENT = "silent"
 BOUND_S = 5.0

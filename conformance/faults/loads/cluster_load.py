@@ -11,9 +11,9 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Anomaly, PartitionHistory, Watermark
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.loads.load import GroupReader, IdempotentWriter, Load, read_back
-from conformance.harness import error_codes
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness import error_codes
+from harness.support import until
+from harness.wire_client import Wire
 
 TOPIC, GROUP, COMMITTER = "foreign", "readers", "committer"
 PARTITIONS = 3

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.drivers.base import Place
-from conformance.harness.clusters import Cluster
-from conformance.harness.machines import Machines
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.clusters import Cluster
+from harness.machines import Machines
+from harness.support import until
+from harness.wire_client import Wire
 
 REPLICAS = 3
 #: Checkpoints are written all the time, and silent brokers are noticed soon.

@@ -23,10 +23,10 @@ import confluent_kafka
 from conformance.data import batches
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory, Row, TopicHistory, Watermark
-from conformance.harness import librdkafka
-from conformance.harness.brokers import Broker
-from conformance.harness.members import find_coordinator
-from conformance.harness.wire_client import Wire
+from harness import librdkafka
+from harness.brokers import Broker
+from harness.members import find_coordinator
+from harness.wire_client import Wire
 
 STALLED_S = 60
 #: librdkafka comes back at once and never gives a record up.

@@ -27,8 +27,8 @@ from conformance.faults.checkers.history import Anomaly
 from conformance.faults.checkers.streams import Journal, PartitionLog
 from conformance.faults.loads.sdk_worker import TOPIC, Options
 from conformance.faults.targets import Target
-from conformance.harness import librdkafka, processes
-from conformance.harness.support import until
+from harness import librdkafka, processes
+from harness.support import until
 
 STALLED_S = 180.0
 MEMORY = "memory"

@@ -28,7 +28,7 @@ from conformance.faults.checkers.history import Anomaly, Row
 from conformance.faults.checkers.transactions import Journal
 from conformance.faults.loads.transaction_worker import Options
 from conformance.faults.targets import Target
-from conformance.harness.support import until
+from harness.support import until
 
 TOPICS = {"input": 4, "side": 2}
 #: Everything that a broker writes beside records is written all the time; transactions that time out do so soon.

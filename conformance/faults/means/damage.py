@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.data import batches
-from conformance.harness.brokers import Broker
-from conformance.harness.wire_client import Wire
+from harness.brokers import Broker
+from harness.wire_client import Wire
 
 BATCHES = 45
 PER_BATCH = 2

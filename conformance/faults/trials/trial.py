@@ -14,10 +14,10 @@ from conformance.faults.checkers import replicas
 from conformance.faults.checkers.history import Anomaly, PartitionHistory
 from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import make_value, name_of, read_back
-from conformance.harness.clusters import Cluster
-from conformance.harness.hanging import hanging
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.clusters import Cluster
+from harness.hanging import hanging
+from harness.support import until
+from harness.wire_client import Wire
 
 STUCK = "stuck"
 STUCK_S = 45.0

@@ -12,11 +12,11 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from conformance.harness.clusters import Cluster, Partition
-from conformance.harness.hanging import hanging
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
+from harness.clusters import Cluster, Partition
+from harness.hanging import hanging
+from harness.support import until
+from harness.wire_client import Wire
 
 RESTART_S = 0.4
 """A supervisor does not start a broker again before that."""

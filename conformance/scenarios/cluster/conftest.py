@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.harness.ensemble import Ensemble, ensemble
 from conformance.scenarios.cluster.brokers import OpenCluster
+from harness.ensemble import Ensemble, ensemble
 
 LAG_MS = 3_000
 #: A broker that hangs leaves the ISR because it lags, well before its session has expired.

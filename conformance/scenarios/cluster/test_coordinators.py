@@ -11,10 +11,10 @@ import pytest
 from conformance import drivers
 from conformance.drivers import CLIENTS
 from conformance.drivers.base import ClientError, CommitRefused, Consumer, Place
-from conformance.harness import kinds
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.cluster.brokers import OpenCluster
+from harness import kinds
+from harness.support import until, write
+from harness.wire_client import Wire
 
 
 def coordinator(cluster: OpenCluster, group: str) -> int:

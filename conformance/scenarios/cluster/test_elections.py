@@ -9,19 +9,19 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from conformance.conftest import Counted
 from conformance.drivers.base import Place
-from conformance.harness.ensemble import Ensemble
-from conformance.harness.error_codes import (
+from conformance.scenarios.by_spark import BySpark
+from conformance.scenarios.cluster.brokers import OpenCluster
+from conformance.scenarios.cluster.traffic import traffic, whole_log
+from harness.ensemble import Ensemble
+from harness.error_codes import (
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
     NOT_CONTROLLER,
     PREFERRED_LEADER_NOT_AVAILABLE,
     TOPIC_ALREADY_EXISTS,
 )
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
-from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.cluster.brokers import OpenCluster
-from conformance.scenarios.cluster.traffic import traffic, whole_log
+from harness.support import until, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 NOBODY = -1
 ORDERS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}

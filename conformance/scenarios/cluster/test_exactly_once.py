@@ -10,10 +10,10 @@ from conformance.drivers.base import Place
 from conformance.faults.loads.cluster_target import ClusterTarget
 from conformance.faults.loads.transaction_load import Application, Plan, Transactions
 from conformance.faults.test_kill import seed
-from conformance.harness.support import until
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
+from harness.support import until
+from harness.witnesses import used
 
 __all__ = ["seed"]
 #: Transactions between two faults.

@@ -9,12 +9,12 @@ import pytest
 
 from conformance.data import batches
 from conformance.drivers.base import Place
-from conformance.harness.error_codes import NOT_ENOUGH_REPLICAS
-from conformance.harness.support import Deliveries, producer, until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
+from harness.error_codes import NOT_ENOUGH_REPLICAS
+from harness.support import Deliveries, producer, until, write
+from harness.wire_client import Wire
 
 VALUES = [b"%d" % number for number in range(100)]
 

@@ -8,10 +8,10 @@ import signal
 import pytest
 
 from conformance.conftest import Counted
-from conformance.harness.support import until
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic
+from harness.support import until
 
 FEW, SOME, MANY = 2, 15, 100
 

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from conformance.drivers.base import Place
-from conformance.harness.support import until, write
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
+from harness.support import until, write
 
 VALUES = [b"%d" % number for number in range(1000)]
 

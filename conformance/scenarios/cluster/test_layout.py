@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance import drivers
-from conformance.harness.ensemble import JAR, JVM, Ensemble
-from conformance.harness.support import until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.cluster.brokers import OpenCluster
+from harness.ensemble import JAR, JVM, Ensemble
+from harness.support import until, write
+from harness.wire_client import Wire
 
 SHELL = "org.apache.zookeeper.ZooKeeperMain"
 ROOT = "/kafka"

@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource  # type: ignore[attr-defined]
 
 from conformance.conftest import Counted
-from conformance.harness import command_line
-from conformance.harness.peers import Java
-from conformance.harness.support import until
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
+from harness import command_line
+from harness.peers import Java
+from harness.support import until
+from harness.witnesses import used
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 Replicas = dict[int, tuple[int, ...]]

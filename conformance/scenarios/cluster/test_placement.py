@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from conformance.conftest import Counted, NewBroker
-from conformance.harness import librdkafka
-from conformance.harness.error_codes import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
-from conformance.harness.support import take, until, write
-from conformance.harness.wire_client import Wire
-from conformance.report.witnesses import used
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
+from harness import librdkafka
+from harness.error_codes import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
+from harness.support import take, until, write
+from harness.wire_client import Wire
+from harness.witnesses import used
 
 
 def test_s90_more_replicas_than_brokers_are_refused_with_both_numbers(cluster: OpenCluster, topic: str) -> None:

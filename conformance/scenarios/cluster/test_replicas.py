@@ -14,12 +14,12 @@ from conformance import drivers
 from conformance.conftest import Counted
 from conformance.data import batches
 from conformance.drivers.base import Place
-from conformance.harness.error_codes import NOT_ENOUGH_REPLICAS
-from conformance.harness.support import Deliveries, producer, until, write
-from conformance.harness.wire_client import Wire
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, Worker, whole_log
+from harness.error_codes import NOT_ENOUGH_REPLICAS
+from harness.support import Deliveries, producer, until, write
+from harness.wire_client import Wire
 
 COUNT = 100
 BEFORE_VALUE = 61 + 6

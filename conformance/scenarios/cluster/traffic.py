@@ -15,9 +15,9 @@ import confluent_kafka
 from conformance import drivers
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
-from conformance.harness import librdkafka
-from conformance.harness.clusters import Brokers
-from conformance.harness.support import until
+from harness import librdkafka
+from harness.clusters import Brokers
+from harness.support import until
 
 LIBRARIES = ("confluent", "aiokafka", "java", "pyclient")
 AT_ONCE, PAUSE_S = 20, 0.05

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conformance.harness import peers
-from conformance.report import witnesses
 from conformance.spark.session import CONFIG
+from harness import peers, witnesses
 
 VERSION = "4.0.0"
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.harness.ensemble import Ensemble, ensemble
+from harness.ensemble import Ensemble, ensemble
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.cluster.tests.harness import Members, check_agreement

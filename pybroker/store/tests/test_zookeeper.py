@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from conformance.harness.ensemble import Ensemble, ensemble
+from harness.ensemble import Ensemble, ensemble
 from pybroker.store.interface import (
     ConnectionLoss,
     CoordinationStore,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from conformance.harness import peers
+from harness import peers
 from pyclient.consumer.assignors import ASSIGNORS
 from pyclient.consumer.assignors.spec import Assignment, Member
 from pyclient.consumer.assignors.sticky import encode

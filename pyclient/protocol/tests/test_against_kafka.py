@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from conformance.harness import peers
 from cy.wire.codec import Codec
 from cy.wire.messages import Message
+from harness import peers
 from pyclient.errors import STALE_METADATA
 from pyclient.protocol import apis, errors, records
 from pyclient.protocol.frames import decode_request_header, decode_response_header

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Self
 
-from conformance.harness import peers
-from conformance.harness.wire_client import Wire
+from harness import peers
+from harness.wire_client import Wire
 
 START_TIMEOUT_S = 120.0
 #: A JVM on a machine that is busy with other tests takes its time.

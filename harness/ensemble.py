@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from conformance.harness.brokers import free_port
+from harness.brokers import free_port
 
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import confluent_kafka
 
-from conformance.report.witnesses import used
+from harness.witnesses import used
 
 T = TypeVar("T")
 

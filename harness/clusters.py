@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from conformance.harness.brokers import START_TIMEOUT_S, BrokerError, free_port
-from conformance.harness.support import until
-from conformance.harness.wire_client import Wire
+from harness.brokers import START_TIMEOUT_S, BrokerError, free_port
+from harness.support import until
+from harness.wire_client import Wire
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=([\d,]+)\n")
 ANSWER_S = 2.0

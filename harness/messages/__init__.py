@@ -2,7 +2,7 @@
 
 from kafka.protocol.api_message import ApiMessage
 
-HERE = "conformance.wire.messages"
+HERE = "harness.messages"
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=HERE):

@@ -14,12 +14,12 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from conformance.harness import error_codes, kinds
-from conformance.harness.support import settled
-from conformance.report.witnesses import BARE, used
+from harness import error_codes, kinds
+from harness.support import settled
+from harness.witnesses import BARE, used
 
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
-MODULES += ("conformance.wire.messages",)
+MODULES += ("harness.messages",)
 API_VERSIONS = 18
 NO_UUID = uuid.UUID(int=0)
 

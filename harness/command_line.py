@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conformance.report.witnesses import used
+from harness.witnesses import used
 
 COMMAND = (sys.executable, "-m", "pybroker")
 ADDRESS = "localhost:9092"

@@ -4,9 +4,9 @@
 Maven Central has one, which is fetched as Kafka's jars are: when tox is asked for an environment by its name and
 that one needs it (``tox -e py314``), and before plain ``tox`` where no Python here is newer than the default::
 
-    python -m conformance.harness.pythons            what there is
-    python -m conformance.harness.pythons --newer    and fetches that 3.14 if ``newer`` needs it
-    python -m conformance.harness.pythons --has-newer    exits with 1 if it would have to be fetched
+    python -m harness.pythons            what there is
+    python -m harness.pythons --newer    and fetches that 3.14 if ``newer`` needs it
+    python -m harness.pythons --has-newer    exits with 1 if it would have to be fetched
 
 ``sh install.sh tests`` calls the latter two.
 """
@@ -26,7 +26,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.harness import peers
+from harness import peers
 
 Version = tuple[int, int]
 TESTED: tuple[Version, ...] = ((3, 11), (3, 12), (3, 13), (3, 14))
@@ -163,7 +163,7 @@ def main() -> int:
     if "--has-newer" in sys.argv[1:]:
         return int(newer(default) is None)
     if "--newer" in sys.argv[1:] and newer(default) is None:
-        print(f"conformance.harness.pythons: no Python here is newer than {default[0]}.{default[1]}: fetching a 3.14")
+        print(f"harness.pythons: no Python here is newer than {default[0]}.{default[1]}: fetching a 3.14")
         fetch()
     for version in TESTED:
         print(f"{version[0]}.{version[1]}  {interpreter(version) or '-'}")

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
-from conformance.harness import librdkafka
-from conformance.report.witnesses import used
+from harness import librdkafka
+from harness.witnesses import used
 
 Found = TypeVar("Found")
 

@@ -11,9 +11,9 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from conformance.harness import peers
-from conformance.harness.brokers import RealKafka, free_port
-from conformance.harness.clusters import Brokers
+from harness import peers
+from harness.brokers import RealKafka, free_port
+from harness.clusters import Brokers
 
 PATIENCE_S = 240.0
 """A broker of thousands of partitions on a busy machine takes minutes to start."""

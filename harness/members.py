@@ -6,10 +6,10 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from conformance.harness import error_codes, kinds
-from conformance.harness.brokers import Broker
-from conformance.harness.support import settled
-from conformance.harness.wire_client import Wire
+from harness import error_codes, kinds
+from harness.brokers import Broker
+from harness.support import settled
+from harness.wire_client import Wire
 
 
 def subscription(*topics: str) -> bytes:

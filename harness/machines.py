@@ -12,9 +12,9 @@ import signal
 from pathlib import Path
 from typing import Self
 
-from conformance.harness.brokers import OurBroker, free_port
-from conformance.harness.clusters import Brokers
-from conformance.harness.network import Network
+from harness.brokers import OurBroker, free_port
+from harness.clusters import Brokers
+from harness.network import Network
 
 
 class Machine(OurBroker):

@@ -4,7 +4,7 @@ The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROK
 what a test of a Java tool pays for most, so every tool runs on a small heap, the serial collector, the first compiler
 only, and an archive of its classes (AppCDS) that the first run of a tool leaves behind for the next one.
 
-What the suite itself has in Java lies in ``conformance/java`` and is compiled against the jars on first use.
+What the suite itself has in Java lies in ``harness/java`` and is compiled against the jars on first use.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from conformance.report.witnesses import used
+from harness.witnesses import used
 
 KAFKA_VERSION = "4.3.1"
-HERE = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
 #: The artifacts that the pom asks for; the others come with them.
 DIRECT = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-file")
 #: Options of every JVM that the suite starts for a moment.
@@ -124,7 +124,7 @@ def _fetch(target: Path, pom: Path = HERE / "pom.xml") -> None:
 
 
 def compiled(name: str) -> Path:
-    """The jar of ``conformance/java/<name>.java``, compiled when the source is newer than any jar of it.
+    """The jar of ``harness/java/<name>.java``, compiled when the source is newer than any jar of it.
 
     ClusterTarget processes may ask at once: the first compiles, the others wait.
 
@@ -205,7 +205,7 @@ def _archiving(main_class: str) -> Iterator[Path | None]:
 
 
 def program(name: str, *arguments: str, heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
-    """The command line of a program of the suite's own, ``conformance/java/<name>.java``."""
+    """The command line of a program of the suite's own, ``harness/java/<name>.java``."""
     return [*jvm(heap, options, [compiled(name)]), name, *arguments]
 
 

@@ -1,4 +1,4 @@
-"""A JVM that runs Kafka's Java clients and tools on demand: the near side of ``conformance/java/Driver.java``.
+"""A JVM that runs Kafka's Java clients and tools on demand: the near side of ``harness/java/Driver.java``.
 
 Its start costs a second of CPU; what it then runs is warm. So tests share one.
 """
@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, NamedTuple
 
-from conformance.harness import peers
-from conformance.report.witnesses import used
+from harness import peers
+from harness.witnesses import used
 
 #: Longer than any client of the suite waits for its broker.
 CALL_TIMEOUT_S = 180.0
