@@ -1,5 +1,8 @@
 """The APIs that this broker serves: ``ROWS``, one row per API. ApiVersions is derived from this table.
 
+Each API has a file of its own, named as in Kafka's schemas; so there are as many files as APIs. What several of them
+share is in ``common``. Handlers import the rooms below them, and know neither sockets nor files.
+
 A handler is ``handle(request, call)``. It returns the response, or None if the request wants none
 (Produce with acks=0). If it has to wait, it returns an awaitable of either: an ``asyncio.Future``, or a
 coroutine (``async def handle``). A coroutine runs at once up to its first real wait, before any
