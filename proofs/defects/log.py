@@ -12,9 +12,9 @@ from cy.compaction.batch_filter import BatchFilter
 from cy.compaction.key_scanner import KeyScanner
 from proofs.defects import Patch, defect
 from proofs.defects.suites import LOGS, in_histories
+from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log import deep_cut, expiry, shared_configs
 from pybroker.log.compaction import cleaner, compaction
-from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.durability import Durability
 from pybroker.log.files import partition_metadata

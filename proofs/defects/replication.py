@@ -7,8 +7,8 @@ from typing import Any
 
 from proofs.defects import Patch, defect
 from proofs.defects.suites import LOGS, in_histories
+from pybroker.config.log_config import LogConfig
 from pybroker.log import deep_cut
-from pybroker.log.config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.moving.move import Move
 from pybroker.replication import follower_session, isr_proposals

@@ -14,7 +14,7 @@ from pybroker.cluster.metadata.image import NO_CONFIGS, MetadataDelta, MetadataI
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.nodes import loading
 from pybroker.config import topic_config
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs import missing_directories
 from pybroker.log.log import Log
 from pybroker.log.removal.strays import Stray, Strays

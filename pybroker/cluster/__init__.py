@@ -2,5 +2,5 @@
 
 Start with ``node``, which puts it together, and ``controller``, which performs what ``decisions`` decide. ``metadata``
 is the image in memory and in the store, ``nodes`` reads and writes it there; ``membership`` registers this broker.
-It imports ``store`` and ``config``, of ``log`` the value of a topic's configuration, and knows no socket.
+It imports ``store`` and ``config``, and knows neither logs nor sockets.
 """

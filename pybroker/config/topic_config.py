@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pybroker.config.broker_config import BrokerConfig, suggestion
 from pybroker.config.key import ConfigError, Key, Value
+from pybroker.config.log_config import LogConfig
 from pybroker.config.topic_keys import TOPIC_KEYS
-from pybroker.log.config import LogConfig
 
 TOPICS: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 

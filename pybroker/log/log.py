@@ -23,9 +23,9 @@ call at any time.
 from __future__ import annotations
 
 from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
+from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log import truncation
 from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
-from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import partition_metadata
 from pybroker.log.files.batches import MalformedBatch

@@ -21,7 +21,7 @@ from concurrent.futures import Executor
 from functools import partial
 
 from pybroker.clock import Clock
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.folder_states import Start, folder_state
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
 from pybroker.log.dirs.missing_directories import Directories

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 
 
 class Aged(Protocol):

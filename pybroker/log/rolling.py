@@ -10,7 +10,7 @@ the wall clock since the segment was made.
 from __future__ import annotations
 
 from cy.crc32c import crc32c
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.segment.segment import Segment
 

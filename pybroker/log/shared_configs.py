@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary, ref
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 
 
 class SharedConfigs:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from cy.batch import Batch, CorruptBatch, InvalidBatch, recompress, validate
 from cy.batch.compression import Codec, CompressionError, OutputTooLarge, UnknownCodec, output_limit
-from pybroker.log.config import MAX_LONG, LogConfig
+from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log.files.storage import Bytes
 from pyclient.protocol import errors
 

@@ -19,8 +19,8 @@ from functools import partial
 from pybroker.clock import Clock
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig, ConfigError, stored_topic_config, topic_config
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import AppendInfo, Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files.storage import Bytes

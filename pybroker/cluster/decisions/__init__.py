@@ -2,5 +2,5 @@
 
 Start with ``plan``: what each decision is, namely answers, writes to the store, and the change that they make.
 ``topics``, ``elections``, ``isr_changes``, ``reassignments`` and ``config_changes`` have one kind of decision each.
-It imports ``cluster/metadata``, ``config`` and, for topics' configurations, ``log/config``.
+It imports ``cluster/metadata`` and ``config``.
 """

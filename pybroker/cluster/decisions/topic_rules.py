@@ -14,7 +14,7 @@ from pybroker.cluster.metadata.image import (
     TopicImage,
 )
 from pybroker.config import KEYS, TOPICS, BrokerConfig, stored_topic_config
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 
 MIN_ISR: Final = "min.insync.replicas"
 

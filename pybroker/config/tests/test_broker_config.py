@@ -21,8 +21,8 @@ from pybroker.config import (
     parse_topic_overrides,
     topic_config,
 )
+from pybroker.config.log_config import LogConfig
 from pybroker.config.remarks import of_environment
-from pybroker.log.config import LogConfig
 
 HOUR_MS = 3_600_000
 

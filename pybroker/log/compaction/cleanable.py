@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pybroker.log.config import MAX_LONG
+from pybroker.config.log_config import MAX_LONG
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.log import Log
 from pybroker.log.segment.segment import Segment

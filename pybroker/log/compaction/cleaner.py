@@ -29,10 +29,10 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from pybroker.clock import Clock
+from pybroker.config.log_config import LogConfig
 from pybroker.log.compaction.cleanable import Cleanable, cleanable, groups
 from pybroker.log.compaction.compaction import Compaction, Resources, Stats
 from pybroker.log.compaction.throttle import Throttle
-from pybroker.log.config import LogConfig
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager

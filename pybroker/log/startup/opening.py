@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.closed_logs import ClosedLog
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.folders import parse_folder

@@ -30,7 +30,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import leader_epochs, partition_metadata

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.closed_logs import ClosedLog, digest
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.log_dir import LogDir

@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 from cy.batch import Builder, iterate, scan
 from pybroker.clock import ManualClock
+from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log.appending import Origin
 from pybroker.log.compaction.cleaner import Cleaner
 from pybroker.log.compaction.compaction import Resources
 from pybroker.log.compaction.throttle import Throttle
-from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.interruption import Interruption
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager

@@ -12,7 +12,7 @@ from typing import Any
 
 from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files.checkpoints import Checkpointed
 from pybroker.log.files.file_cache import FileCache

@@ -8,8 +8,8 @@ import pytest
 from cy.batch import iterate, read_header
 from cy.batch.compression import Codec
 from proofs.faulty_storage import FaultyStorage
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin, UnexpectedOffset
-from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import (
     NOW,
     batch,

@@ -11,12 +11,12 @@ import pytest
 
 from cy.batch import Builder, iterate, scan
 from pybroker.clock import ManualClock
+from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.compaction.cleanable import cleanable
 from pybroker.log.compaction.cleaner import Cleaner
 from pybroker.log.compaction.compaction import Resources
 from pybroker.log.compaction.throttle import Throttle
-from pybroker.log.config import MAX_LONG, LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints
 from pybroker.log.interruption import Interrupted, Interruption

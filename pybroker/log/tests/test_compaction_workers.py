@@ -11,9 +11,9 @@ import pytest
 from cy.batch import Builder, iterate
 from pybroker.clock import SystemClock
 from pybroker.config import BrokerConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.compaction.workers import CompactionWorkers
-from pybroker.log.config import LogConfig
 from pybroker.log.files.storage import Storage
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import until_it

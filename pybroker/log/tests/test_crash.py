@@ -15,7 +15,7 @@ import pytest
 
 from cy.batch import iterate
 from proofs.crash import CrashImage, RecordingStorage, crash_images
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints
 from pybroker.log.log import Log

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cy.batch import iterate, scan
 from proofs.crash import CrashImage, RecordingStorage, crash_images
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.segment.cleaned_segment import CleanedSegment
 from pybroker.log.tests.helpers import TP, UnsyncedStorage, manager

@@ -16,7 +16,7 @@ import pytest
 from cy.batch import iterate
 from proofs.crash import CrashImage, RecordingStorage, crash_images
 from proofs.simulator.machines.disk import Disk, SimulatedInode, SimulatedStorage
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TP, batch, manager

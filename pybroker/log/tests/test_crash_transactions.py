@@ -16,8 +16,8 @@ import pytest
 
 from cy.batch import iterate, scan
 from proofs.crash import CrashImage, RecordingStorage, crash_images
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.files.txn_index import TransactionIndex
 from pybroker.log.log import Log
 from pybroker.log.producers import marker as markers

@@ -6,9 +6,9 @@ import pytest
 
 from cy.batch import assign
 from proofs.faulty_storage import FaultyStorage
+from pybroker.config.log_config import LogConfig
 from pybroker.log import truncation
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.files.index_file import IndexFile
 from pybroker.log.log import Log
 from pybroker.log.tests.helpers import NOW, idempotent, marker, open_log

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pybroker.config.log_config import LogConfig
 from pybroker.log import replay
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.deep_cut import DeepCut
 from pybroker.log.expiry import apply_retention
 from pybroker.log.log import Log

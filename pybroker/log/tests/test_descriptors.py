@@ -20,8 +20,8 @@ import pytest
 
 from cy.batch import assign
 from proofs.faulty_storage import FaultyStorage
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints, partition_metadata
 from pybroker.log.files.storage import OutOfDescriptors, Storage

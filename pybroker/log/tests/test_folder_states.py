@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs import folder_states
 from pybroker.log.dirs.folder_states import Start, file_state, folder_state
 from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cy.batch.compression import Codec
+from pybroker.config.log_config import LogConfig
 from pybroker.log import inspection
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.tests.helpers import NOW, batch, fill, idempotent, marker, numbered, open_log
 
 SMALL = LogConfig(segment_bytes=8192, index_interval_bytes=512)

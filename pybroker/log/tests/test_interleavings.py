@@ -23,12 +23,12 @@ import pytest
 from cy.batch import scan
 from proofs.interleaving import Interleaving, Schedule, Seeded, Switches
 from pybroker.clock import ManualClock
+from pybroker.config.log_config import LogConfig
 from pybroker.log import durability, log_files
 from pybroker.log.appending import Origin
 from pybroker.log.compaction.cleaner import Cleaner
 from pybroker.log.compaction.compaction import Resources
 from pybroker.log.compaction.throttle import Throttle
-from pybroker.log.config import LogConfig
 from pybroker.log.dirs import log_dir
 from pybroker.log.files import checkpoints, index_file
 from pybroker.log.files.storage import DataFile, Storage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proofs.crash import RecordingStorage, crash_images
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import Storage

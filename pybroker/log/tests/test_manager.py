@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from proofs.faulty_storage import FaultyStorage
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.folders import parse_folder
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
 from pybroker.log.files import checkpoints, leader_epochs

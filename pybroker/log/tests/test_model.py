@@ -7,7 +7,7 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.log import Log
 from pybroker.log.tests.helpers import NOW, UnsyncedStorage, batch, contents, idempotent, open_log

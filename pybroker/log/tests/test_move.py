@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from proofs.faulty_storage import FaultyStorage
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import DataFile, Storage
 from pybroker.log.manager import LogManager

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from cy.crc32c import crc32c
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files.storage import DataFile
 from pybroker.log.files.txn_index import AbortedTransaction

@@ -8,7 +8,7 @@ import pytest
 
 from cy.batch import Builder, first_since, iterate, read_header, set_log_append_time
 from cy.wire.sendfile import FileSlice
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files.storage import DataFile
 from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_files, open_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.segment.segment import Segment
 from pybroker.log.tests.helpers import NOW, idempotent, open_log
 from pyclient.protocol import errors

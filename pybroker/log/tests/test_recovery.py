@@ -9,8 +9,8 @@ import pytest
 
 from cy.batch import read_header
 from proofs.faulty_storage import FaultyStorage
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.files import checkpoints
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.replay import REACH_BYTES

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.log_files import LogFiles
 from pybroker.log.segment.segment_files import SegmentFiles

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proofs.faulty_storage import FaultyStorage
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs import closed_logs
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
 from pybroker.log.files import leader_epochs

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.tests.helpers import NOW, batch, contents, fill, numbered, open_log

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN, LogDir
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from proofs.faulty_storage import FaultyStorage
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import TOPIC_ID, TP, complete, contents, fill, manager, numbered

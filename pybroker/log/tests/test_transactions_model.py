@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
-from pybroker.log.config import LogConfig
 from pybroker.log.expiry import apply_retention
 from pybroker.log.log import Log
 from pybroker.log.producers import marker as markers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proofs.crash import RecordingStorage, crash_images
-from pybroker.log.config import LogConfig
+from pybroker.config.log_config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.manager import LogManager
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, UnsyncedStorage, contents, fill, manager, open_log

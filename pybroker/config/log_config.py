@@ -1,7 +1,7 @@
 """What a log needs to know of its topic's configuration.
 
 One field per topic key of Kafka, ``.`` written as ``_``; units are those of the key.
-``pybroker.config`` builds it from the table of keys. Equal configurations should be one object:
+``topic_config`` builds it from the table of keys. Equal configurations should be one object:
 10,000 partitions then share it.
 """
 
