@@ -380,6 +380,7 @@ def _no_txn_commit(
         topics=[
             TxnOffsetCommit.Response.TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommit.Response.TxnOffsetCommitResponsePartition(
                         partition_index=asked.partition_index, error_code=error.code

@@ -1,5 +1,7 @@
-"""ApiVersions (18), 0-4: lists the APIs and versions of ``ROWS``, and the features (KIP-35, KIP-511, KIP-584).
-Supported features that may be at level 0 are listed only from v4 on, because older clients cannot read them."""
+"""ApiVersions (18), 0-5: lists the APIs and versions of ``ROWS``, and the features (KIP-35, KIP-511, KIP-584).
+Supported features that may be at level 0 are listed only from v4 on, because older clients cannot read them. From v5 on
+a client may say which broker it means: another one answers REBOOTSTRAP_REQUIRED (KIP-1242).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import re
 
 from pybroker import handlers
 from pybroker.cluster.decisions.features import SUPPORTED
-from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.call import Broker, Call
 from pyclient.protocol import ApiVersions, errors
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -24,6 +26,8 @@ def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
             return Response(error_code=errors.InvalidRequest.code)
         call.connection.client_software_name = name
         call.connection.client_software_version = version
+    if request.cluster_id is not None and not _is_meant(request, call.broker):
+        return Response(error_code=errors.RebootstrapRequired.code)
     image = call.broker.metadata.image
     return Response(
         api_keys=served(),
@@ -41,6 +45,10 @@ def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
             if level > 0
         ],
     )
+
+
+def _is_meant(request: ApiVersions.Request, broker: Broker) -> bool:
+    return (request.cluster_id, request.node_id) == (broker.cluster_id, broker.node_id)
 
 
 def served() -> list[ApiVersions.Response.ApiVersion]:

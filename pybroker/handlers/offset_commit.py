@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.existing import of_existing
+from pybroker.handlers.common.existing import by_id, of_existing
 from pyclient.protocol import OffsetCommit, errors
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def handle(request: OffsetCommit.Request, call: Call) -> OffsetCommit.Resp
         response.topics,
         (_topic, OffsetCommit.Response.OffsetCommitResponsePartition),
         lambda part: call.broker.groups.offset_commit(part, call.version),
-        find=_by_id if with_ids else _by_name,
+        find=by_id if with_ids else _by_name,
         unknown=errors.UnknownTopicId if with_ids else errors.UnknownTopicOrPartition,
     )
     return response
@@ -38,14 +38,6 @@ async def handle(request: OffsetCommit.Request, call: Call) -> OffsetCommit.Resp
 
 def _topic(asked: Asked) -> Topic:
     return OffsetCommit.Response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
-
-
-def _by_id(asked: Asked, image: MetadataImage) -> TopicImage | None:
-    """Gives the topic its name."""
-    topic = image.topic_by_id(asked.topic_id)
-    if topic is not None:
-        asked.name = topic.name
-    return topic
 
 
 def _by_name(asked: Asked, image: MetadataImage) -> TopicImage | None:

@@ -1,5 +1,5 @@
 """TxnOffsetCommit (28): commits offsets of a group within a transaction; v2 leader epoch (KIP-320), v3 group metadata
-(KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group to the transaction (KIP-890).
+(KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group to the transaction (KIP-890), v6 topic ids (KIP-1319).
 
 Partitions that do not exist are refused here; the rest is the coordinator's matter.
 """
@@ -7,20 +7,29 @@ Partitions that do not exist are refused here; the rest is the coordinator's mat
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.existing import of_existing
-from pyclient.protocol import TxnOffsetCommit
+from pybroker.handlers.common.existing import by_id, by_name, of_existing
+from pyclient.protocol import TxnOffsetCommit, errors
 
-Response = TxnOffsetCommit.Response
+Request, Response = TxnOffsetCommit.Request, TxnOffsetCommit.Response
+
+_FIRST_WITH_IDS = 6
 
 
 async def handle(request: TxnOffsetCommit.Request, call: Call) -> TxnOffsetCommit.Response:
     """An outcome per partition, in the order of the request's topics."""
     response = Response()
-    kinds = (
-        lambda asked: Response.TxnOffsetCommitResponseTopic(name=asked.name),
-        Response.TxnOffsetCommitResponsePartition,
-    )
+    with_ids = call.version >= _FIRST_WITH_IDS
     await of_existing(
-        request, call, response.topics, kinds, lambda part: call.broker.groups.txn_offset_commit(part, call.version)
+        request,
+        call,
+        response.topics,
+        (_topic, Response.TxnOffsetCommitResponsePartition),
+        lambda part: call.broker.groups.txn_offset_commit(part, call.version),
+        find=by_id if with_ids else by_name,
+        unknown=errors.UnknownTopicId if with_ids else errors.UnknownTopicOrPartition,
     )
     return response
+
+
+def _topic(asked: Request.TxnOffsetCommitRequestTopic) -> Response.TxnOffsetCommitResponseTopic:
+    return Response.TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)

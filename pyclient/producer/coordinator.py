@@ -7,7 +7,7 @@ in version 2 (KIP-890) Produce and TxnOffsetCommit add by themselves, and EndTxn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyclient.core.client import GROUP, TRANSACTION
 from pyclient.core.client import Coordinator as Kind
@@ -34,6 +34,8 @@ V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
 """The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
 AddPartitionsToTxn that are the clients'.
 """
+NAMES_VERSION: Final = 5
+"""The last version of TxnOffsetCommit that names its topics: an offset belongs to a name here."""
 
 
 class Coordinator:
@@ -156,14 +158,14 @@ class Coordinator:
             group_id=group.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            generation_id=group.generation_id,
+            generation_id_or_member_epoch=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             topics=_offset_topics(offsets),
         )
         try:
             response = await self.client.send(
-                node, TxnOffsetCommit, request, max_version=V1_OFFSETS if self.is_version_1 else None
+                node, TxnOffsetCommit, request, max_version=V1_OFFSETS if self.is_version_1 else NAMES_VERSION
             )
         except KafkaError:
             self.client.coordinator_lost(group.group_id, GROUP)

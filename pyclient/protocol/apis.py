@@ -34,7 +34,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 class Api(type):
     """An API of the protocol. Its attributes:
 
-    ``key``, ``name``; ``min_version``, ``max_version`` (as in Kafka 4.3.1); ``advertised_min``,
+    ``key``, ``name``; ``min_version``, ``max_version`` (as in Kafka 4.4.0); ``advertised_min``,
     lower than ``min_version`` only for Produce; ``flexible_from``, the first flexible version;
     ``Request``, ``Response``, the message classes;
     ``decode_request(version, view, position, end)`` and ``decode_response``: a message;

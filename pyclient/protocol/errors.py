@@ -4,7 +4,7 @@ The core raises the exception (``raise errors.OffsetOutOfRange("offset 7 is belo
 the handler at the boundary turns it into a code (``error.code``). A class is named by its row in
 CamelCase: ``OFFSET_OUT_OF_RANGE`` is ``OffsetOutOfRange``; ``errors.pyi`` tells a type checker so.
 ``retriable`` is what Kafka's Java clients hold: the same request may succeed if sent again.
-The codes are those of Kafka 4.3.1; code 0, ``NONE``, is not an error and has no class.
+The codes are those of Kafka 4.4.0; code 0, ``NONE``, is not an error and has no class.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (131, "STREAMS_INVALID_TOPOLOGY_EPOCH", False, "The topology epoch is invalid."),
     (132, "STREAMS_TOPOLOGY_FENCED", False, "The topology epoch is outdated."),
     (133, "SHARE_SESSION_LIMIT_REACHED", True, "The limit of share sessions has been reached."),
+    (134, "GROUP_DELETION_FAILED", False, "The group was not deleted; the message says why."),
+    (135, "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED", False, "The description of the topology was not updated."),
+    (136, "CONTROLLER_ID_NOT_REGISTERED", False, "The controller id is not registered."),
 )
 
 

@@ -166,3 +166,6 @@ class StreamsInvalidTopology(KafkaError): ...  # 130: The topology is invalid.
 class StreamsInvalidTopologyEpoch(KafkaError): ...  # 131: The topology epoch is invalid.
 class StreamsTopologyFenced(KafkaError): ...  # 132: The topology epoch is outdated.
 class ShareSessionLimitReached(KafkaError): ...  # 133, retriable: The limit of share sessions has been reached.
+class GroupDeletionFailed(KafkaError): ...  # 134: The group was not deleted; the message says why.
+class StreamsTopologyDescriptionUpdateFailed(KafkaError): ...  # 135: The description of the topology was not updated.
+class ControllerIdNotRegistered(KafkaError): ...  # 136: The controller id is not registered.

@@ -1,7 +1,7 @@
 """OffsetCommit and TxnOffsetCommit: from the request to records and a response.
 
-The two differ in little: a transactional commit belongs to a producer, names its topics by name
-only, has no retention, and its group asks for less (``Group.may_commit``).
+The two differ in little: a transactional commit belongs to a producer, has no retention, and its group asks for less
+(``Group.may_commit``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pyclient.protocol import ZERO_UUID, OffsetCommit, TxnOffsetCommit, errors
 Topic = OffsetCommit.Request.OffsetCommitRequestTopic | TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+_FIRST_WITH_GROUP_ID_NOT_FOUND_IN_TRANSACTIONS = 6
+"""Versions before name every such error ILLEGAL_GENERATION (KIP-1319)."""
 _LATEST_MS = 2**63 - 1
 
 
@@ -73,10 +75,10 @@ def commit_in_transaction(
     """As ``commit``, in the transaction of the request's producer. ``topic_id`` by name, zero for
     a topic that is gone.
 
-    Raises IllegalGeneration, and as ``Group.may_commit``.
+    Raises IllegalGeneration, GroupIdNotFound, and as ``Group.may_commit``.
     """
     who = Commit(
-        request.member_id, request.group_instance_id, request.generation_id, version, True
+        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version, True
     )
     group = _group(shard, request.group_id, who)
     response = TxnOffsetCommit.Response()
@@ -90,8 +92,10 @@ def commit_in_transaction(
                 raise errors.IllegalGeneration(f"topic {topic.name} is gone")
             codes = _commit_topic(shard, group.id, topic, id, NEVER_MS, check, result)
             partitions = [partition(partition_index=at, error_code=code) for at, code in codes]
-            response.topics.append(answered(name=topic.name, partitions=partitions))
+            response.topics.append(answered(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     except errors.StaleMemberEpoch as error:
+        if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND_IN_TRANSACTIONS:
+            raise
         raise errors.IllegalGeneration(str(error)) from error
     result.producer = Producer(request.producer_id, request.producer_epoch)
     return response
@@ -104,7 +108,8 @@ def _group(shard: Groups, group_id: str, who: Commit) -> Group:
         return group
     if who.epoch < 0:
         return shard.simple_group(group_id)
-    if who.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not who.transactional:
+    first = _FIRST_WITH_GROUP_ID_NOT_FOUND_IN_TRANSACTIONS if who.transactional else _FIRST_WITH_GROUP_ID_NOT_FOUND
+    if who.version >= first:
         raise errors.GroupIdNotFound(f"Group {group_id} not found.")
     raise errors.IllegalGeneration(f"no group {group_id}")
 

@@ -23,6 +23,14 @@ def by_name(asked: Any, image: MetadataImage) -> TopicImage | None:
     return image.topic(asked.name)
 
 
+def by_id(asked: Any, image: MetadataImage) -> TopicImage | None:
+    """The topic of that id; gives what was asked its name."""
+    topic = image.topic_by_id(asked.topic_id)
+    if topic is not None:
+        asked.name = topic.name
+    return topic
+
+
 async def of_existing(
     request: Any,
     call: Call,

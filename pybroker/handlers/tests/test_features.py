@@ -68,6 +68,29 @@ def test_a_level_of_zero_is_not_finalized(node: Node) -> None:
     assert told(node, 4)[1:] == ({}, 4)
 
 
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, None),
+        (None, 7, None),
+        ("cluster", 1, None),
+        ("cluster", 2, errors.RebootstrapRequired),
+        ("other", 1, errors.RebootstrapRequired),
+    ],
+)
+def test_a_client_that_means_another_broker_bootstraps_again(
+    node: Node, cluster_id: str | None, node_id: int, error: type[errors.KafkaError] | None
+) -> None:
+    node.connection = SimpleNamespace(client_software_name="", client_software_version="")
+    node.cluster_id, node.node_id = "cluster", 1
+    request = ApiVersions.Request(
+        client_software_name="c", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    answer = node.ask(api_versions, request, 5)
+    assert answer.error_code == (0 if error is None else error.code)
+    assert bool(answer.api_keys) is (error is None)
+
+
 @pytest.mark.parametrize(("version", "names"), [(0, [TRANSACTIONS]), (1, [TRANSACTIONS]), (2, [])])
 def test_results_per_feature_end_with_version_2(node: Node, version: int, names: list[str]) -> None:
     answer = update(node, 2, version)

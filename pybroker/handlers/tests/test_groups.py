@@ -317,6 +317,17 @@ def test_offsets_are_held_by_a_transaction_and_partitions_that_do_not_exist_refu
     assert node.committed() == {}
 
 
+def test_offsets_are_held_by_the_id_of_a_topic(node: Node) -> None:
+    asked = TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition
+    topic = TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic
+    ids = (node.metadata.image.topics["t"].id, topic_id("t", 1))
+    topics = [topic(topic_id=id, partitions=[asked(partition_index=0, committed_offset=7)]) for id in ids]
+    node.groups.transactions = Transactions()
+    answer = ask(node, TxnOffsetCommit, 6, topics=topics, transactional_id="x", group_id="g", producer_id=5)
+    assert [each.topic_id for each in answer.topics] == list(ids)
+    assert [each.partitions[0].error_code for each in answer.topics] == [0, errors.UnknownTopicId.code]
+
+
 def test_a_transaction_of_no_group_is_invalid(node: Node) -> None:
     assert outcomes(hold(node, 3, 0, group_id="")) == {0: errors.InvalidGroupId.code}
 

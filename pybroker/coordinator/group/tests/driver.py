@@ -292,7 +292,7 @@ class Driver:
         request = TxnOffsetCommit.Request(
             group_id=group,
             member_id=member_id,
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             group_instance_id=instance,
             producer_id=producer.id,
             producer_epoch=producer.epoch,

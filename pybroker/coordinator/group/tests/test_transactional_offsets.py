@@ -172,10 +172,11 @@ def test_a_rebalance_does_not_stop_a_transaction() -> None:
     assert held.code == errors.NONE
 
 
-def test_a_generation_of_a_group_that_is_gone_is_illegal() -> None:
+@pytest.mark.parametrize(("version", "error"), [(5, errors.IllegalGeneration), (6, errors.GroupIdNotFound)])
+def test_a_generation_of_a_group_that_is_gone_is_refused(version: int, error: type[errors.KafkaError]) -> None:
     driver = Driver()
-    gone = driver.commit_in_transaction({("t", 0): 5}, FIRST, "m", 3, version=5)
-    assert gone.code == errors.IllegalGeneration.code
+    gone = driver.commit_in_transaction({("t", 0): 5}, FIRST, "m", 3, version=version)
+    assert gone.code == error.code
 
 
 def test_too_long_metadata_is_refused_and_nothing_is_held() -> None:

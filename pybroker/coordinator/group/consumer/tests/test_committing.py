@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.coordinator.group.committing import commit_in_transaction
 from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, settle
 from pybroker.coordinator.group.group import Commit
 from pybroker.coordinator.group.offsets import CommittedOffset
@@ -14,7 +15,7 @@ from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.coordinator.group.tests.driver import WALL
 from pybroker.coordinator.shard import Moment, Result
-from pyclient.protocol import OffsetCommit, errors
+from pyclient.protocol import OffsetCommit, TxnOffsetCommit, errors
 
 STALE = errors.StaleMemberEpoch.code
 
@@ -106,6 +107,28 @@ def test_a_fetch_is_checked_where_it_names_a_member(
 ) -> None:
     driver, _, _ = two_members()
     assert fetch(driver, member_id, epoch) == code
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, errors.IllegalGeneration.code), (6, STALE)])
+def test_a_transaction_hears_of_a_stale_epoch_since_its_topics_have_ids(version: int, code: int) -> None:
+    driver, one, _ = two_members()
+    topic, asked = (
+        TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic,
+        TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition,
+    )
+    partition = asked(partition_index=min(one.has["t"]), committed_offset=7)
+    request = TxnOffsetCommit.Request(
+        group_id="g",
+        member_id="one",
+        generation_id_or_member_epoch=1,
+        topics=[topic(name="t", topic_id=driver.image.topics["t"].id, partitions=[partition])],
+    )
+    stale = driver.send(
+        lambda result: commit_in_transaction(
+            driver.shard, request, version, lambda name: driver.image.topics[name].id, result
+        )
+    )
+    assert stale.code == code
 
 
 def test_a_transaction_may_commit_without_naming_a_member() -> None:
