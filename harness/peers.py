@@ -24,10 +24,10 @@ from typing import IO
 
 from harness.witnesses import used
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 HERE = Path(__file__).resolve().parent
-#: The artifacts that the pom asks for; the others come with them.
-DIRECT = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-file")
+#: The artifacts of this version that the pom asks for; the others come with them.
+DIRECT = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime")
 #: Options of every JVM that the suite starts for a moment.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 

@@ -24,8 +24,7 @@ def tool(java: Java, broker: Broker) -> Tool:
     """Runs a tool of Kafka's against the shared broker: ``tool("TopicCommand", "--list")``."""
 
     def run(name: str, *arguments: str, **options: object) -> str:
-        main_class = name if name.startswith("kafka.") else f"{TOOLS}.{name}"
-        return java(main_class, "--bootstrap-server", broker.bootstrap, *arguments, **options)  # type: ignore[arg-type]
+        return java(f"{TOOLS}.{name}", "--bootstrap-server", broker.bootstrap, *arguments, **options)  # type: ignore[arg-type]
 
     return run
 
@@ -72,28 +71,28 @@ def test_topic_command_says_why_a_name_is_refused(java: Java, broker: Broker) ->
 
 def test_config_command_alters_and_describes_a_topic(tool: Tool, topic: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", topic)
-    tool("kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "retention.ms=60000")
-    described = tool("kafka.admin.ConfigCommand", "--describe", *entity)
+    tool("ConfigCommand", "--alter", *entity, "--add-config", "retention.ms=60000")
+    described = tool("ConfigCommand", "--describe", *entity)
     assert "retention.ms=60000" in described
     assert "DYNAMIC_TOPIC_CONFIG:retention.ms=60000" in described
-    every = tool("kafka.admin.ConfigCommand", "--describe", *entity, "--all")
+    every = tool("ConfigCommand", "--describe", *entity, "--all")
     assert "segment.bytes=1073741824" in every
-    tool("kafka.admin.ConfigCommand", "--alter", *entity, "--delete-config", "retention.ms")
-    assert "retention.ms=60000" not in tool("kafka.admin.ConfigCommand", "--describe", *entity)
+    tool("ConfigCommand", "--alter", *entity, "--delete-config", "retention.ms")
+    assert "retention.ms=60000" not in tool("ConfigCommand", "--describe", *entity)
 
 
 @pytest.mark.parametrize("entity", [("--entity-name", "1"), ("--entity-default",)])
 def test_config_command_alters_and_describes_brokers(tool: Tool, entity: tuple[str, ...]) -> None:
     brokers = ("--entity-type", "brokers", *entity)
-    tool("kafka.admin.ConfigCommand", "--alter", *brokers, "--add-config", "log.cleaner.threads=2")
-    assert "log.cleaner.threads=2" in tool("kafka.admin.ConfigCommand", "--describe", *brokers)
-    tool("kafka.admin.ConfigCommand", "--alter", *brokers, "--delete-config", "log.cleaner.threads")
-    assert "log.cleaner.threads=2" not in tool("kafka.admin.ConfigCommand", "--describe", *brokers)
+    tool("ConfigCommand", "--alter", *brokers, "--add-config", "log.cleaner.threads=2")
+    assert "log.cleaner.threads=2" in tool("ConfigCommand", "--describe", *brokers)
+    tool("ConfigCommand", "--alter", *brokers, "--delete-config", "log.cleaner.threads")
+    assert "log.cleaner.threads=2" not in tool("ConfigCommand", "--describe", *brokers)
 
 
 def test_config_command_describes_every_key_of_a_broker(tool: Tool) -> None:
     brokers = ("--entity-type", "brokers", "--entity-name", "1")
-    described = tool("kafka.admin.ConfigCommand", "--describe", *brokers, "--all")
+    described = tool("ConfigCommand", "--describe", *brokers, "--all")
     assert "log.segment.bytes=1073741824 sensitive=false" in described
 
 

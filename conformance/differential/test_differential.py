@@ -1,4 +1,4 @@
-"""Our broker against a real Kafka 4.3.1: the same sequences, the same answers."""
+"""Our broker against a real Kafka 4.4.0: the same sequences, the same answers."""
 
 from __future__ import annotations
 

@@ -56,8 +56,7 @@ def kafkas(broker: Broker) -> Kafkas:
     assert isinstance(driver, JavaDriver)
 
     def call(main_class: str, *words: str) -> str:
-        name = main_class if main_class.startswith("kafka.") else f"{TOOLS}.{main_class}"
-        printed = driver.jvm.tool(name, "--bootstrap-server", broker.bootstrap, *words)
+        printed = driver.jvm.tool(f"{TOOLS}.{main_class}", "--bootstrap-server", broker.bootstrap, *words)
         # TopicCommand catches even its own exit
         assert printed.code == 0 or "Ended: exit 0" in printed.errors, printed
         return printed.output
@@ -210,11 +209,11 @@ def test_s110_configurations_are_described_as_by_kafkas_own(kafkas: Kafkas, run:
     entity = ("--entity-type", "topics", "--entity-name", topic)
     added = ("--add-config", "max.message.bytes=7000,cleanup.policy=[compact,delete]")
     assert run("kafka-configs", "--alter", *entity, *added) == f"Completed updating config for topic {topic}.\n"
-    expected = kafkas("kafka.admin.ConfigCommand", "--describe", *entity)
+    expected = kafkas("ConfigCommand", "--describe", *entity)
     assert "cleanup.policy=compact,delete" in expected
     assert run("kafka-configs", "--describe", *entity) == expected
     assert run("kafka-configs", "--describe", "--all", "--topic", topic) == kafkas(
-        "kafka.admin.ConfigCommand", "--describe", *entity, "--all"
+        "ConfigCommand", "--describe", *entity, "--all"
     )
 
 

@@ -111,7 +111,7 @@ def aiokafka(bootstrap: str) -> None:
 
 
 def java(bootstrap: str) -> None:
-    """The console tools of Kafka 4.3.1: topics, producer, both kinds of groups, configurations."""
+    """The console tools of Kafka 4.4.0: topics, producer, both kinds of groups, configurations."""
     run, tools, server = Java(), "org.apache.kafka.tools", ("--bootstrap-server", bootstrap)
     topics, groups = f"{tools}.TopicCommand", f"{tools}.consumer.group.ConsumerGroupCommand"
     run(topics, *server, "--create", "--topic", "golden", "--partitions", "1")
@@ -133,7 +133,7 @@ def java(bootstrap: str) -> None:
     run(f"{tools}.GetOffsetShell", *server, "--topic", "golden")
     run(f"{tools}.LogDirsCommand", *server, "--describe", "--topic-list", "golden")
     configs = (
-        "kafka.admin.ConfigCommand",
+        f"{tools}.ConfigCommand",
         *server,
         "--entity-type",
         "topics",

@@ -20,7 +20,7 @@ def nothing(world: World, actor: Actor, step: Step, reply: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """``versions``: least and greatest of Kafka 4.3.1."""
+    """``versions``: least and greatest of Kafka 4.4.0."""
 
     api: str
     versions: tuple[int, int]
