@@ -1,7 +1,7 @@
 """The C heap of a process that lives for long.
 
-glibc takes a large block from the kernel and gives it back at once when it is freed, but learns from that: blocks up
-to the largest that was ever freed (32 MB) come from the heap of their thread from then on, which keeps them. A broker
+glibc takes a large block from the kernel and gives it back at once when it is freed, but learns from that. From then
+on, blocks up to the largest that was ever freed (32 MB) come from the heap of their thread, which keeps them. A broker
 that has unpacked one large batch on each of its threads would hold that memory for good.
 """
 

@@ -3,8 +3,8 @@
 A removal moves what follows back into the gap (no tombstones), so a map in which keys come and go
 does not slow down.
 
-A key's home is the top of its product with a secret odd number (Dietzfelbinger's multiply-shift): strangers choose
-keys (producer ids), but without the secret they cannot choose keys that collide.
+A key's home is the top of its product with a secret odd number (Dietzfelbinger's multiply-shift). Strangers choose keys
+(producer ids), but without the secret they cannot choose keys that collide.
 """
 
 import os

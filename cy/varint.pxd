@@ -1,8 +1,8 @@
 """Variable-length integers: seven bits a byte, the lowest first, the high bit says "more follow".
 
-``read_*`` advance ``cursor`` and return 1, or return 0 (nothing promised about ``cursor``) where
-the number runs past ``end`` or past its longest form: 5 bytes for 32 bits, 10 for 64. Signed
-numbers are zigzag: 0, -1, 1, -2 … are 0, 1, 2, 3 …
+``read_*`` advance ``cursor`` and return 1. They return 0 (nothing promised about ``cursor``) where the number runs past
+``end`` or past its longest form: 5 bytes for 32 bits, 10 for 64. Signed numbers are zigzag: 0, -1, 1, -2 … are 0, 1, 2,
+3 …
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

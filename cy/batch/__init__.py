@@ -15,10 +15,9 @@ delete horizon. Numbers of the header are big-endian, varints zigzag. The CRC-32
 attributes to the end, so base offset and leader epoch are rewritten without it. ``length`` counts
 what follows it; ``Batch.size`` counts everything.
 
-A broker looks at every byte of a batch and makes no Python object of a record: ``validate`` reads
-the records by pointers, in one pass without the GIL, and only where records are at fault a second
-pass collects which ones. Every read is bounded by the end of the batch, in a record also by the
-end of the record.
+A broker looks at every byte of a batch and makes no Python object of a record. ``validate`` reads the records by
+pointers, in one pass without the GIL. Only where records are faulty, a second pass collects which ones. Every read is
+bounded by the end of the batch, in a record also by the end of the record.
 """
 
 from __future__ import annotations
@@ -135,8 +134,8 @@ def iterate(
 
 
 def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] | None:
-    """Timestamp and offset of the first record of the one batch (of any format) in ``buffer`` that is as new as
-    ``timestamp`` and at or beyond ``offset``; None where there is none. Bounds and errors as for ``iterate``.
+    """Timestamp and offset of the first record that is as new as ``timestamp`` and at or beyond ``offset``, in the one
+    batch (of any format) in ``buffer``. None where there is none. Bounds and errors as for ``iterate``.
     """
     whole = memoryview(buffer).cast("B")
     batch = read_header(whole)

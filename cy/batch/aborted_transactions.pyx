@@ -1,13 +1,12 @@
 """Follows the transactions of a log while its batches are read in order (Kafka's
 CleanedTransactionMetadata).
 
-The cleaner never goes beyond the last stable offset, so every transaction it meets is decided, and
-the aborted ones are known from the ``.txnindex`` files before their first batch is read. An entry
-speaks of the offsets from its first to its last one alone, whether its marker is met or not: who
-reads the dirty part does not come by the markers of the clean one, and a marker may be damaged. A marker
-may go when no batch of its transaction is left in front of it; while it stays, an aborted
-transaction's entry stays in the new segment's index, for a reader of the log waits for that marker
-once it has met the entry.
+The cleaner never goes beyond the last stable offset, so every transaction it meets is decided. The ``.txnindex`` files
+name the aborted ones before their first batch is read. An entry holds only for the offsets from its first to its last
+one, whether its marker is met or not. A reader of the dirty part does not meet the markers of the clean one, and a
+marker may be damaged. A marker may go when no batch of its transaction is left in front of it. While it stays, an
+aborted transaction's entry stays in the new segment's index: a reader of the log waits for that marker once it has met
+the entry.
 
 Entries are the 34 bytes of ``.txnindex``: version int16, producer id, first offset, last offset,
 last stable offset, each int64.

@@ -9,9 +9,9 @@ bytes can possibly become:
     lz4     the frame is walked: min(largest block, 255 n) a block; what the header claims must fit
     zstd    the frame is walked: 128 KiB a block, or what a raw or run-length block says exactly
 
-Where that bound is within the limit, one call decompresses. Else, and for gzip of several members,
-``gather`` reads chunks: the first 4 MiB are kept; what goes on is only counted until the end or the limit, and
-then read again into memory of the right size.
+Where that bound is within the limit, one call decompresses. Else, and for gzip of several members, ``gather`` reads
+chunks. The first 4 MiB are kept. The rest is only counted until the end or the limit, and then read again into memory
+of the right size.
 
 Framings: snappy is either raw (librdkafka, Go clients) or xerial's, which Java writes and
 ``compress`` too: ``82 "SNAPPY" 00, version int32, compatible int32``, then blocks of ``length

@@ -8,12 +8,11 @@
 ``size`` counts from the CRC on, the CRC-32 (zlib's, not CRC-32C) covers magic to the end.
 Attributes: bits 0-2 codec, bit 3 LogAppendTime (v1).
 
-Compression wraps: the value of a message with a codec is a compressed message set, and the
-wrapper's offset is that of its last inner message. Inner offsets are absolute in v0; in v1 they
-are relative, so that the inner message at ``r`` has the offset ``wrapper - last + r``, where
-``last`` is the relative offset of the last one (compaction leaves gaps, so it need not be the
-count); a wrapper that no broker has given its offset yet has 0, and its relative offsets stand. A
-wrapper with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
+Compression wraps: the value of a message with a codec is a compressed message set, and the wrapper's offset is that of
+its last inner message. Inner offsets are absolute in v0. In v1 they are relative: the inner message at ``r`` has the
+offset ``wrapper - last + r``. Here ``last`` is the relative offset of the last one (compaction leaves gaps, so it need
+not be the count). A wrapper that no broker has given its offset yet has 0, and its relative offsets stand. A wrapper
+with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
 
 lz4 in v0 has a wrong header checksum (KAFKA-3160): its hash began at the magic number instead of
 behind it. It is put right before the codec sees it.

@@ -1,4 +1,4 @@
-"""Where the last whole batch in a piece of a segment ends: for who reads a file in large pieces."""
+"""Where the last whole batch in a piece of a segment ends, for a reader of a file in large pieces."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t

@@ -2,21 +2,20 @@
 
 What stays, of each batch (Kafka's rules):
 
-* A record whose key has no later offset in the map, or that lies beyond what the map covers. A
-  tombstone stays until the batch's *delete horizon* (KIP-534): the first pass that meets it dates
-  the horizon, ``now + delete.retention.ms``, by setting attribute bit 6 and writing it where the
-  base timestamp was, the records' timestamp deltas being rewritten accordingly.
+* A record whose key has no later offset in the map, or that lies beyond what the map covers. A tombstone stays until
+  the batch's *delete horizon* (KIP-534). The first pass that meets it sets the horizon to ``now +
+  delete.retention.ms``. It sets attribute bit 6, writes the horizon where the base timestamp was, and rewrites the
+  records' timestamp deltas accordingly.
 * Nothing of an aborted transaction.
 * A marker while there is a batch of its transaction left; then it gets a horizon too.
 * The last batch of each producer, without records if none is left: its sequences and epoch are
   the producer's state. Also the last batch of each new segment, so that the file tells up to which
   offset it stands for others, whatever becomes of them.
 
-A batch that keeps everything goes out as the bytes that came in. Otherwise the header keeps its
-base offset, last offset, sequences and epoch; records keep their bytes, since base offset and base
-timestamp do not change, unless the horizon is set just now. Compressed batches are inflated and
-compressed again by their own codec, if what comes of that can be inflated again. CRCs are checked
-first, for a new one must not vouch for damage.
+A batch that keeps everything goes out as the bytes that came in. Otherwise the header keeps its base offset, last
+offset, sequences and epoch. Records keep their bytes, since base offset and base timestamp do not change, unless this
+pass sets the horizon. Compressed batches are inflated and compressed again by their own codec, if what comes of that
+can be inflated again. CRCs are checked first, for a new one must not vouch for damage.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -204,8 +203,8 @@ cdef class BatchFilter:
     cdef bint is_last_of_producer(self, const BatchView *batch, bint is_control) noexcept nogil:
         """Whether the producer's state is in this batch.
 
-        The map says where a producer's last data batch ends; or, of one that has written none in
-        its epoch, -2 - epoch: then its markers of that epoch are its state.
+        The map says where a producer's last data batch ends. If the producer has written none in its epoch, its
+        entry is ``-2 - epoch``: then its markers of that epoch are its state.
         """
         cdef int64_t *last
         if batch.producer_id < 0:

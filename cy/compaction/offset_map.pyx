@@ -1,9 +1,9 @@
 """The last offset of each key in a part of a log, in memory that was agreed beforehand.
 
-An entry is 24 bytes: a hash of the key of 128 bits under a secret of its own (``siphash``), which
-stands for the key, and the offset. Open addressing, linear probing: at the load that Kafka allows
-(0.9) a miss looks at fifty entries in a row, which is some twenty cache lines that the CPU fetches
-ahead. The memory is zeroed by the system page by page, when it is first touched.
+An entry is 24 bytes: a hash of the key of 128 bits under a secret of its own (``siphash``), which stands for the key,
+and the offset. Open addressing, linear probing. At the load that Kafka allows (0.9) a miss looks at fifty entries in a
+row, which is some twenty cache lines that the CPU fetches ahead. The memory is zeroed by the system page by page, when
+it is first touched.
 """
 
 from cython cimport final

@@ -1,8 +1,8 @@
 """SipHash-2-4, 128 bits: two rounds for each 8 bytes, four to finish each half of the result.
 
-Without the secret, keys that collide cannot be chosen. Compaction takes two keys of equal hashes for one key, so this
-is what keeps a stranger from having another's record removed; without an adversary the chance is 2^-64 for four
-thousand million keys.
+Without the secret, keys that collide cannot be chosen. Compaction takes two keys of equal hashes for one key. This hash
+keeps a stranger from having another's record removed. Without an adversary the chance is 2^-64 for four thousand
+million keys.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

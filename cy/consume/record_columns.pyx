@@ -1,8 +1,8 @@
 """Consumed records as the buffers of Arrow arrays (its columnar format), from the entries of chunks.
 
-Three passes over the entries of each chunk, none of which makes a Python object: how much there is;
-the fixed columns with keys and values; headers, where there are any. A column that is not wanted has
-no buffer, and its place is NULL.
+There are three passes over the entries of each chunk, and none makes a Python object. They count the bytes, fill the
+fixed columns with keys and values, and fill the headers, where there are any. A column that is not wanted has no
+buffer, and its place is NULL.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

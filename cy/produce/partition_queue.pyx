@@ -34,7 +34,7 @@ cdef class PartitionQueue:
         return 0
 
     cdef ProducerBatch grown(self):
-        """What grows, which it does no more; the next one begins with as much room as it needed."""
+        """What grows, and has stopped growing; the next one begins with as much room as it needed."""
         cdef ProducerBatch batch = self.growing
         self.growing = None
         self.usual = batch.capacity if batch.used > batch.capacity // 2 else batch.capacity // 2

@@ -1,10 +1,9 @@
 """Which partition a record goes to: the one that was asked for, its key's, the next in turn, or the
 one that records without a key stick to.
 
-A key goes to murmur2(key) modulo partitions, as in Kafka. Records without a key stick to a partition
-for ``batch_size`` bytes or until its batch is sent; then one is drawn by lot, with weights: the fewer
-batches wait for a partition, the likelier it is (KIP-794). What waits is more where the broker is
-slow, so a slow broker gets less.
+A key goes to murmur2(key) modulo partitions, as in Kafka. Records without a key stick to a partition for ``batch_size``
+bytes or until its batch is sent. Then a partition is drawn by lot, with weights: the fewer batches wait for it, the
+likelier it is (KIP-794). What waits is more where the broker is slow, so a slow broker gets less.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

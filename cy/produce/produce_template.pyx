@@ -1,8 +1,8 @@
 """Produce requests that take one batch to one partition: their frames, without a message for each.
 
-They are alike but for the correlation id and the batch. So the codec makes the frame of one of them,
-whose batch is only there to be found again; what stands before and behind it is the *template* of all
-others. Nothing but this is known here of what the request consists of:
+They are alike but for the correlation id and the batch. So the codec makes the frame of one of them, with a batch that
+is easy to find again. The bytes before and behind it are the *template* of all others. Nothing but this is known here
+of what the request consists of:
 
     head := int32 length, int16 api key, int16 api version, int32 correlation id, …
     size := int32, where the version is flexible uvarint of one more

@@ -1,10 +1,9 @@
 """A batch that grows record by record, and what became of it.
 
-The bytes are written once, where they stay: in a block (``cy/produce/blocks``) that nobody else sees until
-``seal``, which fills the header in (grammar: batch.py) and cuts it to its length: by its size alone,
-as memory that is given back in pieces of all sizes is found again by nobody. Then
-``assign`` writes producer id, epoch and sequence, and the CRC. A batch that has once been sent may
-still lie in a send queue, so a second ``assign`` works on a copy.
+The bytes are written once, where they stay: in a block (``cy/produce/blocks``) that nobody else sees until ``seal``.
+``seal`` fills in the header (grammar: batch.py) and sets the length. It does not shrink the block, because memory that
+is given back in pieces of all sizes cannot be used again. Then ``assign`` writes producer id, epoch and sequence, and
+the CRC. A batch that has once been sent may still lie in a send queue, so a second ``assign`` works on a copy.
 
 The life of a batch: it grows, is sealed, is sent (perhaps often) and is done, by ``complete`` or
 ``fail``, once. What applications hold is a ``DeliveryReport``: the batch, an index and a timestamp.

@@ -5,8 +5,8 @@ sender decides. Until the sender takes it, it goes on growing, to ``grow_limit``
 faster than requests go, fewer and larger requests go. So ``batch_size`` is what a batch waits for,
 not a bound. It begins as large as the last one of its partition became, while memory is plentiful.
 
-The sender is woken once, by ``wake()``, when a queue that it does not know to have something gets
-a record or a batch becomes full; it says by ``take_news`` that it has looked.
+The sender is woken once, by ``wake()``, when an empty queue gets a record or a batch becomes full. It says by
+``take_news`` that it has looked.
 """
 
 from libc.stdint cimport int32_t

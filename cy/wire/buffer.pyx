@@ -2,15 +2,15 @@
 
 A ``Reader`` is a pointer and an end in a buffer that other code owns. Every read passes one bounds check,
 ``Reader.take``: nothing is read past the end, and nothing is allocated for a length that was only declared. Text is
-checked UTF-8; short ASCII text comes from a small cache, since a broker meets the same topic names and client ids in
-every request, and a ``str`` that was met before has its hash as well.
+checked UTF-8. Short ASCII text comes from a small cache, because a broker meets the same topic names and client ids in
+every request. A ``str`` that was met before also has its hash.
 
 Both have a *budget*: the units that they may create for a message. It is unlimited by default; exceeding it raises
 ``TooMuch``. Both can also be *polite*: then they release the GIL after every so many elements of arrays.
 
-A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at
-all (a slice of a file, to be sent by ``sendfile``) are not copied into it: they are noted as cuts,
-and the result is then a list of pieces instead of one ``bytes``.
+A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at all (a slice of a
+file, to be sent by ``sendfile``) are not copied into it. They are noted as cuts, and the result is then a list of
+pieces instead of one ``bytes``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

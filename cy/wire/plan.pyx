@@ -5,9 +5,9 @@ Grammar
                                                     each uvarint tag, uvarint size, value
     struct or null  int8, -1 for null, else 1 and the struct; as a tagged field uvarint, 0 for null
 
-A ``Plan`` is the wire type of a struct in one version: the types of its fields (``wire_types``),
-each with the place of the field's slot in an instance of the message class (``messages``).
-Executing it costs tens of nanoseconds a field and no Python call.
+A ``Plan`` is the wire type of a struct in one version. It has the types of its fields (``wire_types``), each with the
+place of the field's slot in an instance of the message class (``messages``). Executing it costs tens of nanoseconds a
+field and no Python call.
 """
 
 cimport cython

@@ -74,7 +74,7 @@ cdef class SendQueue:
         return self.given - self.unsent
 
     def flush(self, int fd):
-        """Sends until the socket takes no more; True when nothing is left.
+        """Sends as much as the socket takes; True when nothing is left.
 
         Returns False also after 4 MiB, so that other connections get their turn. Raises OSError as
         send does, and EOFError when a file is shorter than its slice, after which the stream is

@@ -1,8 +1,8 @@
 """Bytes of a file that leave by ``sendfile(2)``, and ``writev(2)``, for non-blocking sockets.
 
-A socket that can take nothing now is no error: both calls then give -1, and 0 only where there
-was nothing left to send (or the file ended early, which the caller must treat as an error, as the
-frame has promised these bytes). EINTR is retried.
+A socket that can take nothing now is no error: both calls then return -1. They return 0 only where there was nothing
+left to send, or where the file ended early. The caller must treat the latter as an error, because the frame has
+promised these bytes. EINTR is retried.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

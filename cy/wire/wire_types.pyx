@@ -9,10 +9,10 @@ Grammar (Kafka's protocol guide; KIP-482 for the flexible versions)
     array           int32 count, the elements;      compact: uvarint count + 1, the elements
                     null: length or count -1;       compact: 0
 
-A wire type is an object with two C methods, ``decode`` and ``encode``. Limits: every read is
-bounds-checked by ``Reader``; a count is refused when so many smallest elements do not fit into the
-bytes left; what is made of a message is charged to the reader's budget before it is made; so memory
-grows with the bytes that arrived, whatever they declare. Text is at most 32767 bytes, as in Kafka.
+A wire type is an object with two C methods, ``decode`` and ``encode``. Limits: ``Reader`` checks the bounds of every
+read. A count is refused when so many smallest elements do not fit into the bytes left. Each object is charged to the
+reader's budget before it is made. So memory grows with the bytes that arrived, whatever they declare. Text is at most
+32767 bytes, as in Kafka.
 """
 
 cimport cython
