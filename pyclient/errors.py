@@ -145,8 +145,8 @@ UNKNOWN_LEADER_EPOCH, after which its consumer asks for it too (``OffsetFetcherU
 """
 
 STALE_ROUTE: Final = STALE_METADATA | {"NOT_CONTROLLER", "CONNECTION_FAILED", "REQUEST_TIMED_OUT"}
-"""The metadata is asked for again before a request goes again to whatever broker it names then: also where that
-broker is not the controller any more, or could not be reached. Java's ``NetworkClient`` does so when a connection ends.
+"""The client fetches the metadata again, and then sends the request to the broker that it names. It also does so where
+a broker is no longer the controller, or could not be reached. Java's ``NetworkClient`` does so when a connection ends.
 """
 
 STALE_POSITION: Final = STALE_ROUTE | {"OFFSET_NOT_AVAILABLE"}

@@ -1,4 +1,4 @@
-"""Who reads topics without a group: has all of their partitions, and commits nothing."""
+"""A consumer without a group: it reads all partitions of its topics, and commits nothing."""
 
 from __future__ import annotations
 

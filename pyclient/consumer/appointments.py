@@ -1,8 +1,8 @@
 """What the group needs done on the application's thread: it is done within ``poll``.
 
-A partition may only be given up when the application is done with its records, which it says by
-polling; so every revocation waits for a poll, whether or not there is a listener. With one, the
-assignment changes in the same poll: the partitions it hears of are those that ``assignment`` has.
+A partition may only be given up when the application has processed its records, which it shows by polling. So every
+revocation waits for a poll, whether or not there is a listener. With one, the assignment changes in the same poll: the
+partitions it hears of are those that ``assignment`` has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Committed offsets: stored at and fetched from the group's coordinator.
 
-Commits are sent in the order in which they begin, one behind the other without a wait between them. After a
-retriable error a commit is sent again, by the time also in a later generation; but never behind a later one of
-the same partitions, nor when another member may have committed: the older offset would stand.
+Commits are sent in the order in which they begin, one behind the other without a wait between them. After a retriable
+error a commit is sent again, possibly in a later generation. It is never sent after a later commit of the same
+partitions, nor when another member may have committed: the older offset would stand.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class CommittedOffsets:
         """Stores the offsets; ends behind earlier commits of the same partitions, if these end in time.
         ``are_held()``: the member has had all of the partitions since the call, whatever its generation is now.
 
-        Raises CommitFailed where the member is out of its group, or may have lost the partitions meanwhile;
-        RebalanceInProgress where it has to poll first; the last error when the time is over, or a later commit of
-        the same partitions has begun.
+        Raises CommitFailed where the member was evicted from its group, or may have lost the partitions meanwhile.
+        Raises RebalanceInProgress where it has to poll first. Raises the last error when the time is over, or a later
+        commit of the same partitions has begun.
         """
         if not offsets:
             return

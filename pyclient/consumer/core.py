@@ -1,8 +1,8 @@
 """The consumer that both faces share.
 
 ``take`` and what it touches (subscription, buffer) may be used by any one thread, under the lock; coroutines and
-callbacks live on the client's loop. The faces add how to wait: ``on_ready`` is called when a waiting poll should look
-again, ``on_wakeup`` for the same on any thread, and in a signal's handler, where neither may wait for a lock.
+callbacks live on the client's loop. The faces add how to wait. ``on_ready`` is called when a waiting poll should look
+again. ``on_wakeup`` does the same on any thread, and in a signal handler. Neither may wait for a lock there.
 """
 
 from __future__ import annotations
@@ -327,12 +327,13 @@ class ConsumerCore:
     # -- commits: on the loop ----------------------------------------------------------------------------
 
     def identity(self) -> GroupMetadata:
-        """Who commits: the member, or the group alone where partitions were assigned by hand."""
+        """The identity for commits: the member, or the group alone where partitions were assigned by hand."""
         member = self.membership
         return member.metadata() if self.subscription.by_group else GroupMetadata(member.group_id)
 
     def _who_commits(self) -> GroupMetadata:
-        """Who commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where it waits."""
+        """The identity for commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where
+        it waits."""
         member, who = self.membership, self.identity()
         if not self.subscription.by_group:
             return who

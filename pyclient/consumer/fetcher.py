@@ -1,9 +1,9 @@
 """Fetches ahead of ``poll``, within bounds, and gives what was fetched.
 
-One request per broker is on its way at a time. ``pump`` (on the loop) asks every broker that is
-idle for the partitions of which not enough is buffered; ``take`` (on the application's thread)
-empties the buffer in the order in which it was filled, and wakes the loop only when that matters.
-All under the consumer's lock. An error of a partition waits in the buffer behind its records.
+One request per broker is on its way at a time. ``pump`` (on the loop) asks every idle broker for the partitions of
+which not enough is buffered. ``take`` (on the application's thread) empties the buffer in the order in which it was
+filled, and wakes the loop only when that matters. All under the consumer's lock. An error of a partition waits in the
+buffer behind its records.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Fetcher:
         on_reset: Callable[[PartitionState, KafkaError], None] = lambda state, error: None,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        """``on_ready`` is called on the loop when ``take`` may have something to give; ``on_reset`` by ``take``, where
-        a position is out of range; ``on_error`` on the loop, where a broker refuses fetches as a whole.
+        """``on_ready`` is called on the loop when ``take`` may have something to give. ``take`` calls ``on_reset``
+        where a position is out of range. ``on_error`` is called on the loop, where a broker refuses fetches as a whole.
         """
         self._on_ready, self._on_reset, self._on_refusal = on_ready, on_reset, on_error
         self._client = client

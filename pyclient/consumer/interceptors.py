@@ -1,8 +1,8 @@
 """Interceptors of a consumer (KIP-42): they see what is polled and what is committed, and change nothing.
 
-Each is an object with any of ``configure(settings)``, ``on_consume(records)`` (the records of a poll,
-before the application has them), ``on_commit(offsets)`` (after the coordinator has taken them; on the
-client's thread) and ``close()``. One that raises is logged and does not disturb the consumer.
+Each is an object with any of ``configure(settings)``, ``on_consume(records)``, ``on_commit(offsets)`` and ``close()``.
+``on_consume`` gets the records of a poll before the application has them. ``on_commit`` is called on the client's
+thread, after the coordinator has accepted the offsets. One that raises is logged and does not disturb the consumer.
 """
 
 from __future__ import annotations

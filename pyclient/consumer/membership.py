@@ -84,7 +84,7 @@ class Membership(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def metadata(self) -> GroupMetadata:
-        """Who the application is: the member as of the last poll, and as it went on since without a loss."""
+        """The application's identity: the member as of the last poll, and as it went on since without a loss."""
         return self._shown
 
     @property

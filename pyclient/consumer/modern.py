@@ -1,11 +1,11 @@
 """Membership by the consumer protocol (KIP-848): the coordinator assigns, one API does it all.
 
-Each heartbeat tells what has changed on our side and brings what has changed on theirs. A new
-assignment is reconciled beside the heartbeats: what is to go is given up when the application is
-done with it, then what is new is taken; the next heartbeat, at once, says what is owned now.
-Assignments name topics by id. One whose name is not known yet is looked for and holds up nothing else; a
-topic that was made again under its name has other partitions: those of before are lost, for good.
-Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return.
+Each heartbeat tells what has changed on our side and brings what has changed on theirs. A new assignment is reconciled
+beside the heartbeats. Partitions to revoke are given up when the application has processed their records; then the new
+ones are taken. The next heartbeat, sent at once, reports what is owned now. Assignments name topics by id. A topic
+whose name is not known yet is looked up, and delays nothing else. A topic that was created again under its name has
+other partitions; the former ones are lost for good. Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its
+return.
 """
 
 from __future__ import annotations

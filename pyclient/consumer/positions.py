@@ -33,7 +33,7 @@ Failures = dict[PartitionState, KafkaError]
 
 
 class Listener(Protocol):
-    """Who wants to know."""
+    """The caller that waits for the answer."""
 
     def on_positions(self) -> None:
         """There are positions now."""

@@ -1,8 +1,9 @@
 """What a consumer reads and how far it is. No I/O, no clock; guarded by the consumer's lock.
 
-A partition has several places: ``fetch_offset``, where the next fetch begins; ``position``, behind
-what ``poll`` gave; ``settled``, the position at the last ``poll``, up to which the application is
-done; ``committed``. ``turn`` counts seeks: what was fetched in an earlier turn is not wanted.
+A partition has several places. ``fetch_offset`` is where the next fetch begins. ``position`` is behind the last record
+that ``poll`` gave. ``settled`` is the position at the last ``poll``, up to which the application has processed
+everything. ``committed`` is the committed offset. ``turn`` counts seeks: records that were fetched in an earlier turn
+are dropped.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ HINT: Final = (
 
 
 def for_broker(pattern: re.Pattern[str], hides_internal: bool) -> str | None:
-    """The same expression for the broker, None where only the client can match it as it is meant: it
+    """The same expression for the broker, or None where only the client can match it as it is meant. That is so if it
     has flags that RE2/J lacks, or matches internal topics, which the broker would not hide.
     """
     if pattern.flags & ~sum(SAME_FLAGS, WITHOUT_EFFECT) or not pattern.pattern:

@@ -1,10 +1,10 @@
 """Whether what was read is still in the leader's log (KIP-320). No I/O, no clock; under the consumer's lock.
 
-A new leader may lack records that a consumer has read (an unclean election, a log that was lost), and
-have others at their offsets. A place in a log is therefore an offset and the leader epoch of the record
-before it. When a partition's leader epoch changes, or a place comes from elsewhere (a committed offset),
-the place is doubtful until the leader has said where its log of that epoch ends: behind the place, and
-all is well; before it, and the log was truncated. ``proven`` is the leader epoch for which all is well.
+A new leader may lack records that a consumer has read (an unclean election, a log that was lost), and have others at
+their offsets. A place in a log is therefore an offset and the leader epoch of the record before it. When a partition's
+leader epoch changes, or a place comes from elsewhere (a committed offset), the place is doubtful. The leader then says
+where its log of that epoch ends. If that is before the place, the log was truncated; otherwise the place is valid.
+``proven`` is the last leader epoch for which it was valid.
 
 Records that were fetched but not returned are in doubt first: they are dropped. Then the position itself is in doubt.
 """

@@ -55,10 +55,9 @@ QUESTIONS: Final = 1 << 32
 class Client:
     """Requests to brokers by node id; connections are made when first needed and made again.
 
-    ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers,
-    client.id, request.timeout.ms, default.api.timeout.ms, retry.backoff.ms …
-    ``separate_coordinators``: they have connections of their own, so that commits and heartbeats
-    are not answered behind a fetch that waits for records.
+    ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers, client.id,
+    request.timeout.ms, default.api.timeout.ms, retry.backoff.ms and others. ``separate_coordinators``: coordinators
+    have connections of their own, so that commits and heartbeats do not wait behind a fetch that waits for records.
     """
 
     cluster: Cluster
@@ -357,8 +356,8 @@ class Client:
         return self.versions(node) or next((each for each in others if each is not None), None)
 
     def any_node(self) -> int:
-        """A node for a request that any broker can serve: the least loaded; a bootstrap server
-        (a negative id) while no broker is known, or none can be reached. -> its id
+        """Returns the id of a node for a request that any broker can serve: the least loaded one. It is a bootstrap
+        server (a negative id) while no broker is known, or none can be reached.
         """
         now = self.clock()
         brokers = [self._find(id) for id in self.cluster.brokers]

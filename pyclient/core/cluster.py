@@ -1,9 +1,8 @@
 """The client's view of the cluster: brokers, topics, partitions and their leaders. No I/O, no clock.
 
-Facts come from Metadata responses and, between them, from responses that name a new leader
-(KIP-951). A fact about a partition has the leader epoch as its version: an older one does not
-replace a newer one of the same topic id, as a broker that lags would otherwise send clients back to
-the old leader (KIP-320).
+Facts come from Metadata responses and, between them, from responses that name a new leader (KIP-951). A fact about a
+partition has the leader epoch as its version. An older fact does not replace a newer one of the same topic id.
+Otherwise a broker that lags would send clients back to the old leader (KIP-320).
 """
 
 from __future__ import annotations

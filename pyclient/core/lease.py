@@ -1,8 +1,8 @@
 """The loop's thread stands still, and a thread that waits does its work: no hand-over between threads.
 
-One record at a time, acknowledged, is two hand-overs of a few microseconds of work each: to the loop's
-thread, which sends, and back from it, when the answer is there. So the loop's thread *lends* its place
-to a thread that comes again and again. It blocks in a callback: the loop's state is at rest, and the
+A thread that sends one record and waits for its ack hands over twice, each time for a few microseconds of work. It
+hands over to the loop's thread, which sends, and gets control back when the answer has come. So the loop's thread
+*lends* its place to a thread that comes again and again. It blocks in a callback: the loop's state is at rest, and the
 *tenant* may touch what belongs to the loop, between ``enter`` and ``leave``. The lease ends when
 
 - a millisecond has passed without a use, or ten milliseconds in all: other work of the loop waits no longer than that;

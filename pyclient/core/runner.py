@@ -3,9 +3,8 @@
 What the application waits for, it waits for on a future, so that Ctrl-C interrupts the wait; the
 work is then cancelled. After a fork the child has the object and not the thread: every call says so.
 
-The loop keeps the time of the work, and is not trusted with it: something that the application has given
-(a callback, a handler of logging) may stop the loop or hold it up. So a wait has a clock of its own, and ends
-when the thread does.
+The loop keeps the time limit of the work, but the caller does not rely on it. The application's own code (a callback, a
+logging handler) may stop the loop or hold it up. So a wait has a clock of its own, and ends when the thread does.
 """
 
 from __future__ import annotations
@@ -231,8 +230,8 @@ class Runner:
 
 
 def _result(future: Future[T], timeout: float | None, within: float | None) -> T:
-    """The future's result, waited for in slices: a signal that comes just before a thread begins to
-    wait does not end the wait, so it is met at the end of the slice.
+    """Waits in slices for the future's result. A signal that comes just before a thread begins to wait does not end the
+    wait, so it is handled at the end of the slice.
     """
     end = math.inf if timeout is None else monotonic() + timeout
     last = math.inf if within is None else monotonic() + max(0.0, within) + GRACE_S

@@ -59,8 +59,8 @@ def tell(loop: asyncio.AbstractEventLoop, what: str, function: Callable[..., obj
 
 
 def raise_on(loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
-    """SystemExit and KeyboardInterrupt of a function of the application's end its loop, as asyncio has it, but not in
-    the midst of the client's work: in a callback of their own. What else it raises ends nothing.
+    """If a function of the application raises SystemExit or KeyboardInterrupt, that ends its loop, as in asyncio. It
+    does so in a callback of its own, not in the midst of the client's work. What else it raises ends nothing.
     """
     if isinstance(error, SystemExit | KeyboardInterrupt):
         loop.call_soon(_raise, error)

@@ -39,8 +39,9 @@ class Producer(BaseProducer):
         with Producer("localhost:9092", linger_ms=5) as producer:
             producer.send("flights", value=b"...", key=b"UA")
 
-    What a producer that nobody closes has is delivered when the program ends, in 10 s at most; what is lost then is
-    logged as an error, which is seen on stderr. A signal that ends the process at once (SIGTERM by default) loses it.
+    If nobody closes a producer, its records are delivered when the program ends, within 10 s. Records that are lost
+    then are logged as an error, which appears on stderr. A signal that ends the process at once (SIGTERM by default)
+    loses them.
     """
 
     def __init__(

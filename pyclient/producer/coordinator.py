@@ -1,7 +1,7 @@
 """What a transactional producer asks of its coordinator, and of those of groups; again, until it is told.
 
-Transactions have two versions: in version 1 partitions and groups are added by requests of their own,
-in version 2 (KIP-890) Produce and TxnOffsetCommit add by themselves, and EndTxn gives the next epoch.
+Transactions have two versions. In version 1, partitions and groups are added by requests of their own. In version 2
+(KIP-890), Produce and TxnOffsetCommit add them, and EndTxn returns the next epoch.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class Coordinator:
         self._raise(of_code(code), self.id, TRANSACTION)
 
     def _raise(self, error: KafkaError | None, key: str, kind: Kind) -> None:
-        """Raises an error that the coordinator ``key`` of that kind has answered, and forgets one that is no more."""
+        """Raises an error that the coordinator of ``key`` has answered, and forgets a broker that no longer coordinates
+        it."""
         if error is None:
             return
         if error.name in COORDINATOR_MOVED:

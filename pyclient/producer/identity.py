@@ -1,7 +1,7 @@
 """The producer id and epoch of idempotence, and who may send under which.
 
-``Identities`` is what the sender asks; this one is of a producer without transactions, which gets
-its producer id when it first sends, and raises the epoch by itself where a lane needs new sequences.
+``Identities`` is what the sender asks. This one is for a producer without transactions. It gets its producer id when it
+first sends, and raises the epoch by itself where a lane needs new sequences.
 """
 
 from __future__ import annotations

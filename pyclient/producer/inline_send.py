@@ -1,9 +1,9 @@
 """One record at a time, acknowledged: the thread that waits for it does the loop's work itself.
 
-Who waits for a batch, and has just waited for another, gets the loop's place (``pyclient.core.lease``).
-When it waits again, it sends its batch and takes the answer from the socket, in a millisecond at most.
-That is for a batch alone: no other waits, nothing is under way at its broker, and no callback hangs on
-it, as callbacks run on the loop's thread. Everything else goes the usual way.
+A thread that waits for a batch, and has just waited for another, takes the place of the loop (``pyclient.core.lease``).
+When it waits again, it sends its batch and takes the answer from the socket, in a millisecond at most. That is for a
+batch alone: no other waits, nothing is under way at its broker, and no callback hangs on it, as callbacks run on the
+loop's thread. Everything else goes the usual way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class InlineSend:
         self._lease.on_end = sender.run
 
     def wake(self) -> None:
-        """The sender should look. Who has the loop's place will see to it, else the end of the lease."""
+        """The sender should look. The thread that has the loop's place does it, otherwise the end of the lease."""
         if not self._lease.is_mine:
             self._runner.call(self._sender.run)
 

@@ -1,30 +1,29 @@
-"""Where a partition's batches are that were sent, and the sequences of idempotence (KIP-98).
+"""Keeps a partition's batches that were sent, and the sequences of idempotence (KIP-98).
 
-A batch that was never sent is in the partition's queue. When it first goes, it comes to the end of the lane's
-list, where it keeps its place until somebody is told what became of it; its phase says what is with it meanwhile:
+A batch that was never sent is in the partition's queue. When it is first sent, it is appended to the lane's list. It
+keeps its place there until its result is reported. Its phase tells its state:
 
     QUEUED -> UNDER_WAY -> ARRIVED -> WRITTEN, FAILED
               UNDER_WAY <- WAITING <- ARRIVED -> DENIED
 
-The broker takes a batch only if its sequence follows the one before it, so a lane sees to it that
+The broker takes a batch only if its sequence follows the one before it. So a lane ensures the following:
 
-- at most five batches are under way, and after a failure only the oldest one goes, until it is
-  through: then the next one;
-- the first batch under a producer id is alone until it is acknowledged: a broker that does not know
-  the id takes any sequence, so a second batch could be written where the first one was lost;
-- a batch of which nobody knows whether it was written goes again with the very same producer id,
-  epoch and sequence, so that a second one is recognised;
-- sequences start again, at 0 under the next epoch, only when nothing is under way and it is known
-  of every batch that is left that it was not written. Until then the lane is *halted*. Lanes do this
-  one by one: the others go on under the old epoch, and change to the new one when they are empty;
-- what became of a batch is told when that is told of all that were sent before it. It may be known
-  earlier: of one that a broker answered while nobody had an answer to the one before it.
+- At most five batches are under way. After a failure only the oldest one is sent, until it is decided; then the next.
+- The first batch under a producer id is alone until it is acknowledged. A broker that does not know the id takes any
+  sequence, so a second batch could be written where the first one was lost.
+- If nobody knows whether a batch was written, it is sent again with the same producer id, epoch and sequence. The
+  broker then recognises a duplicate.
+- Sequences start again, at 0 under the next epoch, only when nothing is under way and every remaining batch is known
+  to be unwritten. Until then the lane is *halted*. Lanes do this one by one: the others continue under the old epoch,
+  and change to the new one when they are empty.
+- The result of a batch is reported after the results of all batches sent before it. It may be known earlier, if a
+  broker answered it while the one before it had no answer yet.
 
-A broker that misses what comes before a batch may have it nonetheless: after a restart Kafka knows only
-the last batch of a producer (ProducerStateManager). So what may have been written is *denied* at first,
-and those behind it that may have been written go too, one by one under their old sequences. Nothing is
-appended behind a gap, so one that is acknowledged proves all before it. If all are denied, there is a gap,
-and none was written; but where the last of them was given up, nobody knows, and the denied are *doubtful*.
+A broker that misses what comes before a batch may have it nonetheless. After a restart Kafka knows only the last batch
+of a producer (ProducerStateManager). So a batch that may have been written is first *denied*. The following ones that
+may have been written are sent too, one by one under their old sequences. Nothing is appended behind a gap, so an
+acknowledged batch proves all before it. If all are denied, there is a gap, and none was written. But if the last of
+them was given up, nobody knows, and the denied ones are *doubtful*.
 
 No I/O, no clock.
 """
@@ -47,7 +46,7 @@ WAITS: Final = (WAITING, DENIED)
 
 
 class Identity(NamedTuple):
-    """Who the broker takes the producer for."""
+    """The producer's identity for the broker."""
 
     producer_id: int
     epoch: int

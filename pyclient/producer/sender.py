@@ -1,10 +1,10 @@
 """Takes batches from the queues to the brokers. Lives on the client's loop.
 
-``run`` is what everything leads to: applications wake it when a queue has news, a timer when a
-linger or a back-off is over, and every response calls it. It looks at the lanes that have something
-to send, and sends whatever may go now: to each broker that takes another request, if any of its
-partitions has a batch that is due, the oldest batch of each of its partitions. A lane where nothing
-waits is not looked at, so a record that is sent alone costs one look and one request.
+``run`` is what everything leads to: applications wake it when a queue has news, a timer when a linger or a back-off is
+over, and every response calls it. It looks at the lanes that have something to send, and sends what may go now. A
+broker that takes another request gets one if any of its partitions has a batch that is due. The request holds the
+oldest batch of each of its partitions. A lane where nothing waits is not looked at, so a record that is sent alone
+costs one look and one request.
 
 What becomes of a batch is decided by ``pyclient.producer.outcome``; what may go in a partition by
 ``pyclient.producer.lane``. Delivery time-outs need no look: one timer stands at the oldest batch.

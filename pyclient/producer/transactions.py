@@ -10,10 +10,10 @@ EndTxn answers with the next epoch, so nothing of an old transaction can reach a
     OPEN -prepare-> PREPARED: a client that has its name, producer id and epoch ends it, not this producer
     any -fenced, not authorized-> FATAL
 
-When a commit was asked for and not answered, the transaction may be committed, or be so any time
-from now. An abort would be refused, or worse, meet the next transaction. InitProducerId with the
-epoch that one has ends the matter: the coordinator completes a commit that it has begun, aborts what
-is open, and answers with a new epoch, under which nothing of the old one counts (KIP-360).
+When a commit was asked for and not answered, the transaction may be committed, or be so any time from now. An abort
+would be refused, or worse, meet the next transaction. InitProducerId with the current epoch resolves it. The
+coordinator completes a commit that it has begun, and aborts an open transaction. It answers with a new epoch, which
+fences everything sent under the old one (KIP-360).
 """
 
 from __future__ import annotations

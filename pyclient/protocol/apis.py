@@ -3,8 +3,8 @@
     request = Fetch.Request(max_wait_ms=500, topics=[Fetch.Request.FetchTopic(topic="a")])
     frame = Fetch.encode_request(12, correlation_id, client_id, request)
 
-Of a schema only the head is read when this module is imported; the rest when ``Request``,
-``Response`` or a codec is first wanted, and a version's plan when that version is first met.
+Importing this module reads only the head of each schema. The rest is read when ``Request``, ``Response`` or a codec is
+first used, and the plan of a version when that version is first met.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ SCHEMAS = Path(__file__).parent / "schemas"
 class Api(type):
     """An API of the protocol. Its attributes:
 
-    ``key``, ``name``; ``min_version``, ``max_version`` (as in Kafka 4.4.0); ``advertised_min``,
-    lower than ``min_version`` only for Produce; ``flexible_from``, the first flexible version;
-    ``Request``, ``Response``, the message classes;
-    ``decode_request(version, view, position, end)`` and ``decode_response``: a message;
-    ``encode_request(version, correlation_id, client_id, request)`` and
-    ``encode_response(version, correlation_id, response)``: a whole frame with its length, as bytes,
-    or where large or file-backed pieces are inside as a list of ``bytes`` and slices of files;
-    ``decode_request_within``, ``encode_response_within``, ``encode_response_politely``: within a
-    budget, or beside a thread that is in a hurry (``cy.wire.codec``).
+    - ``key``, ``name``
+    - ``min_version``, ``max_version``: as in Kafka 4.4.0
+    - ``advertised_min``: lower than ``min_version`` only for Produce
+    - ``flexible_from``: the first flexible version
+    - ``Request``, ``Response``: the message classes
+    - ``decode_request(version, view, position, end)`` and ``decode_response``: a message
+    - ``encode_request(version, correlation_id, client_id, request)`` and
+      ``encode_response(version, correlation_id, response)``: a whole frame with its length, as bytes. If it has large
+      or file-backed pieces, it is a list of ``bytes`` and slices of files.
+    - ``decode_request_within``, ``encode_response_within``, ``encode_response_politely``: within a budget, or beside
+      a thread that is in a hurry (``cy.wire.codec``)
     """
 
     key: int

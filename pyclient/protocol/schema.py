@@ -21,9 +21,9 @@ name, and ``[]`` of these. Without a default: false, 0, the zero uuid, "", b"", 
 for records. ``ignorable``: the field is dropped silently where the version lacks it; any other that
 is set then makes the encoder of a request raise. A tagged struct is None unless it is sent.
 
-Formats of internal records are written alike: ``record Name 0-4, flexible 4+``, then ``fields``;
-``open`` says that later versions are read as the latest known here, and of an API that bytes behind
-the end of a request are ignored. Versions may be one number.
+Formats of internal records are written alike: ``record Name 0-4, flexible 4+``, then ``fields``. ``open`` says that
+later versions are read as the latest known here. For an API it says that bytes behind the end of a request are ignored.
+Versions may be one number.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Clients of a Python worker process, kept from one of its tasks to the next: Spark uses the process again, and a
-connection that is there saves a small batch most of its time.
+"""Clients of a Python worker process, kept from one of its tasks to the next. Spark uses the process again, and an open
+connection saves a small batch most of its time.
 """
 
 from __future__ import annotations

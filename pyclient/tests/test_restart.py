@@ -110,8 +110,8 @@ def test_group_and_transactions_go_on_after_a_kill(own_broker):
 
 
 def test_acks_that_a_clean_stop_has_lost_are_told_in_order_and_nothing_is_doubled(own_broker, pytestconfig):
-    """Kafka knows only the last batch of a producer then and takes the others for a gap, so their offsets stay
-    unknown; a producer that sent them again would double them.
+    """Kafka then knows only the last batch of a producer and takes the others for a gap, so their offsets stay unknown.
+    A producer that sent them again would write them twice.
     """
     told = []
     own_broker.stop()

@@ -1,4 +1,5 @@
-"""A member that was put out of its group while it worked: what it hands in then is refused, whatever it is by now."""
+"""A member is evicted from its group while it processes records: its later commits are refused, whatever its state is
+by then."""
 
 from __future__ import annotations
 

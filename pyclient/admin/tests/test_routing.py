@@ -1,4 +1,4 @@
-"""Who is asked, what is retried, and what is said to old brokers: against scripted brokers."""
+"""Which broker is asked, what is retried, and what old brokers are sent: against scripted brokers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The order in which Java's HashMap and HashSet give what is in them.
 
-Kafka's sticky assignors break ties by it: which of several members keeps its one partition more. Who
-wants Kafka's assignment for the same group has to know it: buckets by the upper half of the hash
-xored into the lower one, a power of two of them, 16 at least and filled by three quarters at most;
-in a bucket the order of insertion.
+Kafka's sticky assignors break ties by it: which of several members keeps its one partition more. An assignor needs this
+order to assign the same group as Kafka does. A bucket is chosen by the upper half of the hash xored into the lower one.
+The number of buckets is a power of two, at least 16, and at most three quarters of them are filled. Within a bucket the
+order is that of insertion.
 """
 
 from __future__ import annotations

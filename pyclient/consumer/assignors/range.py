@@ -1,9 +1,8 @@
 """The assignor ``range``: each topic is cut into runs of partitions, one for each of its readers.
 
-The first readers get one partition more where a topic cannot be cut evenly. Where racks matter
-(KIP-881) a reader first gets, within the same quotas, partitions with a replica in its rack; of topics
-that have the same readers and the same number of partitions it gets the same numbers, if each of them
-has a replica there.
+The first readers get one partition more where a topic cannot be cut evenly. Where racks matter (KIP-881), a reader
+first gets partitions with a replica in its rack, within the same quotas. Topics with the same readers and the same
+number of partitions are assigned alike, if each of those partitions has a replica there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The assignors ``sticky`` and ``cooperative-sticky``: balanced, with as few moves as possible.
 
-They give what Kafka's own give for the same group, so that a change of the leader between clients moves
-nothing. Where racks matter (KIP-881) a member does not keep a partition without a replica in its rack, and
-what is free goes to members in its racks first, as far as the balance allows. Where all members read the same topics a
-share is a quota (``sticky_alike``); otherwise partitions move to members with fewer until this improves nothing
-(``sticky_general``). If several members claim a partition, the one of the latest generation keeps it; of two of the
-same generation, neither does.
+They give what Kafka's own give for the same group, so that a change of the leader between clients moves nothing. Where
+racks matter (KIP-881), a member does not keep a partition without a replica in its rack. A free partition goes first to
+members in one of its racks, as far as the balance allows. Where all members read the same topics a share is a quota
+(``sticky_alike``); otherwise partitions move to members with fewer until this improves nothing (``sticky_general``). If
+several members claim a partition, the one of the latest generation keeps it; of two of the same generation, neither
+does.
 
 ``cooperative-sticky`` leaves out of its assignment what another member still owns: that member
 gives it up, and the next round gives it to the new one (KIP-429).
@@ -29,7 +29,7 @@ Previous = Callable[[Member], Claim]
 def assign(
     counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """Who had what is in the members' user data."""
+    """The members' user data says which partitions each of them had."""
     return _assign(counts, members, replicas, _told)[0]
 
 

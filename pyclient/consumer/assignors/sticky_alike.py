@@ -1,9 +1,9 @@
 """Sticky shares where all members read the same topics: each gets the quota or one more.
 
-A member keeps of what it had as much as its share allows; ``extra`` members may keep one more than
-the others. What is left is dealt in turn to those that are below their share, then to those that may
-have one more. Where racks matter, what has no replica in a member's rack is not kept, and what is free
-is dealt first to those that are in a rack of it, beginning with what fewest can have so.
+A member keeps of what it had as much as its share allows; ``extra`` members may keep one more than the others. What is
+left is dealt in turn to those that are below their share, then to those that may have one more. Where racks matter, a
+member keeps no partition without a replica in its rack. Free partitions go first to members in one of their racks,
+beginning with the partitions that the fewest members can have so.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class General:
 
 
 def _before(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Who had a partition, by the latest generation before the last."""
+    """The member that had a partition, by the latest generation before the last."""
     last = max((-1 if claim.generation is None else claim.generation for claim in claims.values()), default=-1)
     owners: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, (partitions, told) in claims.items():

@@ -31,7 +31,7 @@ class Coordinated(Client):
 
 
 class Application:
-    """Who owns the membership; ``told`` is what its listener has heard."""
+    """The owner of the membership; ``told`` is what its listener has heard."""
 
     has_listener = True
 

@@ -30,9 +30,9 @@ SETTINGS = {"group.id": "g", "retry.backoff.ms": 20, "retry.backoff.max.ms": 20,
 
 
 class Member(ConsumerCore):
-    """A consumer in generation 5 that has t-0 and t-1. Its coordinator answers commits by ``codes``, then by 0, and
-    has ``sent`` as (offset, generation); it is found after ``lookups`` turns of the loop, each once. Who waits for
-    ``answered`` goes on before what was answered is sent again.
+    """A consumer in generation 5 that has t-0 and t-1. Its coordinator answers commits by ``codes``, then by 0, and has
+    ``sent`` as (offset, generation); it is found after ``lookups`` turns of the loop, each once. A task that waits for
+    ``answered`` goes on before the refused commit is sent again.
     """
 
     def __init__(self, **settings: Any) -> None:

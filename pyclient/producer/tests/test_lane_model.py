@@ -1,5 +1,5 @@
-"""Whatever answers five batches under way meet: all are told in their order, what is acknowledged is in the log
-once, at the offset that was told, and nothing is there twice or before what was sent before it.
+"""Five batches under way meet any answers. Their results are reported in order, and each acknowledged batch is in the
+log once, at the reported offset. Nothing is there twice, or before a batch that was sent earlier.
 
 Every two troubles in every two places, and many at random, with a broker as Kafka and one as ours. After each of
 them every batch is in one place, in the phase that goes with it.

@@ -172,8 +172,8 @@ def test_a_gap_ends_with_its_transaction():
 
 @pytest.mark.parametrize("is_version_1", [True, False])
 def test_an_abort_of_what_waits_to_be_sent_again_leaves_no_gap(is_version_1):
-    """Of two batches for which there were too few replicas the first has no sequence once it is dropped: the partition
-    halts, and all that later transactions sent there waited for delivery.timeout.ms.
+    """Two batches found too few replicas. The first has no sequence once it is dropped, so the partition halts. Before,
+    all that later transactions sent there waited for delivery.timeout.ms.
     """
     client, queues, sender = make_transaction(batch_size=0)
     transactions = sender.identities

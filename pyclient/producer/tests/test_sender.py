@@ -89,7 +89,7 @@ def test_new_leader_in_the_answer_is_used_at_once():
 
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later(idempotent):
-    """Who hears of the leader lets the sender run while it is not decided yet that the batch goes again."""
+    """The listener that hears of the leader lets the sender run before it is decided that the batch is sent again."""
     client, queues, sender = make(
         batch_size=0, max_in_flight_requests_per_connection=1, enable_idempotence=idempotent
     )

@@ -1,7 +1,7 @@
 """Random messages of a schema's version, and the JSON that Kafka's converters read.
 
-Every field takes its edge cases often: the ends of its range, its default, null where that is
-allowed, empty and long texts, characters outside ASCII, arrays whose count takes two bytes.
+Every field often takes its edge cases: the ends of its range, its default, and null where that is allowed. Texts are
+empty or long, or have characters outside ASCII. Arrays have a count of two bytes.
 """
 
 from __future__ import annotations

@@ -242,8 +242,8 @@ class Commits:
             self._ledger.bury(record.query, *found.past, found.run)
 
     def _abort_late(self, state: State) -> None:
-        """Aborts what tasks of the run that was taken back open while Spark ends them: they cannot be decided any
-        more, and readers of committed records would wait for their time-out.
+        """Aborts the transactions that tasks of the withdrawn run still open while Spark ends them. Nobody can decide
+        them any more, and readers of committed records would wait for their time-out.
         """
         begin = transactions.begin_of(self.job.prefix, self.job.query, state.run)
         end = time.monotonic() + LATE_S

@@ -1,8 +1,8 @@
 """What the driver asks the brokers: which partitions there are, and where they begin and end.
 
-A question that fails is asked again (``fetchOffset.numRetries``), unless no broker could be reached for the whole of
-``default.api.timeout.ms``; and so is one for the latest offsets whose answer goes back behind what is known: a leader
-that has just been elected may not know better yet.
+A request that fails is sent again (``fetchOffset.numRetries``), unless no broker could be reached for the whole of
+``default.api.timeout.ms``. A request for the latest offsets is also repeated if its answer is lower than what is known:
+a leader that has just been elected may not know its high watermark yet.
 """
 
 from __future__ import annotations

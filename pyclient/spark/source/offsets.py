@@ -1,7 +1,7 @@
 """Offsets as users write them and as checkpoints keep them: JSON, as Spark's ``kafka`` has it. No I/O.
 
-Where to start and to end is said in one of four ways: everywhere at the earliest or latest record;
-by an offset of each partition; by a time of each partition; by one time.
+A query says in one of four ways where to start and to end. It names the earliest or latest record everywhere, an offset
+of each partition, a time of each partition, or one time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A task: a range of offsets of a partition, as Arrow batches. No Python object is made for a record.
 
-Records of the range may be gone by the time it is read, which the broker says (OFFSET_OUT_OF_RANGE), or the
-topic is another one, by its id. Anything else is waited for: a leader that has just been elected may not know
-yet how far its log is decided, and an error may be that of the leader before.
+Records of the range may be gone by the time it is read, which the broker says (OFFSET_OUT_OF_RANGE), or the topic is
+another one, by its id. In all other cases the reader waits. A leader that has just been elected may not know its last
+stable offset yet, and an error may come from the former leader.
 """
 
 from __future__ import annotations

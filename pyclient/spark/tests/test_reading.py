@@ -120,7 +120,7 @@ def test_the_client_of_a_process_is_kept_from_task_to_task(
     client = {"bootstrap.servers": options["kafka.bootstrap.servers"]}
     with consumer_of(client) as first:
         pass
-    next(reader.read(task))  # a task that wants no more
+    next(reader.read(task))  # a task that stops early
     with consumer_of(client) as second:
         assert second is first
 
