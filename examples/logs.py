@@ -1,6 +1,6 @@
-"""Log collection from real log files, exactly once: a log of this machine is written again, in portions that end in the
-midst of lines, and rotated twice, while ``log_collector.py`` tails it and is killed (SIGKILL) again and again. In the
-end the topic holds the log: each line once, in order.
+"""Log collection from real log files, exactly once. A log of this machine is written again, in portions that end within
+lines, and rotated twice. Meanwhile ``log_collector.py`` tails it and is killed (SIGKILL) again and again. In the end
+the topic holds the log: each line once, in order.
 
     python examples/logs.py [/var/log/dpkg.log]
 """

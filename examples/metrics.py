@@ -1,5 +1,5 @@
-"""Metrics of this machine: CPU, memory, disk and network are sampled from /proc, sent to a topic, and at the same time
-read from it and aggregated in windows of a second, which go to another topic when they are complete.
+"""Metrics of this machine: CPU, memory, disk and network are sampled from /proc and sent to a topic. At the same time
+they are read from it and aggregated in windows of a second. Complete windows go to another topic.
 
     python examples/metrics.py [--seconds 10]
 

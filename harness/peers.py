@@ -1,8 +1,8 @@
 """The real peers: Apache Kafka's jars, fetched once by maven, and a runner for their classes.
 
-The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROKER_PEERS`` names. A JVM's start is
-what a test of a Java tool pays for most, so every tool runs on a small heap, the serial collector, the first compiler
-only, and an archive of its classes (AppCDS) that the first run of a tool leaves behind for the next one.
+The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROKER_PEERS`` names. The start of the JVM
+is what a test of a Java tool pays for most. So every tool runs on a small heap, with the serial collector and the first
+compiler only. The first run of a tool leaves an archive of its classes (AppCDS) for the next one.
 
 What the suite itself has in Java lies in ``harness/java`` and is compiled against the jars on first use.
 """

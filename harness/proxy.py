@@ -1,8 +1,8 @@
 """A TCP proxy between clients and a broker that loses, delays and cuts on purpose.
 
-It understands just enough of the protocol to know which reply belongs to which request: every frame starts with its
-length, a request with api key, version and correlation id, a reply with the correlation id. So a test can say "lose
-the acks of the next three produce requests" and mean exactly that: the broker has done the work, the client never
+It understands just enough of the protocol to know which reply belongs to which request. Every frame starts with its
+length. Then a request has api key, version and correlation id, and a reply has the correlation id. So a test can say
+"lose the acks of the next three produce requests" and mean exactly that: the broker has done the work, the client never
 hears of it.
 """
 

@@ -1,8 +1,8 @@
 """The Pythons that pybroker is tested on, and where this machine has them: pyenv's, the system's, a package's.
 
-``toxfile.py`` gives them to the environments ``py311`` … ``py314`` and ``newer``. Where the machine has no 3.14,
-Maven Central has one, which is fetched as Kafka's jars are: when tox is asked for an environment by its name and
-that one needs it (``tox -e py314``), and before plain ``tox`` where no Python here is newer than the default::
+``toxfile.py`` gives them to the environments ``py311`` … ``py314`` and ``newer``. Where the machine has no 3.14, it is
+fetched from Maven Central, as Kafka's jars are. That happens when tox is asked for an environment that needs it (``tox
+-e py314``), and before plain ``tox`` where no Python here is newer than the default::
 
     python -m harness.pythons            what there is
     python -m harness.pythons --newer    and fetches that 3.14 if ``newer`` needs it

@@ -14,7 +14,7 @@ def used(name: str) -> None:
 
 
 def taken() -> list[str]:
-    """Who took part since this was asked last, in alphabetical order."""
+    """The clients that took part since the last call, in alphabetical order."""
     names = sorted(_seen - {BARE} or _seen)
     _seen.clear()
     return names

@@ -116,7 +116,7 @@ class Coordinator:
         )
 
     def ended(self, owner: Owner, committed: bool = True, version: int = V1) -> Owner:
-        """Ends the transaction and waits for its markers; who goes on."""
+        """Ends the transaction and waits for its markers; returns the id and epoch of the next one."""
         reply = self.end(owner, committed, version)
         assert reply.error_code == 0, reply
         self.until_complete()
@@ -167,7 +167,7 @@ def markers(wire: Wire, topic: str) -> int:
     return wire.end_offset(topic)
 
 
-# Who owns the transactional id
+# The owner of the transactional id
 
 
 def test_s43_a_transactional_id_has_one_coordinator(wire: Wire, coordinator: Coordinator) -> None:

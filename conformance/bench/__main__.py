@@ -27,8 +27,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Cases that go together. ``page``: the marks in docs/benchmarks.md around what was measured; ``file``: the name of
-    the raw figures and of the plot; ``kinds``: what is measured, one broker each unless the suite has more."""
+    """Cases that go together. ``page``: the marks in docs/benchmarks.md around the figures. ``file``: the name of the
+    raw figures and of the plot. ``kinds``: what is measured, one broker each unless the suite has more."""
 
     cold: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
     warm: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]

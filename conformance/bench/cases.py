@@ -1,8 +1,8 @@
 """The loads of the benchmark, the same for every broker: librdkafka in front, ``/proc`` behind.
 
-A case puts a load on a running broker and returns figures; broker CPU is what the broker's process used while the
-load ran, so a slow or busy client changes the throughput but not the cost. All loads run from their own processes or
-threads on the machine that the broker runs on.
+A case puts a load on a running broker and returns figures. Broker CPU is what the broker's process used while the load
+ran. So a slow or busy client changes the throughput but not the cost. All loads run from their own processes or threads
+on the machine that the broker runs on.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ def delete_topic(broker: Broker, topic: str) -> None:
 def claim_memory() -> None:
     """Touches most of the free memory and gives it back, so that the page cache grows into memory that is really there.
 
-    A virtual machine gets its memory from the host page by page, on the first touch, and may give back what is free;
-    that costs more than the copy into the page cache, would be put down to the broker, and depends on what ran before.
+    A virtual machine gets its memory from the host page by page, on the first touch, and may give back what is free.
+    That costs more than the copy into the page cache, and depends on what ran before. It would be counted as the
+    broker's.
     """
     available = processes.available_memory()
     piece = b"\1" * (KIB * KIB)

@@ -1,6 +1,6 @@
 """How fast a broker compacts: ``python -m conformance.bench --suite compaction``.
 
-A topic of one partition is filled while its policy is ``delete``; then that becomes ``compact``, and the time runs
+A topic of one partition is filled while its policy is ``delete``. Then the policy becomes ``compact``. The time runs
 until ``cleaner-offset-checkpoint`` says that everything but the active segment is compacted. Each of the keys has been
 written four times, in no order. Figures are bytes of log before compaction.
 """

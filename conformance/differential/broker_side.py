@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.wire_client import NO_UUID, Wire
 
-#: Topics that all sequences share, with their partitions: one, two, three or four members get the same number each, so
-#: that it does not matter in which order a broker looks at them. ``own`` is made for a sequence, ``none`` is not there.
+#: Topics that all sequences share, with their partitions. One, two, three or four members get the same number each, so
+#: the order in which a broker looks at them does not matter. ``own`` is made for a sequence, ``none`` is not there.
 SHARED = {"a": 12, "b": 12}
 OWN_PARTITIONS = 2
 STRANGER = uuid.UUID(int=0x5EED)

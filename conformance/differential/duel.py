@@ -1,12 +1,12 @@
 """One sequence against two brokers, in lockstep.
 
-Every step goes to both sides; then the duel waits. A reply on one side only is waited for on the other, long; none on
-either side means that the request waits for something (another member's join), and the duel goes on; its replies are
-compared when they come. So what is compared never depends on which side is faster, only on whether a side answers at
-all, and how long "at all" is, is a matter of ``Patience``: a difference counts if it is still there in slow motion.
+Every step goes to both sides; then the duel waits. If only one side has replied, the duel waits long for the other. If
+neither has, the request waits for something (another member's join), and the duel goes on. Its replies are compared
+when they come. So the comparison never depends on which side is faster, only on whether a side answers at all.
+``Patience`` says how long that may take: a difference counts if it is still there in slow motion.
 
-CONCURRENT_TRANSACTIONS means "the markers are still on their way": such a request is sent again until it is answered
-otherwise, and a step is over when no transaction of the sequence is in a Prepare state.
+CONCURRENT_TRANSACTIONS means "the markers are still on their way". The request is sent again until the answer is
+another one. A step is over when no transaction of the sequence is in a Prepare state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from conformance.differential.step import Step
 from harness import error_codes
 from harness.wire_client import ConnectionClosed, Wire
 
-#: A classic member that a group does not know joins it: an empty consumer group is no more after that in Kafka's
-#: memory, though its offsets, and after a restart the group, are still there. What follows is not compared.
+#: A classic member that a group does not know joins it. After that Kafka's memory has lost an empty consumer group,
+#: though its offsets remain, and after a restart the group is there again. What follows is not compared.
 #: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID.
 REFUSED_JOIN = (23, 25)
 PREPARING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")

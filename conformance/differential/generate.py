@@ -1,7 +1,7 @@
 """Sequences from a seed: mostly what a client would do next, with wrong turns.
 
-The generator keeps a rough idea of what each actor has done, and from it draws the next sensible verb; now and then a
-verb that is not, and now and then options that are wrong on purpose. It never sees an answer.
+The generator keeps a rough idea of what each actor has done, and draws the next sensible verb from it. Now and then it
+draws a senseless verb, or options that are wrong on purpose. It never sees an answer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A reply as a tree of plain values in which two brokers of the same behaviour agree.
 
-Ids become names in the order in which they come, wall-clock times become ``<time>``, rows of an array are sorted, and
-what is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by the broker
-it only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash map. Aborted
-transactions count that begin below the last stable offset: Kafka, which looks where a chunk of its file ends, tells
-some more, of which the reader sees nothing.
+Ids become names in the order in which they come, wall-clock times become ``<time>``, and rows of an array are sorted.
+Everything that is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by
+the broker it only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash
+map. Aborted transactions count that begin below the last stable offset: Kafka, which looks where a chunk of its file
+ends, tells some more, of which the reader sees nothing.
 """
 
 from __future__ import annotations

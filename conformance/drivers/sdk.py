@@ -156,7 +156,7 @@ class PyclientConsumer(Consumer):
         self._client = pyclient.Consumer(**settings)
 
     def metadata(self) -> Any:
-        """Who it is in its group."""
+        """Its identity in its group."""
         return self._client.group_metadata()
 
     def subscribe(self, topics: Sequence[str]) -> None:

@@ -95,7 +95,7 @@ class Writer:
         return -1
 
     def write(self, count: int, without: int | None = None) -> int:
-        """Tries until so many are acked, by who leads then; returns who has acked the last one."""
+        """Tries until the leader of that time has acked so many; returns the broker that acked the last one."""
         leader = -1
 
         def is_acked() -> bool:

@@ -19,8 +19,8 @@ Row = tuple[int, bytes]
 
 
 class World:
-    """Two streams in two partitions: one came to its end, the writer of the other was killed behind record 35, of which
-    and of the four before it nobody was told; a reader of everything; a group of two members.
+    """Two streams in two partitions, a reader of everything, and a group of two members. One stream came to its end.
+    The writer of the other was killed behind record 35, and got no answer for that one and the four before it.
     """
 
     def __init__(self, folder: Path) -> None:

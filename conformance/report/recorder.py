@@ -1,8 +1,8 @@
 """The pytest plugin that notes what tests of rows have shown: ``--conformance-report FILE.json``.
 
-Every run prints the numbers that its tests counted. With the option only tests of rows run, one line tells how far
-they are, and what they showed goes into the file, beside what earlier runs left there of other tests;
-``python -m conformance.report.page`` makes the page of it.
+Every run prints the numbers that its tests counted. With the option, only tests of rows run, and one line tells how far
+they are. Their results go into the file, beside those of other tests from earlier runs. ``python -m
+conformance.report.page`` makes the page from it.
 """
 
 from __future__ import annotations

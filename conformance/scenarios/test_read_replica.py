@@ -1,5 +1,5 @@
-"""S61 as far as it is the client's part: ``client.rack`` is sent, the replica that the leader names is read, and left
-when it is lost; a group's leader looks at racks. Three brokers of ours, the third in another rack.
+"""S61 as far as it is the client's part. The client sends ``client.rack``, reads the replica that the leader names, and
+leaves it when it is lost. A group's leader looks at racks. Three brokers of ours, the third in another rack.
 """
 
 from __future__ import annotations

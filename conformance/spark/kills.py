@@ -4,7 +4,7 @@
 
 The program under test is ``pipeline``; ``hooks.stages`` kills in its processes. A killed process is started again, and
 the next kill waits until a batch has been committed since. At the end every number must be in the topic once, for a
-reader of committed records (librdkafka), and in the table that the data source has read from the topic.
+reader of committed records (librdkafka). It must also be in the table that the data source has read from the topic.
 """
 
 from __future__ import annotations

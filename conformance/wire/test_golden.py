@@ -1,8 +1,8 @@
 """What real clients sent to a real Kafka, sent again byte by byte.
 
-The broker must understand every frame of an API that it advertises: it answers with the correlation
-id, in a form that a foreign codec (kafka-python's) can read, and keeps the connection. What the
-answer says depends on the broker's state and is the business of other tests.
+The broker must understand every frame of an API that it advertises. It answers with the correlation id, in a form that
+a foreign codec (kafka-python's) can read, and keeps the connection. What the answer says depends on the broker's state
+and is the business of other tests.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Kafka's transactions end where the database begins; there are two ways across:
 * ``rows``: each record is a row whose key is <topic, partition, offset>. It is read at least once, and a row that is
   there already stays as it is. The group's offset is committed after the rows.
 * ``totals``: a result that cannot be written twice. The offset is a row too, changed in the same transaction as the
-  result; a partition that is assigned begins there. Who has lost its partition without knowing finds the offset
-  changed, and gives up.
+  result; a partition that is assigned begins there. A consumer that has lost its partition without knowing finds the
+  offset changed, and gives up.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     pybroker demo --keep                                                    # a broker with a topic of flights
     python docs/examples/late_flights.py ADDRESS flights very-late --minutes 300
 
-Copies and the offsets up to which was read are in one transaction: it may be killed at any time, and started as often
-as there are partitions, each time with another --name. Readers of the copies take isolation_level="read_committed".
+Copies and offsets are in one transaction, so the program may be killed at any time. Start as many as there are
+partitions, each with another --name. Readers of the copies take isolation_level="read_committed".
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python -m conformance.bench.hostility [--brokers 3] [--megabytes 100] [--small 10000] [--only NAME …] [--write]
 
-For each request: how long it took until it was answered or its connection was closed, and meanwhile the client's p99
-and longest delay; the broker's memory, at its peak and 1 s afterwards, above what it was before. Where a request holds
+For each request it shows how long it took until the answer or the end of its connection. It shows the client's p99 and
+longest delay meanwhile, and how much memory the broker took more, at its peak and 1 s afterwards. Where a request holds
 more than its API's limit, so that it is refused, the largest one that is served is measured as well, by halving.
 
-Of several brokers: the memory is that of the process that grew most; and how often a broker lost its session or a
-replica its place in the ISR (``target`` says which broker is asked, and where the client's records go).
+With several brokers, the memory is that of the process that grew most. A column counts expired sessions and changes of
+the ISR. ``target`` says which broker is asked, and where the client's records go.
 
 ``--ahead`` (Linux, root) lets broker and client go before whatever else the machine does: the row "nothing" says how
 quiet it is.

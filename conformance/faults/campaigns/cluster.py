@@ -1,13 +1,13 @@
 """The campaign of a cluster: every client that we have, on three brokers that fail, checked to the last record.
 
-The loads: our SDK's writers, readers and groups (``sdk_load``); transactions and consume-transform-produce of
-librdkafka, aiokafka, Java and our SDK (``transaction_load``); a plain idempotent writer and a group of librdkafka; a
-client that does nothing but commit offsets. The faults: ``cluster_chaos``. They are on an embedded store (``--place
-processes``: one supervisor and its processes) or on a ZooKeeper of three servers (``--place machines``: brokers without
-a supervisor, in network namespaces of their own where this machine allows it).
+The loads are our SDK's writers, readers and groups (``sdk_load``), and transactions and consume-transform-produce of
+librdkafka, aiokafka, Java and our SDK (``transaction_load``). A plain idempotent writer and a group of librdkafka, and
+a client that only commits offsets, join them. The faults are those of ``cluster_chaos``. The brokers use an embedded
+store (``--place processes``: one supervisor and its processes) or a ZooKeeper of three servers (``--place machines``).
+The latter are without a supervisor, in network namespaces of their own where this machine allows it.
 
-At the end nothing acked is lost, doubled, reordered or elsewhere; no reader was given what is not there; every
-transaction is whole or not there at all; no committed offset went back; and the replicas are the same to the byte. What
+At the end nothing acked is lost, doubled, reordered or elsewhere. No reader got a record that is not there. Every
+transaction is whole or not there at all, no committed offset went back, and the replicas are the same to the byte. What
 drives it is the number of faults or the time, whichever is reached last; clients write as fast as that takes::
 
     python -m conformance.faults.campaigns.cluster --minutes 60 --faults 500 --records 10000000 \
@@ -246,7 +246,7 @@ class Campaign:
     def _await_progress(self, name: str) -> None:
         """Every load gets on: the SDK's, the transactions', the foreign clients'."""
         before = self._done()
-        self._permit_up_to(before["streams"] + AHEAD)  # who stands at the gate would count as stuck
+        self._permit_up_to(before["streams"] + AHEAD)  # a writer that waits at the gate would count as stuck
         deadline = time.monotonic() + PATIENCE_S
         while not self._all_moved(before):
             assert time.monotonic() < deadline, f"no acks in every load after {name}: {before}, now {self._done()}"

@@ -1,9 +1,9 @@
 """A broker under load that is killed, again and again; at the end every history is checked.
 
-The load: idempotent producers (one compresses, one sends again by hand) and a raw writer on four topics, one of which
-rolls its segments all the time and one syncs before each ack; a consumer group, a committer, and a client that creates
-and deletes topics. Checkpoints are written all the time. The moments come from a seed. One kill in three is followed by
-another while the broker starts, so that recovery is broken off too.
+The load: idempotent producers (one compresses, one sends again by hand) and a raw writer on four topics. One topic
+rolls its segments all the time, and one syncs before each ack. There are also a consumer group, a committer, and a
+client that creates and deletes topics. Checkpoints are written all the time. The moments come from a seed. One kill in
+three is followed by another while the broker starts, so that recovery is broken off too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The campaign of our SDK: its producers and consumers against a broker and a network that fail, to the last record.
 
-All clients reach the broker through the fault proxy only. While they write and read millions of records (``sdk_load``)
-the broker is killed (also while it starts) and frozen, connections are reset, cut in the middle of a request or reply,
-half-closed, slowed down, refused, and swallowed without a word; the clients themselves are frozen and killed.
+All clients reach the broker through the fault proxy only. They write and read millions of records (``sdk_load``).
+Meanwhile the broker is killed (also while it starts) and frozen. Connections are reset, cut in the middle of a request
+or reply, half-closed, slowed down, refused, and silently swallowed. The clients themselves are frozen and killed.
 
 What drives it is the number of records, not the time: a slow machine runs the same campaign slowly::
 

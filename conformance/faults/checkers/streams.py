@@ -1,9 +1,9 @@
 """Streams of numbered records: a history that costs as little for ten million records as for ten.
 
 A *stream* is what one thread or task of a writer sends: records 0, 1, 2 … Record n goes to partition n % partitions. So
-a partition's log must hold, of each stream, p, p + partitions, p + 2 * partitions …: a number that is not the next one
-shows a loss, a duplicate or a wrong order, without a memory of values. A value names its stream and number, which also
-give its size and filler, so that a broken one is recognised.
+a partition's log must hold the numbers p, p + partitions, p + 2 * partitions … of each stream. A number that is not the
+next one shows a loss, a duplicate or a wrong order, without a memory of values. A value names its stream and number,
+which also give its size and filler, so that a broken one is recognised.
 
 Writers and readers are processes that may be killed. What they were told they write into journals, a line for many
 records where these lie side by side::
@@ -211,7 +211,7 @@ def check(
 
 
 def _unanswered(writers: Iterable[Journal]) -> Iterator[Anomaly]:
-    """Who came to its end was told of each record once."""
+    """A writer that came to its end got one answer for each record."""
     for journal in writers:
         for stream, count in journal.ends.items():
             if journal.acked[stream] != count:

@@ -7,7 +7,7 @@ written survives the kill -9 of its worker; what the lines say of a transaction 
     unknown       commit was called, and no answer noted           all of it or nothing
     open          commit was never called, or abort was            nothing of it
 
-A zombie, a worker that slept while another took its transactional id, may have called commit, but what it began to
+A zombie is a worker that slept while another took its transactional id. It may have called commit, but what it began to
 commit after it woke up must never be seen (``Journal.fence``).
 
 Anomalies beside those of ``history``::

@@ -2,9 +2,9 @@
 
 Idempotent writers send numbered streams (``streams``) in each of the SDK's ways, readers read everything, members of
 groups share it. A file permits how far writers may have come, so that they are not through before the faults are. At
-the end the log is read by librdkafka: idempotent sends give none lost, none doubled, none reordered; every record was
-answered once, where it is; every reader was given exactly the log; and no process has held more memory than its
-settings allow. What strikes meanwhile is the campaign's matter (``sdk``, ``cluster``).
+the end librdkafka reads the log. No record of an idempotent producer is lost, doubled or reordered. Every record was
+answered once, with its place. Every reader got exactly the log, and no process has held more memory than its settings
+allow. What strikes meanwhile is the campaign's matter (``sdk``, ``cluster``).
 """
 
 from __future__ import annotations

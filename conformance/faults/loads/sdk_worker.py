@@ -392,7 +392,7 @@ class Member(Reader):
                 self.log.error(error, "commit")
 
     def _all_committed(self, consumer: Any) -> bool:
-        """Whether the group has read everything, by whomever."""
+        """Whether the group has read everything, by any of its members."""
         places = self.places()
         try:
             committed, ends = consumer.committed(places), consumer.end_offsets(places)

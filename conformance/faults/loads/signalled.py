@@ -1,8 +1,8 @@
 """A busy consumer and a busy producer whose signal handler calls ``wakeup()``: it is signalled at random moments.
 
-A program of its own, for Python runs handlers in the main thread:
-``python -m conformance.faults.loads.signalled BOOTSTRAP TOPIC SIGNALS SEED``. Its last line says how often ``wakeup()``
-has ended a poll. Who starts it sees whether it hangs.
+A program of its own, for Python runs handlers in the main thread: ``python -m conformance.faults.loads.signalled
+BOOTSTRAP TOPIC SIGNALS SEED``. Its last line says how often ``wakeup()`` has ended a poll. Its parent process sees
+whether it hangs.
 """
 
 from __future__ import annotations

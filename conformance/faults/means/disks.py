@@ -1,5 +1,5 @@
-"""Disks that are full when a campaign says so: a tmpfs for each broker, which is made no larger than what it holds; and
-files that come back from a crash as others.
+"""Disks that are full when a campaign says so, and files that come back from a crash as others. Each broker has a
+tmpfs, which is made no larger than what it holds.
 """
 
 from __future__ import annotations

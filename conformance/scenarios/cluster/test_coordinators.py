@@ -25,7 +25,7 @@ def coordinator(cluster: OpenCluster, group: str) -> int:
 
 
 def found(cluster: OpenCluster, group: str) -> int:
-    """Who coordinates the group."""
+    """The broker that coordinates the group."""
     return until(lambda: coordinator(cluster, group), "a coordinator")
 
 

@@ -1,4 +1,4 @@
-"""Who leads, and who controls: S18, S92, S94, S95, S99."""
+"""Leaders and controllers: S18, S92, S94, S95, S99."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The stages of a batch at which something is killed, and how: loaded into the processes of Spark.
 
-``armed`` in the control folder names a stage and a victim; the first process that reaches the stage takes it (it is
-``fired`` then) and kills: itself, a Python worker of a task or of a commit; the driver, that is the JVM and the
-program that started it, and where the driver is at work, the worker that does it; or the broker.
+``armed`` in the control folder names a stage and a victim. The first process that reaches the stage takes it (it is
+``fired`` then) and kills the victim. That is itself (a Python worker of a task or of a commit), the broker, or the
+driver. The driver is the JVM and the program that started it, and the worker if one does the driver's work.
 """
 
 from __future__ import annotations
