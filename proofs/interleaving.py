@@ -1,10 +1,10 @@
 """Interleavings of threads, one after the other, each of which can be had again.
 
 The threads of a scenario (*actors*) are real, but one runs at a time. Between two *steps* of an actor any other may
-run: a step ends where the actor takes or gives back a lock, where it comes to a call of ``step`` (a file that is
-opened, written, synced), and, in the modules that are traced, at every line. Who runs next is a *schedule*'s choice:
-``Switches`` lets an actor run until it waits or ends, but for the steps at which it is told to switch, so that all
-schedules with one or two switches can be walked; ``Seeded`` draws.
+run. A step ends where the actor takes or gives back a lock, and where it calls ``step`` (a file that is opened,
+written, synced). In traced modules it ends at every line. A *schedule* chooses the next actor. ``Switches`` lets an
+actor run until it waits or ends, except for the steps at which it is told to switch. So all schedules with one or two
+switches can be tried. ``Seeded`` draws.
 
 After every step the scenario's invariants are looked at. The first error, of an actor or an invariant, ends the run
 and is raised by ``run``.
@@ -30,7 +30,7 @@ STUCK_S = 60
 
 
 class Schedule(Protocol):
-    """Who runs next."""
+    """Chooses the next actor."""
 
     def choose(self, step: int, current: int | None, ready: list[int]) -> int:
         """One of ``ready``, the numbers of the actors that can run; ``current`` ran last, where it can go on."""
@@ -251,7 +251,7 @@ class Interleaving:
             raise _Abandoned
 
     def _next(self, current: _Actor | None) -> _Actor | None:
-        """Who runs now; None where all have ended."""
+        """The actor that runs now; None where all have ended."""
         left = [actor for actor in self._actors if not actor.is_done]
         ready = [actor.number for actor in left if self._may_run(actor)]
         if left and not ready:

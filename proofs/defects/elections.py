@@ -71,7 +71,7 @@ def believes_every_proposal() -> list[Patch]:
 
 @in_histories("power", *LOGS)
 def forgets_machines() -> list[Patch]:
-    """Who was gone when its machine came back has lost nothing."""
+    """A broker that was absent when its machine came back counts as one that has lost nothing."""
     of = Standing.of
 
     def of_machines(cls: Any, brokers: Any, known: Any, boots: Any) -> Standing:

@@ -113,7 +113,7 @@ def the_secret_is_read_once() -> list[Patch]:
 
 @defect("pybroker/cluster/tests/test_empty_store.py::test_a_secret_that_only_the_store_has_lost_is_written_back")
 def a_lost_secret_stays_lost() -> list[Patch]:
-    """Who starts next makes another one, of which those that run hear nothing."""
+    """The next broker that starts makes another one, of which the running ones hear nothing."""
 
     async def make(self: ClusterSecret) -> None:
         if not self.value:

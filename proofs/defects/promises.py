@@ -29,7 +29,7 @@ def acks_before_replication() -> list[Patch]:
 
 @in_trial("frozen followers", "lost")
 def acks_when_the_time_is_over() -> list[Patch]:
-    """Who has waited long enough is told that all is well."""
+    """A request that has waited long enough is answered with success."""
     return [(WaitingAck, "expired", lambda self: self.answer(None))]
 
 
@@ -90,13 +90,13 @@ def shows_what_is_not_replicated() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def forgets_the_proposed() -> list[Patch]:
-    """Who may be in sync by now, as was proposed, is not counted."""
+    """A replica that was proposed, and may be in sync by now, is not counted."""
     return [(IsrTracker, "_others", lambda self: tuple(self.members & self.followers.keys()))]
 
 
 @in_histories("crashes", *LOGS)
 def shrinks_at_once() -> list[Patch]:
-    """Who falls behind is not counted before the controller has agreed."""
+    """A replica that falls behind is not counted before the controller has agreed."""
     propose = IsrTracker._propose
 
     def shrink_and_propose(self: IsrTracker, proposal: Any) -> Any:
@@ -133,7 +133,8 @@ def ignores_min_insync_replicas() -> list[Patch]:
 
 @in_histories("mixed min.insync.replicas", *LOGS)
 def obeys_the_largest_min_insync_replicas() -> list[Patch]:
-    """Who leaves the ISR stays eligible by the largest of the replicas' min.insync.replicas, under any leader."""
+    """A replica that leaves the ISR stays eligible by the largest of the replicas' min.insync.replicas, under any
+    leader."""
 
     def min_isr(self: TopicRules, topic: Any, partition: Any) -> int:
         own = topic.configs.get(MIN_ISR)

@@ -61,8 +61,8 @@ def only_a_failed_disk_ends_a_move() -> list[Patch]:
 
 @defect(f"{TESTS}/test_source.py::test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since")
 def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
-    """A follower had caught up, lost its power and came back with less before its proposal went out: that named the
-    new registration, and the controller took it into the in-sync set.
+    """A follower had caught up, lost its power, and came back with less before its proposal was sent. The proposal
+    named the new registration, and the controller added it to the in-sync set.
     """
     before = isr_proposals._epoch_of
 

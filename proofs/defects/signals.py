@@ -44,7 +44,7 @@ def wakeup_of_asyncio_wakes_no_loop() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_runner.py::test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told[stopped]")
 def a_call_too_late_waits_for_ever() -> list[Patch]:
-    """Who calls while another thread closes hangs."""
+    """A call hangs while another thread closes the client."""
     return [(Runner, "_fail_calls", lambda self: None)]
 
 

@@ -26,7 +26,7 @@ def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
 
 @defect(f"{CONTEXTS}::test_a_certificate_of_another_authority_is_refused")
 def a_client_takes_the_certificate_of_any_authority() -> list[Patch]:
-    """It encrypts, for whoever is there."""
+    """It encrypts, but for any server."""
 
     def nobody(context: ssl.SSLContext, store: TrustStore) -> None:
         context.check_hostname = False

@@ -1,6 +1,8 @@
-"""python -m proofs.simulator --seeds 0-1000000 [--processes N] [--report FILE]
-python -m proofs.simulator --seeds 17 --trace     one history, event by event
-python -m proofs.simulator --seeds 0-1000000 --mutants 3000     before that, the broken protocols
+"""Simulates clusters, one history for each seed.
+
+    python -m proofs.simulator --seeds 0-1000000 [--processes N] [--report FILE]
+    python -m proofs.simulator --seeds 17 --trace     one history, event by event
+    python -m proofs.simulator --seeds 0-1000000 --mutants 3000     before that, the broken protocols
 """
 
 from __future__ import annotations

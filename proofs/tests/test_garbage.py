@@ -1,4 +1,4 @@
-"""Who looks for what is left sees all of his own, and nothing of others."""
+"""The search for leftovers sees everything of this test, and nothing of others."""
 
 from __future__ import annotations
 

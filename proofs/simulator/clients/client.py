@@ -33,7 +33,7 @@ class Client(Process):
         return image
 
     def leader(self, topic: str, partition: int) -> int:
-        """Who leads a partition, as some broker says; never who led before. Raises LeaderNotAvailable."""
+        """The leader of a partition, as some broker says; never an earlier one. Raises LeaderNotAvailable."""
         image = self.image()
         found = image.partition(topic, partition) if image is not None else None
         if image is None or found is None or found.leader < 0:

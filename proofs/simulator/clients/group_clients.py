@@ -35,7 +35,7 @@ PAUSE_S: Final = 0.03
 PATIENCE_S: Final = 6.0
 """Longer than any join or sync may take."""
 LIFE_S: Final = 30.0
-"""Who has not done its work by then gives up."""
+"""A client that has not done its work by then gives up."""
 JOIN, LEAVE = 0, -1
 Owned = Mapping[bytes, list[int]]
 
@@ -177,7 +177,7 @@ class Member(Asker):
 
 
 class ClassicMember(Member):
-    """One of the classic protocol; who leads gives the partitions to the members in turn."""
+    """A member of the classic protocol; the leading one assigns the partitions to the members in turn."""
 
     async def _join(self) -> None:
         metadata = ConsumerProtocolSubscription.encode(1, ConsumerProtocolSubscription(topics=self.topics))

@@ -1,7 +1,7 @@
 """Connections between simulated processes: requests go over as objects, and in order, as on a socket.
 
-Both ends are what the broker has in production: ``PeerConnection`` (which ``net.peer`` drives) and
-``net.connection`` (whose replies go out in the order of the requests, and which a handler may hold).
+Both ends are what the broker has in production: ``PeerConnection`` (which ``net.peer`` drives) and ``net.connection``.
+The latter sends replies in the order of the requests, and a handler may hold it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The disk of a machine, in memory: what processes see, what is safe, and what a power cut leaves.
 
-The rules of loss are those of ``proofs.crash``: what was synced is there; of the writes since,
-any may be lost or torn; names of a folder reach the disk in order. A process that is killed loses nothing.
+The rules of loss are those of ``proofs.crash``. What was synced is there. Any write since then may be lost or torn.
+Names of a folder reach the disk in order. A process that is killed loses nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The network: messages take their time, and do not get through where it is cut.
 
-A ``Channel`` is one direction of a connection: messages come in order, as TCP brings them. What is sent
-into a cut waits there and arrives when it has healed: who has sent it may have given up by then, and
-have sent the same on another connection. So what is late is late by seconds, and in any order.
+A ``Channel`` is one direction of a connection: messages come in order, as TCP brings them. A message that is sent into
+a cut waits there and arrives when the cut has healed. Its sender may have given up by then, and have sent the same on
+another connection. So what is late is late by seconds, and in any order.
 """
 
 from __future__ import annotations

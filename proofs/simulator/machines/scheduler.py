@@ -1,8 +1,8 @@
 """Virtual time: one queue of events for all simulated processes, and an event loop for each of them.
 
-A history is a sequence of callbacks. Each belongs to a process (or to the world itself: a message that
-arrives, a fault), and which comes next is decided by virtual time and, at the same time, by the order
-in which they were asked for. Nothing else decides, so the same seed gives the same history.
+A history is a sequence of callbacks. Each belongs to a process, or to the world itself (a message that arrives, a
+fault). Virtual time decides which comes next; at equal times, the order in which they were scheduled decides. Nothing
+else decides, so the same seed gives the same history.
 
 A process is its loop: code of the broker that asks for ``asyncio.get_running_loop()`` gets the loop of
 the process whose callback runs. So a process that is killed just never runs again (its ``finally`` blocks

@@ -1,9 +1,9 @@
 """The coordination store: one tree, sessions that expire by virtual time, watches.
 
-As with ZooKeeper a write may have been done though its caller sees ConnectionLoss, a session lives on for
-its time-out after its process has gone or can be reached no more, and who was expired hears so late.
-As with the supervisor's store (``knows_death``) the end of a process is known at once.
-Answers and watches of a session come in the order in which the store has sent them.
+As with ZooKeeper, a write may have succeeded though its caller sees ConnectionLoss. A session lives on for its time-out
+after its process has gone or can no longer be reached. The owner of an expired session learns of it late. As with the
+supervisor's store (``knows_death``) the end of a process is known at once. Answers and watches of a session come in the
+order in which the store has sent them.
 """
 
 from __future__ import annotations

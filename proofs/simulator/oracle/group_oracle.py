@@ -1,8 +1,8 @@
 """What must hold of consumer groups, from what their members were told.
 
 * ``one owner``  in a generation (classic) or at an epoch (KIP-848) no two members have the same partition
-* ``offsets``    at the end the last offset that was acknowledged is there, or one that was sent later, or one of
-                 which nobody knows when it was written; of a topic that is gone none
+* ``offsets``    at the end the last acknowledged offset is there, or one that was sent later, or one whose time of
+  writing nobody knows; a deleted topic has none
 * ``answered``   a member that joins or syncs gets an answer in time, once nothing fails any more
 
 A commit names its topic by id and says in its metadata which commit it is.

@@ -1,12 +1,12 @@
 """What must stay on the disks, whatever becomes of the coordination store.
 
-* No folder of a log that has records goes, unless the deletion of its topic was noted, the replica has moved to
-  other brokers, or the same records lie in another folder of the machine (``kept``). A copy that a move makes begins
-  again where its log was cut: of it only what was committed has to lie there.
+* A folder of a log that has records goes only for three reasons (``kept``). The deletion of its topic was noted, the
+  replica has moved to other brokers, or another folder of the machine has the same records. A copy that a move makes
+  begins again where its log was cut: of it only what was committed has to lie there.
 * A log that is opened again does not start again (``kept``): a machine that has not lost its disk has what it had.
-* A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more, but at the
-  end every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic
-  may go on with it: who is out of sync since then owes nothing.
+* A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more. At the end
+  every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic may
+  continue to use it. A replica that has left the in-sync set since then owes nothing.
 * Where the whole store went back in time, some machine has them: which replicas are in sync is not known any more.
 """
 

@@ -16,9 +16,9 @@
 * ``stops``       every broker can be stopped, whatever has happened
 * ``crash``       production code raises nothing unexpected
 
-*Committed* is what a leader's high watermark has ever passed, until the leader's log dir failed: what it
-passed in the event in which that happened, others may still hear of. The oracle reads the logs, the store's
-nodes and the brokers' answers; it keeps its own books of them.
+*Committed* is what a leader's high watermark has ever passed, until the leader's log dir failed. Others may still learn
+of what it passed in the event in which that happened. The oracle reads the logs, the store's nodes and the brokers'
+answers; it keeps its own books of them.
 
 A machine that has lost what was not synced is *tainted*: it may lack something, until the controller has
 taken it out of ISR and eligible leaders.
@@ -232,8 +232,8 @@ class Oracle:
     def unprotected(self, node_id: int) -> list[TopicPartition]:
         """The partitions that may lose something with what that machine has not synced.
 
-        ``min.insync.replicas`` of 2 is a promise for one such loss at a time; as long as nobody has noticed the
-        loss of a machine, the others may leave the in-sync set one by one. Of 1 it is none.
+        ``min.insync.replicas`` of 2 is a promise for one loss at a time. As long as nobody has noticed the loss of a
+        machine, the others may leave the in-sync set one by one. Of 1 it is none.
         """
         found = [tp for tp, state in self.authority.items() if node_id in state.replicas]
         return [tp for tp in found if not self._protects(self.authority[tp], node_id, tp)]
@@ -248,7 +248,7 @@ class Oracle:
         if tp in self.committed:
             self.committed[tp].cut(self.acked.get(tp, 0))
             self.trimmed.add(tp)
-            for node_id, machine in self.cluster.machines.items():  # who leads by now may have committed more
+            for node_id, machine in self.cluster.machines.items():  # a new leader may have committed more
                 self._seen.pop((node_id, tp), None)
                 if machine.process is not None:
                     self.cluster.scheduler.touched[machine.process.loop] = None
