@@ -7,8 +7,8 @@ everybody waits meanwhile. A broker that stalls for its session's length is lost
 * The network measures each visit to a connection, and tells which request stalled the loop (``stalled``).
 * A thread looks at the stamp. Once the loop has been silent for ``STACK_S``, it logs where the loop's thread is.
 
-Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log tells a stall with the CPU time
-that the loop's thread has used meanwhile: a stall without CPU waited for a disk, or for the machine, which is no
+Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log reports a stall with the CPU time
+that the loop's thread has used meanwhile. A stall without CPU waited for a disk, or for the machine, which is no
 warning unless it lasts.
 """
 
@@ -41,8 +41,9 @@ logger = logging.getLogger(__name__)
 class LoopWatch:
     """Watches one loop, from ``start`` to ``stop``.
 
-    turned_at: when the loop turned last (``time.monotonic``); infinity while it is not watched. stalls: how many were
-    longer than ``STALL_S``. longest_s: the longest of them. busiest_s: the most CPU time of one.
+    turned_at: when the loop turned last (``time.monotonic``); infinity while it is not watched.
+    stalls: how many were longer than ``STALL_S``.
+    longest_s: the longest of them. busiest_s: the most CPU time of one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

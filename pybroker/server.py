@@ -1,9 +1,9 @@
 """A broker: its rooms, put together, and the order in which they open and close.
 
-Opening: ports (bound, so that a taken one is found before anything else) → coordination store and
-cluster id → logs (claimed and recovered) → partitions → groups → the cluster (registration,
-controller, metadata image; partitions get their leaders) → listeners. Closing is the same
-backwards, as far as opening got. No request is served before everything is open, or after anything is closed.
+Opening: ports (bound first, so that a taken one is found before anything else) → coordination store and cluster id →
+logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means registration,
+controller and metadata image; partitions get their leaders then. Closing is the same backwards, as far as opening got.
+No request is served before everything is open, or after anything is closed.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[
     if leader not in there:
         return "error", f"no leader: broker {leader}, which is not there, leads until the controller elects another"
     if gone := [str(each) for each in isr if each not in there]:
-        return "error", f"acks=all waits for who is not there, and counts as in sync: {', '.join(gone)}"
+        return "error", f"acks=all waits for in-sync replicas on absent brokers: {', '.join(gone)}"
     if missing and len(isr) < min_isr:
         refused = f"acks=all is refused: {len(isr)} in sync, min.insync.replicas is {min_isr}"
         return "error", f"{refused}; not in sync: {missing}"

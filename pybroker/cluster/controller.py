@@ -406,8 +406,8 @@ class ControllerService:
         new = sorted(names - self._frozen)
         if new:
             _log.error(
-                "these topics stay as they are, leaders and logs too, as their nodes in the coordination store are"
-                " missing or not as a broker writes them (restore the nodes, or delete the topics): %s",
+                "these topics are frozen, with their leaders and logs: their nodes in the coordination store are"
+                " missing or malformed (restore the nodes, or delete the topics): %s",
                 _shortened(new),
             )
         self._frozen = names

@@ -2,9 +2,9 @@
 
 Normally this cannot happen, because every change is written in one ``multi`` with its journal entry. But a fault or
 another program may have changed the nodes; then every later change of them would fail. The controller reads the store
-again and writes a journal entry, so that all brokers have the same image of the next version. This deletes nothing. If
-the nodes of a topic are gone, or it would lose a partition or a replica, the topic stays in the metadata as it was,
-and so do its logs. A configuration that cannot be read stays as it was.
+again and writes a journal entry, so that all brokers have the same image of the next version. This deletes nothing. A
+topic stays in the metadata as it was, with its logs, if its nodes are gone, or if it would lose a partition or a
+replica. A configuration that cannot be read stays as it was.
 
 A topic that stays this way is *frozen*: the controller leaves it out of its plans, so that other topics need not wait
 for it.

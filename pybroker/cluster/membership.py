@@ -1,13 +1,12 @@
 """This broker's place in the cluster: registered, candidate for controller, watching the others.
 
-``join`` registers the broker (ephemeral /brokers/ids/N), stands for controller, loads the image and
-publishes it. Afterwards the watches keep it so: brokers that come and go reach the controller's
-elections, a controller that vanishes is replaced, and an expired session is followed by a new one.
-Whatever a watch starts runs one after the other in one task, so it cannot overtake itself, and
-again after a pause that grows when it failed.
+``join`` registers the broker (ephemeral /brokers/ids/N), stands for controller, loads the image and publishes it.
+Afterwards the watches maintain this. The controller's elections see brokers that come and go, a controller that
+vanishes is replaced, and a new session follows an expired one. Whatever a watch starts runs one after the other in one
+task, so it cannot overtake itself, and again after a pause that grows when it failed.
 
-A store that has lost its contents, or has another cluster's, is not joined again: this broker goes on with what it
-knows and waits for the contents to come back, or stops.
+A broker does not join a store again that has lost its contents, or has another cluster's. It goes on with what it knows
+and waits for the contents to come back, or stops.
 
 After the end of a session the whole store is read again, even if this broker's metadata have a larger version. The
 store may have been replaced or restored from a backup, and its journal then goes on from there.
@@ -219,7 +218,7 @@ class Membership:
         self._start(self._count)
         return False
 
-    # Who is the controller
+    # Controller
 
     async def _stand(self) -> None:
         """Becomes controller, or follows the current one."""
@@ -426,7 +425,7 @@ class Membership:
         await self._resign()
 
     async def _resign(self) -> None:
-        """Finishes the controller's pending work, then gives up the office and stands for election no more."""
+        """Finishes the controller's pending work, then resigns as controller and no longer stands for election."""
         async with self._standing:
             self._has_resigned = True
             await self._service.resign()

@@ -17,7 +17,7 @@ class MetadataCache:
 
     A deleted topic disappears from it before its logs lose their names. A new topic, and the new version, appear only
     when its partitions can be found. The listeners run in between. Work that must not begin before the new image is
-    visible, such as a coordinator that looks up topics, is started by a follower.
+    visible is started by a follower. An example is a coordinator that looks up topics.
     """
 
     def __init__(self, image: MetadataImage) -> None:

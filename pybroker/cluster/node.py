@@ -134,9 +134,9 @@ class ClusterNode:
     ) -> None:
         """Registers with the bound ``listeners`` (by name, real ports) and publishes the image.
 
-        When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that
-        the logs were closed in order, so that leader epochs need not move on; as long as the
-        machine and the ``directory_ids`` stay the same, what was written is there.
+        When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that the logs were closed in
+        order, so that leader epochs need not move on. As long as the machine and the ``directory_ids`` stay the same,
+        all written records are there.
         """
         registration = BrokerRegistration(
             self._node_id,
@@ -192,8 +192,8 @@ class ClusterNode:
             _log.warning("could not hand over leaderships: %s", error or "no answer")
 
     async def _while_store_lives(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does it as long as there is a session to say it in; what a store that has gone could tell the others would
-        come too late for a broker that stops. Raises SessionExpired.
+        """Does it as long as there is a session. When the store is gone, the others would learn of it too late for a
+        broker that stops. Raises SessionExpired.
         """
         over = asyncio.Event()
         session = self._store.session

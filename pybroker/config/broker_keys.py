@@ -1,8 +1,8 @@
 """The broker keys that mean something here: Kafka 4.3's, and a few of older Kafka.
 
-Where this table differs from Kafka's: ``log.segment.bytes`` may be as small as 1024 (Kafka: 1 MiB),
-``listeners`` cannot be changed while the broker runs, ``node.id`` and ``log.dir`` have no default
-(the start command chooses), and ``flush.acks`` is ours.
+This table differs from Kafka's in a few keys. ``log.segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), and
+``listeners`` cannot be changed while the broker runs. ``node.id`` and ``log.dir`` have no default (the start command
+chooses). ``flush.acks`` is ours.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _IDENTITY_AND_CLUSTER = (
     Key("zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
         "ZooKeeper removes this broker when it has heard nothing for so long."),
     Key("broker.session.timeout.ms", INT, 9000, ANY, MEDIUM, READ_ONLY,
-        "The same where no ZooKeeper is, but a supervisor: there a process that dies is known at "
-        "once, so this is for one that hangs. zookeeper.session.timeout.ms goes before it where it is set."),
+        "The same for brokers under a supervisor, without ZooKeeper. The supervisor notices a dead process at "
+        "once, so this is for one that hangs. zookeeper.session.timeout.ms takes precedence where it is set."),
     Key("controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
         "A broker that stops hands its leaderships over first."),
     Key("default.replication.factor", INT, 1, ANY, MEDIUM, READ_ONLY,

@@ -73,7 +73,7 @@ def controllers(config: BrokerConfig) -> set[str]:
 
 
 def _origin(config: BrokerConfig, key: str) -> str:
-    """Who gave the key, in parentheses; nothing where nobody did."""
+    """The source of the key, in parentheses; nothing where there is none."""
     where = config.where(key)
     return f" (from {where})" if where else ""
 

@@ -1,4 +1,4 @@
-"""Who is in which group, for those who look into ZooKeeper: ``/consumers/<group>/ids/<member>``.
+"""The members of groups, for readers of ZooKeeper: ``/consumers/<group>/ids/<member>``.
 
 Consumers of old registered themselves there. Today the coordinator knows them, and shows the members of
 the groups that it coordinates: an ephemeral node each, in the form of that time. Nothing depends on

@@ -83,7 +83,7 @@ class GroupCoordinator:
         self._settings = GroupSettings.from_config(config)
         self._metadata = metadata
         self.transactions: Transactions | None = None
-        """Who admits transactional commits; to be set before requests are served."""
+        """Admits transactional commits; to be set before requests are served."""
         self.runtime: Runtime[GroupShard] = Runtime(
             OFFSETS_TOPIC,
             self._new_shard,

@@ -5,26 +5,27 @@ An event goes through four steps, none of which waits, so events never interleav
 1. the shard decides: a ``Result`` of records and replies;
 2. the records are appended to the partition (acks=all);
 3. they are replayed into the shard: its durable state is now what the log says;
-4. the replies go out when the records have their promise: at once where this broker is the only
-   in-sync replica, else when the high watermark has passed them; then effects are performed.
+4. the replies go out when the records are safe: at once where this broker is the only in-sync replica, else when the
+   high watermark has passed them. Then effects are performed.
 
-An event that raises (1) writes nothing, and neither does a refused append (2): every reply of the event becomes an
-error, including those of other requests whose tokens the event had taken out of the shard, and ``Result.on_failure``
-undoes the changes of the event. If too few replicas are in sync, that error is delayed, so that clients that retry at
-once do not retry all the time. When an append that was accepted does not get its promise in time (4), the reply is an
-error as well, but the state stays, because the log has it. Only a new leader could cut it off, and a new leader loads
-the partition again. Replies and effects that show durable state (``Result.reads``) wait for earlier writes of others:
-no client gets an offset that a failover may take back, and no marker follows from an outcome that was loaded but is
-not on all replicas in sync. Effects do not take a late promise for a broken one: they wait as long as this broker
-coordinates the partition.
+An event that raises (1) writes nothing, and neither does a refused append (2). Every reply of the event becomes an
+error, including those of other requests whose tokens the event had taken out of the shard. ``Result.on_failure`` undoes
+the changes of the event. If too few replicas are in sync, that error is delayed, so that clients that retry at once do
+not retry all the time. If an accepted append is not safe in time (4), the reply is an error as
+well, but the state stays, because the log has it. Only a new leader could truncate it, and a new leader loads the
+partition again.
+
+Replies and effects that show durable state (``Result.reads``) wait for earlier writes of others. So no client gets an
+offset that a failover may take back. No marker follows from an outcome that was loaded but is not on all in-sync
+replicas. Effects do not time out: they wait as long as this broker coordinates the partition.
 
 The end of a transaction (``complete_transaction``) is an event of its own: its marker is appended,
 replayed, and told when it is safe.
 
 Requests for a partition that is still loading wait for it, up to ``LOAD_WAIT_S``: some clients do
 not come back after COORDINATOR_LOAD_IN_PROGRESS, and loading is short. A partition that could not be
-loaded (no descriptor was left) is loaded again after a pause, which doubles; meanwhile its requests are told
-NOT_COORDINATOR, for that may last.
+loaded (no descriptor was left) is loaded again after a pause, which doubles. Meanwhile its requests get
+NOT_COORDINATOR, because that may last.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ stay, the event defines in ``Result.on_failure`` what follows from the refusal.
 **Rule**: an event that raises has changed nothing and answers only its own request. So events check everything that
 may raise before they take tokens or change anything. Earlier changes are undone in ``Result.on_failure``.
 
-Records may belong to a transaction (``Result.producer``): they are written as a transactional
-batch, come back by ``replay`` with that producer, and count when ``replay_marker`` says that its
-transaction has been committed; live and when loading, in the order of the log.
+Records may belong to a transaction (``Result.producer``). They are written as a transactional batch and come back by
+``replay`` with that producer. They count when ``replay_marker`` says that its transaction has been committed. That
+holds live and when loading, in the order of the log.
 
 An *effect* is an action outside of the shard that follows from an event once its records are safe
 (``Result.effects``): for example, markers to send. The runtime hands it to its owner's ``perform``. A shard that is
@@ -126,9 +126,8 @@ class Shard(Protocol):
 
     timers: TimerWheel[Event]
     unordered: frozenset[bytes]
-    """The types of record (first two bytes of the key) of which only the last of each key counts
-    and whose order among others does not matter: loading skips values that are superseded. Never
-    applied to records of transactions.
+    """The types of record (first two bytes of the key) of which only the last of each key counts. Their order among
+    others does not matter, so loading skips superseded values. Never applied to records of transactions.
     """
 
     def replay(self, record: Record, producer: Producer | None) -> None:

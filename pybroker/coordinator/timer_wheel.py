@@ -1,10 +1,10 @@
 """Timers for a state machine: many, mostly cancelled or put off before they fire.
 
-A hashed wheel: deadlines are rounded up to ticks, each tick has its own slot, so setting and
-cancelling are one dictionary operation each. A heap holds the numbers of the slots that exist, a
-few however many timers there are. The wheel reads no clock: time is an argument. A timer never
-fires early, and at most one tick late. One that is set when its deadline has come already fires at
-the next tick, so that an action that sets its own timer again cannot fire for ever at one moment.
+A hashed wheel: deadlines are rounded up to ticks, each tick has its own slot, so setting and cancelling are one
+dictionary operation each. A heap holds the numbers of the slots that exist, a few however many timers there are. The
+wheel reads no clock: time is an argument. A timer never fires early, and at most one tick late. A timer whose deadline
+has already come when it is set fires at the next tick. So an action that sets its own timer again cannot fire forever
+at one moment.
 """
 
 from __future__ import annotations

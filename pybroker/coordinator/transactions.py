@@ -241,7 +241,7 @@ class TransactionCoordinator:
         return RemoteWriter(self._peers, broker, self._timeout_ms)
 
     def _coordinator(self, transactional_id: str) -> Coordinator:
-        """Who coordinates the id, as the metadata has it. Raises NotCoordinator."""
+        """The coordinator of the id, according to the metadata. Raises NotCoordinator."""
         partition = self.partition_of(transactional_id) if transactional_id else 0
         image = self._metadata.image.partition(TRANSACTIONS_TOPIC, partition)
         leader = self._node_id if image is None else image.leader

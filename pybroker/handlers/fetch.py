@@ -1,8 +1,7 @@
 """Fetch (1), 4-18: returns records of the partitions that the request or its session names.
 
-v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320,
-KIP-595), v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new
-leader (KIP-951).
+- v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320, KIP-595)
+- v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new leader (KIP-951)
 
 A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``pacing``). So do
 the logs of new partitions, which are made before they are read.

@@ -1,9 +1,9 @@
 """Produce (0), 3-13: appends one record batch to each partition that is named.
 
-v3 magic 2 only, v7 zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader
-(KIP-951), v11 TRANSACTION_ABORTABLE (KIP-890), v12 adds partitions to the transaction (KIP-890),
-v13 topic ids (KIP-516). Versions 0-2 are advertised for the sake of librdkafka, which else never
-compresses, and refused.
+- v3 magic 2 only, v7 zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader (KIP-951)
+- v11 TRANSACTION_ABORTABLE, v12 adds partitions to the transaction (both KIP-890), v13 topic ids (KIP-516)
+
+Versions 0-2 are advertised, because librdkafka never compresses without them, and refused.
 
 acks=0 wants no response; its errors close the connection. The first batch of a transaction in a
 partition waits for the coordinator's word: see ``admission``. A request that takes long goes on in

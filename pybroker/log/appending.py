@@ -15,7 +15,7 @@ class UnexpectedOffset(ValueError):
 
 
 class Origin(enum.Enum):
-    """Who appends: decides how much is checked."""
+    """The origin of an append: decides how much is checked."""
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()
@@ -69,8 +69,8 @@ def whole_batches(
     """The undamaged batches in a leader's response, up to one that its end cuts or that is
     damaged, or of a newer epoch than ``leader_epoch``.
 
-    A leader's answer leaves by sendfile, so it is what its file holds then: a leader that follows
-    since may have cut it, and appended what its own leader has (KAFKA-18723).
+    A leader's answer leaves by sendfile, so it is what its file holds at that time. A leader that has become a follower
+    since may have truncated it, and appended what its own leader has (KAFKA-18723).
 
     Gaps are taken: they are what compaction has left, also of a topic that is no longer compacted.
 

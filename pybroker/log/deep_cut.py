@@ -102,8 +102,8 @@ class DeepCut:
 
 
 def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, Iterator[None]]:
-    """What producers are to be when the log has been cut to ``offset``, to be known when all pieces have been read;
-    None where they can be undone to there, or all go. Raises KafkaStorageError, CorruptMessage.
+    """The state of producers after the log has been truncated to ``offset``, known when all pieces have been read. None
+    where the state can be undone to there, or all producers go. Raises KafkaStorageError, CorruptMessage.
     """
     if log.first_segment_offset < offset < log.log_end_offset:
         with log.files.failing("truncating"):

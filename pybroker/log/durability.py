@@ -101,8 +101,8 @@ class Durability:
     def sync(self, find_end: Callable[[], int]) -> int:
         """Syncs everything below the offset that ``find_end`` gives; blocks. Returns the recovery point.
 
-        The end is asked for here, behind the wait for another sync and behind the number of cuts: an end from before
-        a cut would vouch for what is appended after it. Raises OSError, to be retried only where there was no
+        The end is read here, after the wait for another sync and after the number of truncations. An end from before a
+        truncation would vouch for what is appended after it. Raises OSError, to be retried only where there was no
         descriptor: what was not synced is known as such then. KafkaStorageError where the log has been deleted, or its
         dir has failed.
         """
@@ -127,8 +127,8 @@ class Durability:
             return self.recovery_point
 
     def lower(self, offset: int) -> None:
-        """The log is about to be cut to ``offset``, or has just been: to be called before and after, as a
-        sync that begins in between still finds what is cut off. Raises KafkaStorageError.
+        """The log is about to be truncated to ``offset``, or has just been. Call it before and after, because a sync
+        that begins in between still finds what is cut off. Raises KafkaStorageError.
         """
         with self._point:
             self.truncations += 1

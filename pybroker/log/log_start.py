@@ -1,8 +1,7 @@
 """Where one log begins, and what a crash cannot take back of that.
 
-``log_start_offset`` rises in memory. Who says to others that the records below it are gone, as DeleteRecords does to a
-client and a follower to its leader, calls ``keep`` first, and names ``kept`` at most. Two things on a disk tell a
-start:
+``log_start_offset`` rises in memory. DeleteRecords tells a client, and a follower tells its leader, that the records
+below it are gone. Such code calls ``keep`` first, and names ``kept`` at most. Two things on a disk tell a start:
 
 * the names of the segments: what lies below the first one is gone, once the folder has been synced after the renames
   (``synced``);

@@ -128,8 +128,8 @@ def reading_producers(
 def duplicate_of(
     producers: ProducerStates, segments: Segments, batch: Batch, transaction_version: int, with_sequence: bool
 ) -> BatchMetadata | None:
-    """``ProducerStates.check``, which after a clean stop knows the last batch of a producer only: others whose
-    acknowledgements were lost are looked for in the log when one is sent again, once. Kafka takes them for a gap.
+    """``ProducerStates.check``, which after a clean stop knows only the last batch of a producer. If an earlier one is
+    sent again, because its acknowledgement was lost, it is looked up in the log, once. Kafka takes them for a gap.
     Raises what ``check`` raises, and OSError.
     """
     try:

@@ -1,10 +1,9 @@
 """When does the active segment give way to a new one?
 
-By size (``segment.bytes``), by time between the first batch's timestamp and the new one's
-(``segment.ms``, less a jitter that spreads the rolls of logs that began together; in a compacted
-log no more than ``max.compaction.lag.ms``), when an index is full (``segment.index.bytes``), or
-when an offset would not fit into the 32 bits of an index entry. Records without timestamps go by
-the wall clock since the segment was made.
+A segment rolls by size (``segment.bytes``), and by time between the first batch's timestamp and the new one's
+(``segment.ms``). A jitter spreads the rolls of logs that began together; in a compacted log the time is at most
+``max.compaction.lag.ms``. A segment also rolls when an index is full (``segment.index.bytes``), or when an offset would
+not fit into the 32 bits of an index entry. Records without timestamps go by the wall clock since the segment was made.
 """
 
 from __future__ import annotations

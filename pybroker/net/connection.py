@@ -12,9 +12,9 @@ Reading stops (the connection is *muted*) while it is held, too many requests ar
 unsent. Frames that were received already stay with the reader. Every event that ends such a state resumes. A muted
 connection leaves the loop's read set only when bytes do arrive: most are resumed before that.
 
-What ends a connection: the peer; bytes that do not parse; a request that we do not serve; a
-handler that failed; the sweep of the server (idle, a frame that does not get whole, shutdown). Its
-waiting requests are then cancelled.
+What ends a connection: the peer, bytes that do not parse, a request that we do not serve, or a handler that failed. The
+sweep of the server also ends it (idle, a frame that stays incomplete, shutdown). Its waiting requests are then
+cancelled.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pyclient.protocol.frames import decode_request_header
 
 MALFORMED = (FrameError, DecodeError, Refused)
 ANONYMOUS = "User:ANONYMOUS"
-"""Who has not said who it is."""
+"""A client that has not said who it is."""
 VISIT_S = 0.003
 """A visit to a connection is over then: what is left of its frames waits until others have been served."""
 

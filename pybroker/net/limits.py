@@ -63,8 +63,8 @@ class Limits:
 def from_config(config: BrokerConfig) -> Limits:
     """The limits that ``config`` sets.
 
-    Kafka's defaults for the receive buffer (100 KiB) and the backlog (50) are for small machines of
-    its time, and its queue of requests is shared by all connections: these count only if they are set explicitly.
+    Kafka's defaults for the receive buffer (100 KiB) and the backlog (50) are for small machines of its time, and all
+    connections share its queue of requests. These three count only if they are set explicitly.
     """
 
     def if_set(name: str, otherwise: int) -> int:

@@ -1,10 +1,10 @@
 """Requests to the other brokers of the cluster.
 
-One connection per broker and *purpose*, as answers come in the order of the requests: what waits long (a follower's
-fetch, a marker, a deletion on behalf of a client) must not stand in the way of what is urgent (a change of the ISR). A
-connection is made when something is to be sent, proves itself first (``cluster.peer_secret``), and goes to where the
-metadata says that the broker is; when the broker registers again, the old connection ends at once. After a failure the
-next attempt waits, from 20 ms doubling up to a second.
+There is one connection per broker and *purpose*, because answers come in the order of the requests. A request that
+waits long (a follower's fetch, a marker, a deletion on behalf of a client) must not delay an urgent one (a change of
+the ISR). A connection is made when something is to be sent, and goes to the broker's address in the metadata. It
+authenticates first (``cluster.peer_secret``). When the broker registers again, the old connection ends at once. After a
+failure the next attempt waits, from 20 ms doubling up to a second.
 
 Nothing is sent twice. A request whose connection is lost fails with NETWORK_EXCEPTION. A request without an answer in
 time fails with REQUEST_TIMED_OUT and closes its connection. The caller knows what may be repeated.
@@ -186,9 +186,9 @@ class Peers:
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        """``secret()``: that of the cluster, as it is known now; ``listener``: the one for brokers, None for the first
-        that they have of this ``protocol``, which is PLAINTEXT, or nobody is reached; ``on_lost(broker)`` when a
-        connection has ended.
+        """``secret()``: that of the cluster, as it is known now. ``listener``: the one for brokers, None for their
+        first one of this ``protocol``, which must be PLAINTEXT, otherwise nobody is reached. ``on_lost(broker)`` is
+        called when a connection has ended.
         """
         self.node_id = node_id
         self._secret = secret

@@ -1,8 +1,8 @@
 """The brokers of one supervisor: started together, started again when one has ended, stopped together.
 
-Every broker has a keeper, a task that runs its process, over and over. A broker that cannot start the first
-time because it was misused (exit 2) ends all of them; later, and after any other end, it is started again after
-``restart_delay``, on the ports that it had. Starts that fail wait longer each time, up to ``LONGEST_DELAY_S``.
+Every broker has a keeper, a task that runs its process, over and over. If a broker cannot start the first time because
+of wrong usage (exit 2), all of them end. Later, and after any other end, it is started again after ``restart_delay``,
+on its former ports. Starts that fail wait longer each time, up to ``LONGEST_DELAY_S``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ FULL_COLLECTIONS = 100
 LARGE_BLOCK = 4 << 20
 """Bytes: what takes so much memory at once gives it back to the system when it is done."""
 PARENT = os.getppid()
-"""Who has started this process."""
+"""The process that has started this one."""
 PR_SET_PDEATHSIG = 1
 """Of Linux's ``sys/prctl.h``."""
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -162,8 +162,8 @@ def say(line: str) -> None:
 
 
 def settle() -> None:
-    """From here on the garbage collector looks only at what is made from now on, and seldom at all of it: a look at a
-    million objects holds the event loop for 100 ms. And memory of large blocks is not kept.
+    """From here on, the garbage collector looks only at new objects, and seldom at all of these. A look at a million
+    objects holds the event loop for 100 ms. And memory of large blocks is not kept.
     """
     heap.return_blocks(LARGE_BLOCK)
     gc.freeze()

@@ -177,8 +177,8 @@ def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tup
 
 
 def replicated(config: BrokerConfig, processes: int) -> dict[str, str]:
-    """The factor of internal topics where so many brokers start together, unless it is set: they wait for each other,
-    also where a client knocks when the first one is there.
+    """The replication factor of internal topics where so many brokers start together, unless it is set. The topics wait
+    for all of them, even if a client comes when only the first one is up.
     """
     factor = max(processes, config["default.replication.factor"])
     return {name: str(min(config[name], factor)) for name in REPLICATED if not config.is_set(name)}

@@ -12,12 +12,11 @@ error, the same high watermark and log start as the fetcher was told last. A par
 records goes to the end of the session's order, so that none starves while others fill every
 response.
 
-A session lives while its slot is not wanted by another one. With all
-``max.incremental.fetch.session.cache.slots`` taken, a new session takes the slot of one that was
-not used for two minutes; else of the least valuable one that has held its slot that long: fewer
-partitions are worth less. Otherwise the fetcher gets session id 0 and goes on without one. So it is where all sessions
-together would remember more than ``MOST_PARTITIONS``, which Kafka does not limit: sessions that were not used for two
-minutes go then, and one that grows too large ends.
+A session lives while its slot is not wanted by another one. With all ``max.incremental.fetch.session.cache.slots``
+taken, a new session takes the slot of one that was not used for two minutes. Otherwise it takes that of the least
+valuable session that has held its slot that long: fewer partitions are worth less. Otherwise the fetcher gets session
+id 0 and goes on without one. The same happens where all sessions together would remember more than ``MOST_PARTITIONS``,
+which Kafka does not limit. Sessions that were not used for two minutes go then, and one that grows too large ends.
 
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """

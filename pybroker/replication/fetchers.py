@@ -1,12 +1,11 @@
 """Follows: drives the fetch sessions with the leaders of those partitions that this broker follows.
 
-One line per leader, over a connection of its own. While there is anything to follow there is a
-request at the leader, which waits there until records come; so what was appended there is here
-after one trip. After the answer the next request goes out at once, except where the topic wants its
-records on the disk first (``flush.acks``): the position that a follower names is what the leader
-counts on. Where a sync is refused (no descriptor is left), the partition waits, and is synced again after
-a pause; the others go on. The log start that a follower names is on the disk too: a thread writes it down
-first, and requests do not wait for that.
+One line per leader, over a connection of its own. While there is anything to follow there is a request at the leader,
+which waits there until records come; so what was appended there is here after one trip. After the answer the next
+request goes out at once, except where the topic wants its records on the disk first (``flush.acks``). The leader relies
+on the position that a follower names. Where a sync is refused (no descriptor is left), the partition waits, and is
+synced again after a pause; the others go on. The log start that a follower names is on the disk too: a thread writes it
+down first, and requests do not wait for that.
 """
 
 from __future__ import annotations

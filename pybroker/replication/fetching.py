@@ -1,8 +1,7 @@
 """One fetch over its partitions: what it reads, and when that is enough.
 
-Limits (KIP-74): partitions are read in the order of the request; the first that has records gives
-at least one batch, however large, so that a consumer always gets on; from then on what is left of
-``max_bytes`` bounds each of them.
+Limits (KIP-74): partitions are read in the order of the request. The first that has records gives at least one batch,
+however large, so that a consumer always makes progress. After that, the rest of ``max_bytes`` bounds each of them.
 
 A fetch is answered at once when it has ``min_bytes``, when a partition answers with an error or a
 divergence, or when there is nothing to wait for. Else it waits, and whenever a partition changes

@@ -1,15 +1,14 @@
 """One partition that this broker follows: where its log stands, and what a leader's answer does to it.
 
-A follower asks for the records behind its log's end and names the epoch of its last record. A leader
-whose history has something else there answers with the point up to which the two may agree
-(*diverging epoch*, KIP-595) instead of records; the follower cuts its log there and asks again, until
-they agree. So a log is cut by leader epochs only, never to the high watermark (KIP-101, KIP-279):
-what the follower has and the new leader has not goes, what both have stays.
+A follower asks for the records behind its log's end and names the epoch of its last record. A leader whose history
+differs there answers with the point up to which the two may agree (*diverging epoch*, KIP-595) instead of records. The
+follower truncates its log there and asks again, until they agree. So a log is truncated by leader epochs only, never
+to the high watermark (KIP-101, KIP-279). Records that only the follower has go; records that both have stay.
 
-The exception is a log of the old message formats, which knows no epochs: it is cut to its high
-watermark when it begins to follow.
+The exception is a log of the old message formats, which knows no epochs. It is truncated to its high watermark when it
+begins to follow.
 
-A cut that is deep is done in pieces (``DeepCut``): nothing is asked until it is over.
+A deep truncation is done in pieces (``DeepCut``). The follower fetches nothing until it is over.
 
 Pure: reaches the disk only through its log; time is an argument (``wall_ms`` the calendar's, ``now_ms`` monotonic).
 """

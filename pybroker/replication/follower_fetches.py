@@ -1,9 +1,8 @@
 """What the fetches of followers mean to the partitions that this broker leads.
 
-A follower that asks for an offset has everything below: that moves the high watermark, answers
-producers that wait for acks=all, and may bring the follower back into the in-sync set. A follower
-that has not kept up for ``replica.lag.time.max.ms`` is proposed to leave it. Both are proposals:
-``isr_changes`` brings them to the controller.
+A follower that asks for an offset has everything below it. That moves the high watermark, answers producers that wait
+for acks=all, and may bring the follower back into the in-sync set. A follower that has not kept up for
+``replica.lag.time.max.ms`` is proposed to leave it. Both are proposals: ``isr_changes`` brings them to the controller.
 
 Followers have fetch sessions of their own (``follower_session``), beside those of consumers, so that
 neither can push out the other.

@@ -1,11 +1,10 @@
 """The leader's side of a follower's fetch session, which visits only partitions that may have news.
 
-A broker follows thousands of partitions at another one, and asks for all of them in every request,
-though it names only those whose position has changed. So the session remembers which partitions may
-have news, its *ready* ones: those that were named, those that have changed since (it watches all of
-its partitions for good), and those of which not everything went into the last response. Only these
-are read. A request without news waits until one of its partitions changes; not the first, for before
-its answer the follower has no session in which to tell what has changed.
+A broker follows thousands of partitions at another one, and asks for all of them in every request, though it names only
+those whose position has changed. So the session remembers which partitions may have news, its *ready* ones. Those are
+the named ones, those that have changed since, and those that did not fit whole into the last response. It watches all
+of its partitions for good. Only these are read. A request without news waits until one of its partitions changes; not
+the first, for before its answer the follower has no session in which to tell what has changed.
 
 If a partition is not ready, the follower has all of it, and its further requests keep it in sync. So when such a
 partition changes, the follower counts as caught up at the time of its last request. (Kafka notes this for every
@@ -285,8 +284,9 @@ class FollowerSession:
 def _may_have_missed(before: FetchPartition, now: FetchPartition) -> bool:
     """Whether the follower may not have the high watermark that it was told last.
 
-    An answer is void where the follower stands elsewhere by then. One that was told more than the offset it had asked
-    for could not use all of it either: the high watermark does not wait for a follower that is out of sync.
+    An answer is void where the follower stands elsewhere by then. A follower that learned of more than the offset it
+    had asked for could not use all of it either. The high watermark does not wait for a follower outside the in-sync
+    set.
     """
     is_far = before.sent_high_watermark > before.fetch_offset
     return is_far or before.current_leader_epoch != now.current_leader_epoch

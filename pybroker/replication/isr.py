@@ -1,10 +1,10 @@
-"""Who is in sync with the leader.
+"""Tracks which replicas are in sync with the leader.
 
 A follower is *in sync* while its last fetch at or beyond what was the leader's log end lies at most
 ``replica.lag.time.max.ms`` back. One that has been taken out comes back when it has reached the
 high watermark and the start of the leader's epoch.
 
-A fetch shows what one registration of a broker has, but not what a later one has: a machine that has lost its power
+A fetch shows what one registration of a broker has, but not what a later one has. A machine that has lost its power
 registers again and may have fewer records. So a proposal names the registration of the fetches that justify it, and
 fetches of an ended registration justify none (KIP-903).
 

@@ -6,9 +6,8 @@ for a partition is one of:
 * the new set: the leader goes by a greater one at once, before the metadata comes, by a smaller one when they come;
 * a refusal that leaves the set as it was (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA): the
   proposal is given up;
-* the leader is not up to date (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION …): what it lacks is on
-  its way as metadata; until that comes the proposal stays pending, since the set may already be the
-  proposed one;
+* the leader is not up to date (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION …): the missing metadata is on its way.
+  Until it comes, the proposal stays pending, since the set may already be the proposed one;
 * nothing, or another controller: whether the change was made is unknown, so the proposal stays
   pending and is sent again.
 """
@@ -204,7 +203,7 @@ def _epoch_of(replica: int, tracker: IsrTracker, proposal: Expand | Shrink, imag
     """The registration that is to be in sync. For a new member it is the one whose fetches have justified it, even if
     another one fetches now.
 
-    Who is in the set already has the controller's word, as long as the partition epoch is the same.
+    The controller has confirmed a replica that is in the set already, as long as the partition epoch is the same.
     """
     if isinstance(proposal, Expand) and replica == proposal.replica:
         return proposal.broker_epoch

@@ -6,11 +6,10 @@ is taken out of the session and comes back after a pause, so that it does not ho
 
     next_request(…) -> request ... on_response(number, response, …) or on_failure()
 
-While a request waits at the leader for records a second one may follow, to tell what has changed
-(a partition has come); the leader then answers the first at once. Responses come in order. A
-response counts for a partition only if its log still stands where the leader was last told, and the
-leader was told so in that request or before: what it has told once, it does not tell again. A log
-that is cut in pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
+While a request waits at the leader for records, a second one may follow, to report a change (a new partition). The
+leader then answers the first at once. Responses come in order. A response counts for a partition only if its log still
+ends where the leader was last told, in that request or before. The follower does not repeat what it has told once. A
+log that is cut in pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
 
 Pure: time is an argument (``now_ms`` monotonic, ``wall_ms`` the calendar's); sockets are the caller's.
 """

@@ -1,8 +1,8 @@
 """Moves of replicas between the log dirs of this broker (AlterReplicaLogDirs, KIP-113).
 
-A move goes on in the background: pool threads copy the log while it is in use, and sync the copy, until what is left
-is small; the rest is copied on the loop's thread, between two requests, and from then on the log lives in the new dir.
-Threads then do the remaining syncs and removals (``log.move``).
+A move goes on in the background. Pool threads copy the log while it is in use, and sync the copy, until the rest is
+small. The rest is copied on the loop's thread, between two requests. From then on the log lives in the new dir. Threads
+then do the remaining syncs and removals (``log.move``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """One replica of a partition on this broker: what its log means to clients.
 
-A partition *leads* (appends, serves every read), *follows* (serves the reads that a follower may,
-KIP-392), is *offline* (its disk has failed: KAFKA_STORAGE_ERROR), or is *gone* (its topic was
-deleted). Each change of leader has a new leader epoch, given by the controller, and every request
-that names an epoch is checked against it (KIP-320): an older one is FENCED_LEADER_EPOCH, a newer
-one UNKNOWN_LEADER_EPOCH, and only then comes the question whether this broker leads.
+A partition *leads* (appends, serves every read), *follows* (serves the reads that a follower may, KIP-392), is
+*offline* (its disk has failed: KAFKA_STORAGE_ERROR), or is *gone* (its topic was deleted). Each change of leader has a
+new leader epoch, given by the controller. Every request that names an epoch is checked against it first (KIP-320): an
+older one is FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH. Only then it is checked whether this broker leads.
 
 The *high watermark* is the least log end over the in-sync replicas (``isr``). Consumers read below
 it; a produce with acks=all has its promise when the high watermark has passed its records. It never
@@ -12,8 +11,8 @@ falls within an epoch, and it stands still while fewer replicas are in sync than
 ``min.insync.replicas``: records that could be lost with them are not called committed. The *last
 stable offset* bounds read_committed.
 
-Pure: knows no loop, no wire and no clock, and reaches the disk only through its log. Who waits for
-what is ``purgatory``'s matter: after each call that says so the caller wakes those who wait.
+Pure: knows no loop, no wire and no clock, and reaches the disk only through its log. ``purgatory`` knows which requests
+wait. After each call that says so, the caller wakes the waiting ones.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Appended:
 
 
 class Promises:
-    """Who waits for records to be safe."""
+    """The requests that wait for records to be safe."""
 
     def __init__(self, purgatory: Purgatory, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._purgatory = purgatory

@@ -1,8 +1,8 @@
 """Which replica a consumer should read from: one in its own rack, if it may (KIP-392).
 
-With ``replica.selector.class`` set to Kafka's RackAwareReplicaSelector the leader sends a consumer
-that names its rack to the replica there that has the most, of those in sync that hold the offset;
-its own rack is the leader's first of all.
+With ``replica.selector.class`` set to Kafka's RackAwareReplicaSelector, the leader sends a consumer that names its rack
+to a replica there. It chooses the one with the most records, of those in sync that hold the offset. In its own rack,
+the leader comes first.
 """
 
 from __future__ import annotations

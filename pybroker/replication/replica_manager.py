@@ -424,7 +424,7 @@ class ReplicaManager:
         self.logs.forget_deleted()
 
     def _withdraw(self, partition: Partition) -> None:
-        """The replica is found no more, and those who wait for it hear so."""
+        """The replica is no longer found, and the requests that wait for it get an error."""
         self.partitions.take_out(partition)
         self._stop(partition, None)
         move = self.logs.moving_to(partition.topic_partition)

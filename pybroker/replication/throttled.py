@@ -1,9 +1,9 @@
 """Replicas that catch up must not take the network from those who are in sync (KIP-73).
 
 ``leader.replication.throttled.rate`` bounds what a leader sends to followers outside the ISR,
-``follower.replication.throttled.rate`` what a follower outside the ISR fetches; both of the
-partitions that the topic's ``….replication.throttled.replicas`` names (``partition:broker``, or
-``*``). In-sync replicas are never throttled.
+``follower.replication.throttled.rate`` what a follower outside the ISR fetches. Both hold for the partitions that the
+topic's ``….replication.throttled.replicas`` names (``partition:broker``, or ``*``). In-sync replicas are never
+throttled.
 
 Pure: time (monotonic milliseconds) is an argument.
 """

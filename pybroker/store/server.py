@@ -1,9 +1,9 @@
 """Serves an embedded store to the other processes of this machine, over a Unix socket that only this user may open.
 
-A connection is a session: when it ends, however it ends, the session's ephemeral nodes vanish at once, so the
-death of a broker process is known without any time-out. A process that hangs keeps its connection; it is
-expired when nothing was heard of it for its session time-out, and one that is halted (SIGSTOP) as soon as
-that is seen.
+A connection is a session: when it ends, however it ends, the session's ephemeral nodes vanish at once, so the death of
+a broker process is known without any time-out. A process that hangs keeps its connection. Its session expires when
+nothing was heard of it for the session time-out. The session of a halted process (SIGSTOP) expires as soon as that is
+seen.
 
 A path of a socket is short (108 bytes on Linux). A longer one is reached through the open folder.
 """
@@ -28,7 +28,7 @@ from pybroker.store.wire import Reply, Request, Verb
 LONGEST_PATH = 100
 CHECKS_PER_TIMEOUT = 6
 HALT_CHECK_S = 0.5
-"""Who is in the same halt at two checks in a row is expired."""
+"""The session of a process that is in the same halt at two checks in a row expires."""
 
 logger = logging.getLogger(__name__)
 

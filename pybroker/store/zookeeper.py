@@ -6,18 +6,18 @@ their results and all news come back by ``call_soon_threadsafe``. What kazoo doe
 - After an expiry kazoo connects again by itself, in a new session. Calls are refused (SessionExpired) from the moment
   when kazoo learns of the expiry until ``new_session``: a *generation* counts kazoo's sessions, on its thread, and
   this store accepts one of them.
-- ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are armed
-  for every watched path, again before each call back and after each reconnection, when every watch is called: what
-  happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows the arming
-  cannot miss what the watch does not report.
+- ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are armed for
+  every watched path. They are armed again before each callback and after each reconnection. Then every watch is called,
+  because what happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows the
+  arming cannot miss what the watch does not report.
 - kazoo's thread sends heartbeats whatever the event loop does. A loop that hangs for the session time-out loses the
-  session (``loop_guard``): the session is closed, so that others need not wait, and a new one begins when the loop
-  runs again.
+  session (``loop_guard``). The session is closed, so that others need not wait. A new one begins when the loop runs
+  again.
 - An answer that kazoo does not expect ends its thread, and with it every attempt to connect. The thread is started
   again; for this store its end is the end of the session.
 - A server refuses a client that has seen later transactions than it has: for ever, where ZooKeeper came back from a
-  backup, or empty. Who finds no server for the session time-out asks as one that has seen nothing. A ``sync`` comes
-  first then, so a server that merely lags takes nobody back in time.
+  backup, or empty. A client that finds no server for the session time-out connects as one that has seen nothing. A
+  ``sync`` comes first then, so a server that merely lags takes nobody back in time.
 - While the session is SUSPENDED a call waits for the connection, at most one session time-out. A read that lost its
   connection is repeated; a write is not: whether it happened is unknown (ConnectionLoss).
 - ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
@@ -62,7 +62,7 @@ PER_OPERATION = 60
 STOP_S = 5.0
 LOOK_S = 1.0
 TOLD_S = 2.0
-"""Who waits so long at the start says for whom."""
+"""A start that waits so long says for which server."""
 ALONE = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ logger = logging.getLogger(__name__)
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Gives up on a server that does not answer in time to try the others, or it again, within the session.
 
-    A server that is just starting takes connections and may leave the first request of one unanswered for good; kazoo
+    A server that is just starting takes connections and may leave the first request of one unanswered for good. kazoo
     would wait for that answer as long as the session lasts.
     """
 

@@ -1,5 +1,5 @@
-"""Documents name the partition that they come from: whether the topic that they go to has it is known before the first
-is sent, so that no copy is half written.
+"""Documents name the partition that they come from. Before the first is sent, it is checked that the target topic has
+these partitions, so that no copy is half written.
 
 How many partitions they need is what the topic has that they name, where this cluster has it; else, of a file, what all
 of its documents name. Of a pipe from another cluster it cannot be known: a topic that is missing is refused then.

@@ -50,8 +50,8 @@ def after_signal() -> int:
 def open_streams() -> None:
     """Streams that were closed (``>&-``) lead nowhere, and what stdout's encoding lacks is escaped.
 
-    With PYTHONUNBUFFERED Python gives a stdout whose ``write`` may write a part and say so to nobody who listens: a
-    signal in the midst of a long one, even SIGCONT, cut the output. It gets a buffer, which every verb flushes.
+    With PYTHONUNBUFFERED, the ``write`` of Python's stdout may write only a part, and its callers ignore that. A signal
+    during a long write, even SIGCONT, cut the output. It gets a buffer, which every verb flushes.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115

@@ -1,7 +1,7 @@
 """Where replicas go: as few moves as possible, then an even spread. Pure.
 
-A replica stays where it is as long as its broker is wanted and the partition does not get fewer of them; what is
-missing goes to the brokers that have least. The first replica, which leads, stays first if it stays at all, else a
+A replica stays where it is as long as its broker is wanted and the partition does not get fewer replicas. Missing
+replicas go to the brokers that have the fewest. The first replica, which leads, stays first if it stays at all, else a
 broker that leads least comes first.
 """
 

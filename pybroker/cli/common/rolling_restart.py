@@ -1,7 +1,7 @@
 """The brokers of one data folder, restarted one after the other, so that nothing is away for long.
 
-A broker is stopped in order (it hands its leaderships over first) only while every replica of every partition is in
-sync, and the next one waits until that is so again. The supervisor starts the stopped one. At the end everybody leads
+A broker is stopped in order (it hands its leaderships over first), and only while every replica of every partition is
+in sync. The next one waits until that is so again. The supervisor starts the stopped one. At the end everybody leads
 what is his to lead.
 """
 

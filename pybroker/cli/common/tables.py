@@ -1,7 +1,7 @@
 """Tables for people, made to fit: a cell is broken between words and behind commas, never within a word or a number.
 
-What fits no way as a table is shown turned: a line for each column, and in it what the rows have, side by side where
-that fits, else one row after the other.
+A table that does not fit is shown turned, with a line for each column. The values of the rows stand side by side where
+they fit, otherwise one row follows the other.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ LIMIT = 1_000_000
 def demo(file: str | None, key: str | None, limit: int, keep: bool, output: str) -> None:
     """Shows in half a minute what this is.
 
-    A broker of its own on a free port, with a temporary folder; a producer; a group of two consumers; a worker
-    with transactions that fails on the way; at the end throughput, latency, and what to try next.
+    It starts a broker of its own on a free port, with a temporary folder. A producer, a group of two consumers, and a
+    transactional worker that fails on the way use it. The end shows throughput, latency, and what to try next.
 
     FILE is streamed instead of the data set that comes with it: .csv and .jsonl by record, anything else by line;
     .gz and .xz too; - is stdin.

@@ -20,7 +20,7 @@ ANSWER_ID = 1
 
 
 class Foreign(Exception):
-    """Who answers there does not speak Kafka's protocol; the text says what was seen instead."""
+    """The server there does not speak Kafka's protocol; the text says what was seen instead."""
 
 
 def brokers(host: str, port: int, timeout: float) -> ClusterDescription:

@@ -51,7 +51,7 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
 
 
 def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription | Finding:
-    """Who answers at an address."""
+    """The server that answers at an address."""
     is_plain = secured.is_plain(cluster.settings)
     try:
         return asking.brokers(way.host, way.port, timeout) if is_plain else identity_by_client(cluster, way, timeout)

@@ -77,8 +77,8 @@ def throttle(admin: Admin, planned: Moves, rate: int) -> None:
 
 
 def lift(admin: Admin, topics: Iterable[str], replicas: Iterable[int]) -> None:
-    """Lifts what ``throttle`` may have set: for these topics, and at every broker that is there; tells which of
-    ``replicas`` are not, for a broker keeps its settings while it is away. Raises KafkaError.
+    """Lifts what ``throttle`` may have set, for these topics and at every live broker. Reports which of ``replicas``
+    are on absent brokers, because a broker keeps its settings while it is away. Raises KafkaError.
     """
     brokers = sorted(each.id for each in admin.describe_cluster().brokers)
     names = sorted(set(topics))

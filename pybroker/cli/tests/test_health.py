@@ -119,7 +119,7 @@ def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescri
 
 @pytest.mark.parametrize(
     ("leader", "words"),
-    [(3, "no leader: broker 3"), (1, "acks=all waits for who is not there, and counts as in sync: 3")],
+    [(3, "no leader: broker 3"), (1, "acks=all waits for in-sync replicas on absent brokers: 3")],
 )
 def test_a_partition_that_has_not_noticed_who_is_not_there_is_an_error(leader: int, words: str) -> None:
     _, trouble = partition_troubles(Cluster(partition(leader, (3, 1, 2), (3, 1, 2))))  # type: ignore[arg-type]

@@ -1,10 +1,9 @@
 """Which brokers hold which partition: spread over places first, then over brokers.
 
-Brokers are put in a circle in which neighbours are of different places (racks, hosts) where they
-can be. Partition p's first replica, its preferred leader, is p steps from a random start, so that
-leaders are even. Each further replica is the next broker around the circle in a place that holds
-fewest replicas of the partition; where the walk begins shifts each time the circle is through, so
-that the followers of one leader are not always the same.
+Brokers are put in a circle in which neighbours are of different places (racks, hosts) where they can be. Partition p's
+first replica, its preferred leader, is p steps from a random start, so that leaders are even. Each further replica is
+the next broker around the circle in a place that holds the fewest replicas of the partition. The start of the walk
+shifts after each full circle, so that the followers of one leader are not always the same.
 """
 
 from __future__ import annotations

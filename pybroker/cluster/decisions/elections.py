@@ -1,4 +1,4 @@
-"""Who leads a partition, as pure functions of the partition and of how its brokers stand.
+"""Elections of leaders, as pure functions of the partition and of the state of its brokers.
 
 The leader is the first fit replica, in the order of the replica list, that is in the ISR. The ISR
 never gets empty: its last member stays, dead or not, because it has every acknowledged record.
@@ -8,9 +8,9 @@ that replica has every committed record as well. It joins the *eligible leader r
 if no member of the ISR can. The ELR are cleared as soon as the ISR is large enough again.
 
 Brokers may differ in ``min.insync.replicas``, and a leader commits by its own value. So the smallest value of the live
-replicas counts. That is enough: a dead broker does not lead; a broker that comes back is counted before it sees
-metadata that let it lead; and a leader learns of a smaller ISR only from metadata, after any earlier change of the
-key.
+replicas counts. That is enough for three reasons. A dead broker does not lead. A broker that comes back is counted
+before it sees metadata that let it lead. A leader learns of a smaller ISR only from metadata, after any earlier change
+of the key.
 
 A broker whose machine went down, or whose disk failed, may have *lost* what it had not synced. It leaves ISR and ELR
 unless that empties them. It is not elected while another log may have more records; the partition waits instead. If
@@ -125,7 +125,7 @@ class Elections:
 
 
 def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]:
-    """Who of the brokers in ``image`` may lead that partition and be in sync there: ``Standing`` for one question."""
+    """The brokers in ``image`` that may lead that partition and be in sync there: ``Standing`` for one question."""
     replica = (topic_id, index)
     return frozenset(
         broker.id for broker in image.brokers.values() if not broker.is_leaving and replica not in broker.offline

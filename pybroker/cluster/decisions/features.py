@@ -1,8 +1,8 @@
 """Finalized features: what the whole cluster has agreed to do (KIP-584, KIP-1022).
 
-A feature is a name and a level. ``SUPPORTED`` is what this software can do, *finalized* is the level
-that holds, kept in one node of the store whose version is the features' *epoch*: clients follow the
-highest epoch that they have seen. A new cluster begins at the highest levels.
+A feature is a name and a level. ``SUPPORTED`` is what this software can do; *finalized* is the level in force. It is
+kept in one node of the store, whose version is the features' *epoch*. Clients follow the highest epoch that they have
+seen. A new cluster begins at the highest levels.
 
     metadata.version     the release whose requests we speak; it has one level here, as metadata is
                          not a log

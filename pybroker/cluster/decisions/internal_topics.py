@@ -1,8 +1,8 @@
 """The topics in which the broker keeps its own state: how they are made when first needed.
 
-They keep their replication factor for good, and the first client may come before the second broker. So it is not the
-brokers that are there which decide about it, but what is set: the factor of either topic, else the factor of topics
-(``default.replication.factor``), as far as Kafka's 3. While there are fewer brokers the topic is refused
+They keep their replication factor for good, and the first client may come before the second broker. So the settings
+decide about it, not the number of live brokers: the factor of either topic, else the factor of topics
+(``default.replication.factor``), up to Kafka's 3. While there are fewer brokers the topic is refused
 (INVALID_REPLICATION_FACTOR), and clients find no coordinator yet, as in Kafka since KIP-115. A cluster that says
 nothing of replication takes what there is, up to 3: one broker alone just works.
 """

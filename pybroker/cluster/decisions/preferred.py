@@ -1,8 +1,7 @@
 """The return of preferred leaders: which partitions need an election so that leaders are spread evenly again.
 
-The preferred leader of a partition is its first replica. A broker's imbalance is the share of the
-partitions it should lead that others lead; where it is over the limit all of those are elected, as
-far as the broker is there and in sync (S99).
+The preferred leader of a partition is its first replica. A broker's imbalance is the share of the partitions it should
+lead that others lead. Where it is over the limit, all of those are elected, if the broker is live and in sync (S99).
 """
 
 from __future__ import annotations

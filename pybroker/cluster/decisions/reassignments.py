@@ -5,10 +5,9 @@ are in sync the partition has both: the target's replicas and those it takes awa
 target alone, in a new leader epoch; where the leader is not in it another one is elected. Whatever
 makes that so completes it: an answer to the leader, an election, the request itself.
 
-A new reassignment replaces one that is under way, and null takes it back: the replicas are those from
-before the first of them. They are known, for what is not ``adding`` was there then. A replica that was
-added and is not wanted any more goes at once, or, if it is in sync, with those that are taken away: until
-then it is both ``adding`` and ``removing``.
+A new reassignment replaces one that is under way, and null takes it back: the replicas are those from before the first
+of them. They are known, for what is not ``adding`` was there then. A replica that was added and is no longer wanted is
+removed at once. If it is in sync, it is removed with the others; until then it is both ``adding`` and ``removing``.
 
 Pure: the service writes what is decided here.
 """

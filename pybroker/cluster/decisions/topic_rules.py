@@ -32,7 +32,7 @@ class TopicRules:
 
     def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
         """min.insync.replicas as every possible leader has it at least: the topic's, else the smallest of its live
-        replicas, which may differ. Who is not there does not lead, and counts when it comes.
+        replicas, which may differ. An absent broker does not lead, and counts when it comes.
         """
         own = TOPICS[MIN_ISR].parse_stored(topic.configs.get(MIN_ISR))
         if isinstance(own, int):

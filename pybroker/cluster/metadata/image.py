@@ -212,8 +212,8 @@ class MetadataImage:
     frozen: frozenset[str] = field(default=frozenset(), compare=False)
     """Names of topics whose nodes are not as this image has them, for a controller's plans: they stay as they are."""
     lost: frozenset[str] = field(default=frozenset(), compare=False)
-    """Names of topics that this image lacks though nobody is known to have deleted them: when the store was read last,
-    their nodes could not be read, or had gone without a note.
+    """Names of topics that this image lacks though no deletion is known. When the store was read last, their nodes
+    could not be read, or were gone without a note.
     """
 
     @property

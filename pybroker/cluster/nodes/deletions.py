@@ -1,9 +1,8 @@
 """The notes of topics that were deleted: each broker that had logs of one takes itself off.
 
-A broker that was down when a topic went finds the note when it comes back, removes its logs, and is
-taken off too. The last one removes the note; but as long as not all of the topic's nodes are gone
-either, which a node below the note says, it stays, without brokers, until a controller has removed
-them.
+A broker that was down when a topic went finds the note when it comes back, removes its logs, and is taken off too. The
+last one removes the note. If not all of the topic's nodes are gone, which a node below the note says, the note stays,
+without brokers, until a controller has removed them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from pybroker.store.interface import (
 )
 
 ATTEMPTS = 5
-"""Others may write between a reading and the claim; who loses so often waits before the next try."""
+"""Others may write between a reading and the claim; a broker that loses so often waits before the next try."""
 
 
 class Leadership(NamedTuple):

@@ -173,7 +173,7 @@ async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
 
 
 async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:
-    """Names of topics that are whole in the store and not in ``image()``, though no journal will tell of them: their
+    """Names of topics that are whole in the store and not in ``image()``. No journal entry will announce them: their
     nodes were away when the image was read, and are back.
     """
     names = [name for name in await store.children(znodes.TOPICS) if name not in image().topics]

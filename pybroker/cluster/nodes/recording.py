@@ -1,9 +1,9 @@
 """Writes a controller's steps: the change and its entry in the journal, in one ``multi``.
 
-The ``multi`` fails at its first operation where the term is over (the epoch's node has another
-version), at the entry if another broker has written the next version: either way this broker is no longer the
-controller. If it fails between them, at a node of the change itself, the term goes on and the image is wrong
-(``Differs``). Only the controller changes those nodes in a term, so the image was wrong before (``corrections``).
+The ``multi`` fails at its first operation where the term is over (the epoch's node has another version). It fails at
+the entry if another broker has written the next version. Either way this broker is no longer the controller. If it
+fails between them, at a node of the change itself, the term goes on and the image is wrong (``Differs``). Only the
+controller changes those nodes in a term, so the image was wrong before (``corrections``).
 
 If the connection broke and the outcome of a write is unknown, the write is repeated. It can succeed only once, and its
 entry says whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on an image

@@ -1,4 +1,4 @@
-"""Who leads, as brokers come and go."""
+"""Leaders as brokers come and go."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_by_a_brokers_configuration_that_cannot_be_read_nothing_is_deleted(tmp_p
 
 
 def test_a_topic_with_a_hole_is_none_for_who_comes_and_stays_with_who_has_it(tmp_path: Path) -> None:
-    """Its logs are deleted nowhere, though the broker that reads everything again finds it no more."""
+    """Its logs are deleted nowhere, though the broker that reads everything again no longer finds it."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)

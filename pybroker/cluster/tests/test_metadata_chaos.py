@@ -1,7 +1,7 @@
 """Brokers come, die, retire, lose their session and ask for changes, in any order: a seed replays.
 
-After all of it every broker has the same image, which is what the store holds; and of no partition
-there were ever two leaders in one leader epoch, or two states of one partition epoch.
+After all of it, every broker has the same image, which is what the store holds. No partition ever had two leaders in
+one leader epoch, or two states of one partition epoch.
 """
 
 from __future__ import annotations

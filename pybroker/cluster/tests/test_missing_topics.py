@@ -1,4 +1,5 @@
-"""A topic that the store has no more, though nobody has deleted it, is missing: no broker takes it for deleted."""
+"""A topic that has vanished from the store, though nobody has deleted it, is missing: no broker takes it for
+deleted."""
 
 from __future__ import annotations
 

@@ -363,7 +363,7 @@ def test_s99_preferred_leaders_come_back_by_themselves(tmp_path: Path) -> None:
         assert {p.leader for p in image.topics["t"].partitions} == {3}
         changes = [proposal(image, 2, 3, index=index) for index in range(3)]
         await propose(members, 3, *changes)
-        leaders = [2, 2, 2, 3]  # who is not in sync stays away
+        leaders = [2, 2, 2, 3]  # a replica that is not in sync stays away
         await members.until(
             lambda: [p.leader for p in members.alive[1].image.topics["t"].partitions] == leaders
         )

@@ -1,4 +1,4 @@
-"""Who asks for what a dead broker led is told who leads next, as long as that takes only a moment."""
+"""A client that asks for a partition of a dead leader gets the next leader, as long as that takes only a moment."""
 
 from __future__ import annotations
 

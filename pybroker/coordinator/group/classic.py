@@ -1,17 +1,16 @@
 """A classic group: members that elect a leader, which assigns the partitions (KIP-62, KIP-345).
 
-A *rebalance* is a barrier in two parts. While the group is preparing, every member has to send a
-JoinGroup and waits; when all have, or the longest rebalance timeout is over (who has not joined is
-out then, static members excepted), a new generation begins and all are answered, the leader with
-everybody's metadata. Then each member sends a SyncGroup and waits until the leader's brings the
-assignments, which are written to the log before they are told: the group is stable. Who does not
-sync within the rebalance timeout is out.
+A *rebalance* is a barrier in two parts. While the group is preparing, every member has to send a JoinGroup and waits.
+When all have joined, or the longest rebalance timeout is over, a new generation begins. Members that have not joined
+are evicted then, except static ones. All are answered, the leader with everybody's metadata. Then each member sends a
+SyncGroup and waits until the leader's brings the assignments, which are written to the log before they are told: the
+group is stable. A member that does not sync within the rebalance timeout is evicted.
 
 The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members,
 and again as long as more keep coming, up to the rebalance timeout.
 
-A member's session ends when it is silent for its session timeout; waiting in a join or a sync
-counts as a sign of life, but for a new member's first join, which may last five minutes.
+A member's session expires when it is silent for its session timeout. Waiting in a join or a sync counts as a sign of
+life, except for a new member's first join, which may last five minutes.
 
 ``joining`` and ``syncing`` decide about JoinGroup and SyncGroup, with what is here.
 """
@@ -168,7 +167,7 @@ class ClassicGroup:
         if self.is_simple and not self.pending:
             self.context.forsaken(self.id)
 
-    # Who is in
+    # Members
 
     def add(self, member: Member, protocol_type: str, result: Result) -> None:
         """A member joins for the first time. ``react`` must follow."""

@@ -12,9 +12,8 @@ from pybroker.coordinator.timer_wheel import TimerWheel
 
 
 class GroupContext(NamedTuple):
-    """Settings, timers and the world around a group. ``new_id`` makes the unique part of a member id; ``image``
-    is the cluster's metadata of the moment; ``forsaken`` is told the id of a group whose first member
-    has never come.
+    """Settings, timers and the world around a group. ``new_id`` makes the unique part of a member id. ``image`` is the
+    cluster's current metadata. ``forsaken`` gets the id of a group whose first member has never come.
     """
 
     settings: GroupSettings

@@ -1,9 +1,9 @@
 """What every kind of group is to the shard that holds it.
 
-A shard holds groups by id, whatever their protocol, and beside them the offsets that they have
-committed (``offset_store``): offsets outlive a change of protocol, and groups know nothing of them.
-A group decides who may commit and fetch, what is subscribed, when offsets may expire, and how it is
-shown. What only one protocol has (JoinGroup, ConsumerGroupHeartbeat) goes to that class.
+A shard holds groups by id, whatever their protocol. Beside them it holds their committed offsets (``offset_store``):
+offsets outlive a change of protocol, and groups know nothing of them. A group decides who may commit and fetch, what is
+subscribed, when offsets may expire, and how it is shown. What only one protocol has (JoinGroup, ConsumerGroupHeartbeat)
+goes to that class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONSUMER_KIND: Final = "consumer"
 
 
 class Commit(NamedTuple):
-    """Who commits offsets: the facts of OffsetCommit and TxnOffsetCommit that a group looks at."""
+    """The sender of a commit: the facts of OffsetCommit and TxnOffsetCommit that a group looks at."""
 
     member_id: str
     instance_id: str | None

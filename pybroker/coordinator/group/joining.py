@@ -1,9 +1,9 @@
 """JoinGroup: who may join, under which id, and whether that starts a rebalance.
 
 A member that joins again with unchanged metadata gets the current generation again, because its response may have been
-lost. The leader, and any member with changed metadata, starts a rebalance. A static member that comes back under no
-member id takes its instance's place at once: the member that held it is fenced, and where the chosen protocol stays
-the same nothing is rebalanced (KIP-345, KIP-814).
+lost. The leader, and any member with changed metadata, starts a rebalance. A static member that comes back without a
+member id takes its instance's place at once. The member that held it is fenced. Where the chosen protocol stays the
+same, nothing is rebalanced (KIP-345, KIP-814).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST = 8_191
 
 
 class Caller(NamedTuple):
-    """Who sends a request: its version, and what groups remember of clients."""
+    """The sender of a request: its version, and what groups remember of clients."""
 
     version: int
     client_id: str

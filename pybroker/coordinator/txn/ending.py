@@ -1,9 +1,8 @@
 """EndTxn, and the abort of a transaction whose producer is fenced.
 
-A retry must not end the *next* transaction. Transactions v1 know a retry by the state: the outcome
-that is asked for is the one that has been reached, in the same epoch. With v2 (KIP-890) each ending
-bumps the epoch, so that a retry is known by its epoch, one less than the current one (or the last
-of an exhausted producer id):
+A retry must not end the *next* transaction. Transactions v1 know a retry by the state: the outcome that is asked for is
+the one that has been reached, in the same epoch. With v2 (KIP-890) each ending bumps the epoch. So a retry is
+recognised by its epoch: one less than the current one, or the last of an exhausted producer id.
 
                       abort               commit
                       retry    current    retry    current

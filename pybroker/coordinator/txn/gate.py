@@ -1,8 +1,8 @@
 """Whether a producer may write to partitions: the question of the partitions' leaders (KIP-890).
 
-Part 1 asks only (``add=False``): a partition that the client has not added, because its request is late or its
-transaction is over, must not get an open transaction that never ends. Part 2 (``add=True``) has the leader add the
-partition on behalf of the client.
+Part 1 only asks (``add=False``). A client may not have added a partition, because its request is late or its
+transaction is over. Such a partition must not get an open transaction that never ends. Part 2 (``add=True``) has the
+leader add the partition on behalf of the client.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Brings the markers of an ended transaction to the leaders of its partitions.
 
-An ending is a task that lasts until each partition has its marker and the shard has written that
-the transaction is complete; or until this broker no longer coordinates the partition in that epoch; the new
-coordinator then starts again. A failed attempt is repeated after a pause that doubles, with the leader of that time.
-Even a leader that knows a newer coordinator or producer epoch does not end the task: as long as this broker is the
-coordinator, no other broker would finish it.
+An ending is a task. It lasts until each partition has its marker and the shard has written that the transaction is
+complete. If this broker no longer coordinates the partition in that epoch, the task ends, and the new coordinator
+starts again. A failed attempt is repeated after a pause that doubles, with the leader of that time. Even a leader that
+knows a newer coordinator or producer epoch does not end the task: as long as this broker is the coordinator, no other
+broker would finish it.
 """
 
 from __future__ import annotations

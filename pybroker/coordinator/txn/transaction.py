@@ -4,8 +4,8 @@ Each event makes the next value of it, whose record is written; only ``replay`` 
 
 Epochs. A producer that takes the id over gets a greater epoch; with transactions v2 (KIP-890) so does every
 transaction: the markers that end it carry its epoch plus one, in which the producer goes on. The greatest epoch is
-never given to a producer, so that the owner of the last but one can still be fenced: that id is *exhausted* and
-replaced by a new producer id (``next_producer_id`` while the markers of its last transaction are under way).
+never given to a producer, so that the owner of the last but one can still be fenced. Such an id is *exhausted* and
+replaced by a new producer id. That is ``next_producer_id`` while the markers of its last transaction are under way.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Transaction(NamedTuple):
 
     @property
     def following(self) -> Producer:
-        """Who goes on when the transaction is complete: an exhausted producer has its new id."""
+        """The producer that continues when the transaction is complete: an exhausted one has its new id."""
         if self.version >= V2 and self.next_producer_id != NO_ID:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.epoch)

@@ -2,9 +2,9 @@
 
     python -m pybroker.handlers.benchmarks.produce_path
 
-One record of 100 bytes a request, one partition, acks=1, to a log in a temporary folder: decoding
-the request, the log's append alone (with its write), the whole handler, encoding the response; then
-the same with a fetch waiting for every record. The transactional batch is one that the log knows already, of an open
+One record of 100 bytes a request, one partition, acks=1, to a log in a temporary folder. It measures decoding the
+request, the log's append alone (with its write), the whole handler, and encoding the response. Then it measures the
+same with a fetch waiting for every record. The transactional batch is one that the log knows already, of an open
 transaction, so that nothing is written and what the handler does about transactions shows. Best of several runs, in
 microseconds.
 """

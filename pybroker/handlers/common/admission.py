@@ -1,13 +1,13 @@
-"""Who may write to a transaction: what Produce asks the transaction coordinator (KIP-890).
+"""Admits writes to a transaction: what Produce asks the transaction coordinator (KIP-890).
 
 A transactional batch goes straight to the log where its producer has an open transaction there, at
 the price of a look-up. Else the coordinator of the transactional id is asked: from Produce v12 on
 to add the partition to the transaction, before that whether the client has added it. What that means
 to the log is in ``log.verification``.
 
-Meanwhile the request waits, and with it its connection: nothing more is read from it, so what a
-producer sends is appended in the order in which it came, and no more than one request per connection
-is kept. Its batches are copied, as their buffer is used again.
+Meanwhile the request waits, and with it its connection. Nothing more is read from it, so a producer's batches are
+appended in the order in which they came, and at most one request per connection is kept. Its batches are copied, as
+their buffer is used again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNANSWERED = (
 
 
 class Producer(NamedTuple):
-    """Who wrote a batch, and where it stands in what he writes."""
+    """The producer of a batch, and the batch's place in its sequence."""
 
     id: int
     epoch: int

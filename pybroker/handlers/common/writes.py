@@ -1,7 +1,7 @@
 """Changes of the cluster's metadata, a hundred items at a time: each piece is one write to the store.
 
-Who decides on a piece refuses what it names twice. So what a long request names twice, however far apart, stands twice
-in one piece, and in no other.
+A function that decides on a piece refuses what the piece names twice. So what a long request names twice, however far
+apart, stands twice in one piece, and in no other.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def test_topic_made_anew_meanwhile_takes_nothing(node: Node) -> None:
 
 
 def leadership(node: Node, leaders: tuple[int, int], epoch: int) -> None:
-    """Who leads the two partitions from now on; where that changes, in ``epoch``."""
+    """The leader of the two partitions from now on; where that changes, in ``epoch``."""
     topic = node.metadata.image.topics["t"]
     partitions = tuple(
         each

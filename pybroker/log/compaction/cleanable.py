@@ -1,9 +1,9 @@
 """Whether a log is due for compaction, and which part of it (``cleaner`` chooses among logs). Pure: changes nothing.
 
-A log has a *clean* part, below ``first_dirty``, in which each key stands once, and a *dirty* part.
-What may be compacted ends at ``first_uncleanable``, a segment's base: never the active segment,
-never a segment that reaches beyond the last stable offset (so that every transaction in sight is
-decided), never one with a record younger than ``min.compaction.lag.ms``, nor what follows it.
+A log has a *clean* part, below ``first_dirty``, in which each key stands once, and a *dirty* part. The part that may be
+compacted ends at ``first_uncleanable``, a segment's base. It excludes the active segment, and a segment that reaches
+beyond the last stable offset, so that every transaction in it is decided. It also excludes a segment with a record
+younger than ``min.compaction.lag.ms``, and all that follow.
 
 A log is due where the dirty bytes are more than ``min.cleanable.dirty.ratio`` of all that may be
 compacted, or where the first dirty record is older than ``max.compaction.lag.ms``. The dirtiest

@@ -1,9 +1,10 @@
 """Compacts the logs of a broker, the dirtiest first (Kafka's LogCleaner and LogCleanerManager).
 
 A round has three steps. The loop's thread chooses and claims the dirtiest log. A pool thread reads its keys and
-rewrites its segments. The loop's thread swaps each new segment in, if its original segments are still part of the log,
-and the log has not been cut, is not being moved, is still this broker's and still to be compacted. Otherwise the round
-ends there and the log waits for another one. So retention, truncation, deletion and moves never wait for a compaction.
+rewrites its segments. The loop's thread swaps each new segment in, under conditions. Its original segments must still
+be part of the log. The log must not have been truncated, must not be moving, and must still be this broker's and due
+for compaction. Otherwise the round ends there and the log waits for another one. So retention, truncation, deletion and
+moves never wait for a compaction.
 
 Before the first swap everything sealed is synced: else a power cut could take a record and leave
 the log without the older one that it superseded. After the last swap the folder is synced, then

@@ -3,9 +3,9 @@
 First ``read_keys`` puts each key's last offset in the dirty part into an offset map of a given size. If the map is
 full, the dirty part ends there for this time.
 
-Then ``rewrite`` rewrites each run of segments, from the log's beginning to the end of the part that the map covers,
-without the records that have a successor in the map. ``cy.compaction.batch_filter`` decides about the records of a
-batch, ``cy.batch.aborted_transactions`` about transactions.
+Then ``rewrite`` rewrites each run of segments, from the log's beginning to the end of the part that the map covers. It
+drops records that have a successor in the map. ``cy.compaction.batch_filter`` decides about the records of a batch,
+``cy.batch.aborted_transactions`` about transactions.
 
 Bytes only: no object per record, the GIL is released for all but the codecs' wrappers. The memory
 is the map and a few buffers of a read's size, or of the largest batch.

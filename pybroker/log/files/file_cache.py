@@ -1,9 +1,9 @@
 """At most so many files open at once, whatever the number of partitions.
 
-Segments and mapped indexes open their file on first use and announce it here. When there are too
-many, those that have not been used since the last round give theirs back (second chance: a user
-sets ``recently_used``, which costs one store on the hot path and no list surgery). A file whose
-bytes are on their way to a socket stays open until they are sent; see ``storage``.
+Segments and mapped indexes open their file on first use and announce it here. When there are too many, those that have
+not been used since the last round give theirs back (second chance). A user sets ``recently_used``, which costs one
+store on the hot path and no list surgery. A file whose bytes are on their way to a socket stays open until they are
+sent; see ``storage``.
 
 Thread-safety: the methods may be called from any thread.
 """

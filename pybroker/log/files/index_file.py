@@ -1,10 +1,10 @@
 """What the three index files of a segment have in common: fixed-size entries, appended in order,
 disposable.
 
-The active segment's entries live in memory and go to the file in groups; those of older segments
-are mapped from the page cache when they are first asked for, and dropped again with the segment's
-other open files (``file_cache``). An index is never trusted: a wrong answer shows in the batch
-header at the position it gives, and a missing or misshapen file is rebuilt from the log.
+The active segment's entries live in memory and go to the file in groups. Those of older segments are mapped from the
+page cache when they are first needed. They are dropped again with the segment's other open files (``file_cache``). An
+index is never trusted: a wrong answer shows in the batch header at the position it gives, and a missing or misshapen
+file is rebuilt from the log.
 
 Thread-safety: loop's thread only, except ``save``.
 """

@@ -8,9 +8,9 @@ the leader's.
 Invariants: epochs and start offsets ascend; ``_entries[i].start_offset`` is the first offset
 written in that epoch.
 
-Durability: a new epoch costs no disk access when it begins. Every batch carries its leader epoch,
-so what the file lacks beyond the recovery point comes back from the log; hence the file is written when the recovery
-point moves (``Log.flush``), when a log closes, and after a truncation. A malformed file is rebuilt from the whole log.
+Durability: a new epoch costs no disk access when it begins. Every batch carries its leader epoch, so what the file
+lacks beyond the recovery point comes back from the log. Hence the file is written when the recovery point moves
+(``Log.flush``), when a log closes, and after a truncation. A malformed file is rebuilt from the whole log.
 
 Thread-safety: changed on the loop's thread; ``encode`` may be called from a pool thread.
 """

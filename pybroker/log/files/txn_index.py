@@ -1,10 +1,10 @@
 """``.txnindex``: the aborted transactions whose markers lie in a segment.
 
-Format: entries of 34 bytes, big-endian: int16 version (0), int64 producer id, int64 first offset,
-int64 last offset (that of the marker), int64 last stable offset when the marker was written. In
-the order of their markers; the file exists only where there is an entry. A read_committed fetch
-asks for those that overlap its range; the search may stop at an entry whose last stable offset is
-beyond the range, since every later transaction began after that.
+Format: entries of 34 bytes, big-endian, in the order of their markers. An entry has int16 version (0), int64 producer
+id, int64 first offset, int64 last offset (that of the marker), and int64 last stable offset when the marker was
+written. The file exists only where there is an entry. A read_committed fetch asks for those that overlap its range.
+The search may stop at an entry whose last stable offset is beyond the range, since every later transaction began
+after that.
 
 Unlike the other indexes it cannot be found out to be wrong: an entry that is missing shows records
 of an aborted transaction. So it is synced with the log, before the recovery point is raised, and

@@ -10,9 +10,9 @@
    until the old folder has lost its name: it may be the one that a start takes.
 3. ``settle``, on a pool thread, syncs what ``switch`` has done. Only then the old folder loses its name, and goes.
 
-A crash before 2 leaves the old log, and the copy, which is no log, goes. One between 2 and the end of 3 leaves both
-under one name, of which ``rivals`` chooses the one that has more: a record that was reported to be on the disk is
-found there. An old folder that cannot be renamed, as its disk has failed, loses in the same way when it is back.
+A crash before 2 leaves the old log, and the copy, which is no log, goes. A crash between 2 and the end of 3 leaves both
+under one name. ``rivals`` chooses the one that has more: a record that was reported as durable is found there. An old
+folder that cannot be renamed, as its disk has failed, loses in the same way when it is back.
 
 A truncation makes the copy start again, on the pool. ``switch`` refuses as long as there is more to do than the loop
 has time for.

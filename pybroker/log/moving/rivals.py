@@ -1,9 +1,9 @@
 """Two log dirs have a log of one name: which one is it?
 
-A move is cut off between its two renames, and a dir comes back that was away while its log was deleted or moved: then
-both say that they are the log. The one that has more is it: the newer leader epoch, else the later end, else the
-earlier first segment, else the later log start, for that one knows of a deletion. Epochs and offsets grow, and a copy
-is made of all that was there, so the log that went on has more.
+This happens if a move is cut off between its two renames, or if a dir comes back that was away while its log was
+deleted or moved. Then both claim to be the log. The one that has more wins: the newer leader epoch, else the later end,
+else the earlier first segment. If all are equal, the later log start wins, because that log knows of a deletion. Epochs
+and offsets grow, and a copy is made of all that was there, so the log that went on has more.
 
 The other one is called ``-delete`` where nothing is in it that the first has not. Else it is a stray, which is kept,
 and taken back where it turns out to be the log of the topic that the metadata have (``strays``).

@@ -20,8 +20,8 @@ MAX_BATCHES: Final = 1024
 
 
 Change = tuple[int, int, BatchMetadata | ProducerState | None]
-"""The offset of a batch, its producer, and what the producer was before: unknown (None), or all of its state, or, where
-the batch only followed the one before, that one.
+"""The offset of a batch, its producer, and the producer's state before: unknown (None), all of it, or, where the batch
+only followed the one before, that batch.
 """
 
 

@@ -1,13 +1,13 @@
 """``<offset, 20 digits>.snapshot``: the state of a log's producers just before that offset.
 
-Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count, then per producer int64 id, int16
-epoch, int32 last sequence, int64 last offset (-1 if none), int32 offset delta of the last batch, int64 time, int32
+Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count. Then per producer int64 id, int16
+epoch, int32 last sequence, int64 last offset (-1 if none). Then int32 offset delta of the last batch, int64 time, int32
 coordinator epoch, int64 first offset of the ongoing transaction (-1 if none). The time is that of the append, where
 Kafka writes the last batch's timestamp: it serves to forget producers, and must not make producers of old records look
 old. Only the last batch is kept, as in Kafka; that a producer began its epoch at sequence 0, as they do, is assumed.
 
-One is taken when a segment rolls and when the log closes, so that a start reads little; a missing
-or corrupt one is made up for by reading the log from the one before.
+A snapshot is taken when a segment rolls and when the log closes, so that a start reads little. If one is missing or
+corrupt, the log is read from the one before.
 """
 
 from __future__ import annotations

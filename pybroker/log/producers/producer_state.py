@@ -16,9 +16,9 @@ This module decides the following:
   wall clock, not the timestamp of a record, which may lie years back. Otherwise its next retry would be taken for new.
   Where there are too many, those that have not written for longest go first (``idle_producers``).
 
-The state is a function of the log: ``check`` only looks, ``append`` and ``append_marker`` are the only mutators, a
-start replays what the newest sound snapshot lacks, and a cut of the log takes them back (``producer_journal``). Time
-is an argument.
+The state is a function of the log. ``check`` only looks; ``append`` and ``append_marker`` are the only mutators. A
+start replays what the newest sound snapshot lacks. A truncation of the log takes changes back (``producer_journal``).
+Time is an argument.
 
 Thread-safety: loop's thread only.
 """

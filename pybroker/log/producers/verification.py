@@ -1,8 +1,8 @@
 """Transactional producers of a log that wait for their coordinator's word (KIP-890).
 
-The first batch of a transaction in a partition is appended only when the coordinator has said that
-the partition belongs to the ongoing transaction: otherwise a late batch could begin a transaction that never ends, and
-hold the last stable offset for good. From then on the open transaction in the log is proof enough.
+The first batch of a transaction in a partition is appended only when the coordinator has confirmed that the partition
+belongs to the ongoing transaction. Otherwise a late batch could begin a transaction that never ends, and hold the last
+stable offset for good. From then on the open transaction in the log is proof enough.
 
 While the coordinator is asked, a *verification* stands for the producer. The caller presents it with the batch, and it
 must still be the same. The marker that ends the transaction removes it, so a late answer admits nothing into the next

@@ -10,10 +10,10 @@ has a folder of its own beside it. There are two ways back. When a topic of the 
 log is the stray. And a person decides otherwise: ``pybroker log strays`` lists, adopts and removes.
 
 ``stray.json`` in the folder says what the name cannot (a long topic name is cut) and what the checkpoint files of the
-log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was
-set aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back; the
-next start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
-its ordinary name is a log, whatever else is in it.
+log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was set
+aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back. The next
+start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with its
+ordinary name is a log, whatever else is in it.
 
 Thread-safety: the functions on files may block. Any thread may call the methods of ``Strays``.
 """

@@ -4,16 +4,16 @@ Its files are named like those of the first segment that it replaces, and:
 
 1. ``….log.cleaned`` and its indexes ``….index.cleaned`` … while they are written. A start removes
    them.
-2. When all are written and synced, and the folder with them, each is renamed to ``….swap``, the
-   ``.log`` last. From that rename on the new segment counts: a start removes the segments that it
-   stands for, those between its first and its last offset, and takes it in their place.
-3. The old segments go, the newest first; then the new files get their names, the ``.log`` last,
-   for as long as there is a ``.log.swap`` a start does all of 3 again.
+2. When all are written and synced, and the folder with them, each is renamed to ``….swap``, the ``.log`` last. From
+   that rename on the new segment counts. A start removes the segments that it replaces, those between its first and its
+   last offset, and takes it in their place.
+3. The old segments go, the newest first. Then the new files get their names, the ``.log`` last: as long as there is a
+   ``.log.swap``, a start does all of 3 again.
 
-A file system that keeps the order of renames in a folder needs no sync between these steps, and
-each of them may be cut by a crash. The last batch of a cleaned segment is always that of the last
-segment it stands for, even if no record is left in it: else the offsets that it covers could not be
-told from it, and a start in the middle of 3 would bring back records that were superseded.
+A file system that keeps the order of renames in a folder needs no sync between these steps, and each of them may be cut
+by a crash. The last batch of a cleaned segment is always that of the last segment it replaces, even if no record is
+left in it. Otherwise it would not show which offsets it covers, and a start in the middle of 3 would bring back
+superseded records.
 
 There is always a ``.txnindex.swap``: it says that the old index has not been replaced yet. An
 empty one leaves no file.

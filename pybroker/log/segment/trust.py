@@ -5,9 +5,9 @@ would cost as much as sending it. So a segment vouches for some of its bytes: th
 process appended (from ``_appended_from`` on), and the ranges that a read has checked. Everything
 else, all that was found at the start, is checked batch by batch when it is first read.
 
-Trust is lost when the bytes may have left the page cache, to be read from the disk again (the file
-was closed to make room for others, or the periodic round has come), and when the file's modification time shows that
-another process wrote to it.
+Trust is lost when the bytes may have left the page cache, to be read from the disk again. That is so when the file was
+closed to make room for others, and when the periodic round has come. Trust is also lost when the file's modification
+time shows that another process wrote to it.
 """
 
 from __future__ import annotations

@@ -9,12 +9,11 @@ point. Else everything beyond that is suspect:
 2. From the segment that holds the recovery point on, indexes are made again and CRCs checked.
    Bytes below the recovery point were synced: only their framing is checked here, a CRC when they
    are read.
-3. At the first bad batch, or the first offset that is missing between two segments (but for those
-   that compaction may have taken, and a jump of more than 2^31 offsets, for which a roll has synced
-   all before it), the log ends. Where it is the last thing in the log it is a *torn tail*, an
-   append cut by the crash, and is cut off. Where more follows, in the same or later segments, the
-   log has a *hole*: everything from there on is put aside in files named
-   ``….log.quarantined-<position>``, never deleted silently, and never served with the hole inside.
+3. The log ends at the first bad batch, or at the first offset that is missing between two segments. Offsets that
+   compaction may have removed do not count, nor does a jump of more than 2^31 offsets, for which a roll has synced all
+   before it. A bad batch at the end of the log is a *torn tail*, an append cut by the crash, and is cut off. If more
+   follows, in the same or later segments, the log has a *hole*. Then everything from there on is set aside in files
+   named ``….log.quarantined-<position>``. It is never deleted silently, and never served with the hole inside.
 4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is
    clamped, an end below the log start resets the log to its start. Leader epochs and producers are
    cut to the end, or replayed up to it.

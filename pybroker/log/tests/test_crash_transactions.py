@@ -1,8 +1,8 @@
 """The power is cut at every moment of a life full of transactions.
 
-What recovery must keep, besides the records (``test_crash``): no record of a transaction that was
-aborted, and whose marker was synced, is ever shown as committed; none of an open one is below the
-last stable offset; and what producers may do next follows from the log and nothing else.
+Recovery must keep more than the records (``test_crash``). No record of an aborted transaction whose marker was synced
+is ever shown as committed. No record of an open one is below the last stable offset. What producers may do next follows
+from the log and nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A log remembers so many producers and no more."""
+"""A log remembers only so many producers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Syncs of a log on threads, while the loop's thread appends to it, rolls and cuts it: in every order.
 
-What is on the disk is known from the calls of the storage: when a ``sync`` ends, it covers what was written before it
-began, and a ``sync_folder`` the names that were there; neither undoes what another one has brought to the disk that
-began later. After every step
+The calls of the storage show what is on the disk. When a ``sync`` ends, it covers what was written before it began; a
+``sync_folder`` covers the names that were there. Neither undoes what a later one has brought to the disk. After every
+step
 
 * the recovery point, and what its checkpoint file says, is not beyond what is on the disk;
 * whom the group commit has told that records are safe, they are.

@@ -1,8 +1,8 @@
 """Random lives of a log with transactions against a model that keeps every batch in a list.
 
-Producers write, commit, abort and are fenced; the high watermark follows at will; the log rolls, is
-cut back, loses its oldest segments, stops cleanly or not and is opened again, or is copied by a
-follower. After each step the log must say what the list says. A failure names its seed.
+Producers write, commit, abort and are fenced, and the high watermark follows at will. The log rolls, is truncated,
+loses its oldest segments, stops cleanly or not and is opened again, or is copied by a follower. After each step the log
+must say what the list says. A failure names its seed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is let in, and how the server goes away."""
+"""The clients that are let in, and how the server goes away."""
 
 from __future__ import annotations
 

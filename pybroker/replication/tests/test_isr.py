@@ -1,4 +1,4 @@
-"""Who is in sync: proposals, what they mean for the high watermark, and time."""
+"""In-sync replicas: proposals, what they mean for the high watermark, and time."""
 
 from __future__ import annotations
 

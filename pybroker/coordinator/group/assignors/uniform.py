@@ -3,11 +3,10 @@
 Balance first: among members that may be exchanged for each other the numbers of partitions differ
 by one at most. Then stickiness: what a member had it keeps, up to its share.
 
-Members that all read the same topics are the easy case, in one pass over them. Where subscriptions
-differ, unassigned partitions go to the members with the least, topic by topic, the topics with the
-fewest readers for their partitions first; then partitions move from those who have most to those
-who have least, until nothing gets better or ROUNDS are over: with overlapping subscriptions that
-may end a little uneven.
+Members that all read the same topics are the easy case, in one pass over them. Where subscriptions differ, unassigned
+partitions go to the members with the fewest, topic by topic. Topics with the fewest readers for their partitions come
+first. Then partitions move from the members with the most to those with the fewest, until nothing gets better or ROUNDS
+are over. With overlapping subscriptions the result may be a little uneven.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may commit and fetch the offsets of a consumer group.
+"""Checks whether a client may commit and fetch the offsets of a consumer group.
 
 A member commits in its own epoch. An earlier epoch is accepted for a partition that the member has
 had since then: the answer to its last heartbeat may not have reached it yet (KIP-1251). A client that is no member (an

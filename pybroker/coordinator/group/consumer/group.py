@@ -6,11 +6,11 @@ Three epochs say where it stands:
     what is to be     what has been         what each member
     read, by whom     decided               has come to
 
-The *group epoch* grows with every change of members, of their subscriptions and of the topics that
-they read. An assignor makes of it the *target assignment*, whose epoch is then the group's; at most
-once in ``assignment_interval_ms``. Each member is led from what it has to the target by its own
-heartbeats (``reconciling``): it gives back partitions that it should not have, enters the epoch, and gets partitions
-that no other member still has. So there is no barrier, and members that the change does not concern read on.
+The *group epoch* grows with every change of members, of their subscriptions and of the topics that they read. An
+assignor makes of it the *target assignment*, whose epoch is then the group's; at most once in
+``assignment_interval_ms``. The heartbeats of each member lead it from what it has to the target (``reconciling``). It
+gives back partitions that it should not have, enters the epoch, and gets partitions that no other member still has. So
+there is no barrier, and members that the change does not concern read on.
 
 Everything here is durable: it changes by replaying records only. Timers are the business of
 ``expecting`` and ``timeouts``, which knows groups and members by their ids.

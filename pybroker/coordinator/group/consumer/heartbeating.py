@@ -144,7 +144,7 @@ def _says_something(request: Request) -> bool:
     )
 
 
-# Who it is
+# Identity
 
 
 def check_room(group: ConsumerGroup, member_id: str) -> None:
@@ -284,7 +284,7 @@ def step(
 
 
 def known(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember | None:
-    """The member, if the group counts it already, be it under its former id."""
+    """The member, if the group counts it already, perhaps under its former id."""
     if member.id in group.members:
         return member
     if member.instance_id is not None and member.instance_id in group.static:

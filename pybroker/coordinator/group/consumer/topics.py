@@ -1,9 +1,8 @@
 """Topics as consumer groups see them: ids of names, and a hash that tells when a topic has changed.
 
-The hash of a topic is that of Kafka's records (KIP-1101): XXH3 over a zero byte, its id, its name,
-its number of partitions and the racks of each; numbers little-endian, text as UTF-16 code units
-followed by their count. The hash of a group is XXH3 over those of its topics, in the order of their
-names, and 0 where it reads none.
+The hash of a topic is that of Kafka's records (KIP-1101): XXH3 over a zero byte, its id, its name, its number of
+partitions and the racks of each. Numbers are little-endian; text is UTF-16 code units followed by their count. The hash
+of a group is XXH3 over those of its topics, in the order of their names, and 0 where it reads none.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def test_a_member_that_does_not_give_back_is_out_after_its_rebalance_timeout() -
 @pytest.mark.parametrize(
     ("epoch", "has", "code"),
     [
-        (1, ALL, 0),  # the answer was lost: the member says the epoch before, and has no more
+        (1, ALL, 0),  # the answer was lost: the member sends the previous epoch, and has nothing else
         (1, {"t": {0}}, 0),
         (1, None, errors.FencedMemberEpoch.code),
         (1, {"u": {0}}, errors.FencedMemberEpoch.code),

@@ -1,7 +1,7 @@
 """Random members of both protocols, lost answers, crashes, refused writes: what holds after each step.
 
-The members are what matters: whatever a member believes to have, no other may believe to have, as
-long as the coordinator has not put it out; and when all have come to rest every partition is read.
+The members' view counts. A partition that a member believes to have, no other may believe to have, unless the
+coordinator has evicted the member. When all have come to rest, every partition is read.
 """
 
 from __future__ import annotations
