@@ -155,7 +155,7 @@ def test_records_that_are_gone_end_the_query_by_name_or_are_passed_over(
     assert written(source) == [*range(20), *range(45, 60)]
 
 
-def test_a_topic_that_was_made_anew_is_noticed(source: Source, broker: Broker, new_topic: NewTopic) -> None:
+def test_a_topic_that_was_created_again_is_noticed(source: Source, broker: Broker, new_topic: NewTopic) -> None:
     topic = new_topic()
     fill(broker, topic, range(30))
     source.run(source.stream(topic, **EARLIEST))

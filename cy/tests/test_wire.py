@@ -172,7 +172,7 @@ def test_a_message_class_needs_its_fields_as_slots() -> None:
         Plan(Box, [("other", Int8())], [], [], False)
 
 
-def test_a_default_that_is_a_type_is_made_anew_for_every_message() -> None:
+def test_a_default_that_is_a_type_is_made_for_every_message() -> None:
     outer = message_class("Outer", {"boxes": list, "box": Box}, {})
     assert outer().boxes is not outer().boxes
     assert outer().box == Box()

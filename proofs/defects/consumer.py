@@ -18,7 +18,7 @@ def _metadata(self: Membership) -> GroupMetadata:
 
 @defect(
     "pyclient/consumer/tests/test_classic.py"
-    "::test_who_was_put_out_stays_who_it_was_until_the_application_polls"
+    "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_consumer_tells_who_it_is_now() -> list[Patch]:
     """Nobody in particular, after it was put out: then its transaction commits what others have done too."""
@@ -27,7 +27,7 @@ def a_consumer_tells_who_it_is_now() -> list[Patch]:
 
 @defect(
     "pyclient/consumer/tests/test_modern.py"
-    "::test_who_was_put_out_stays_who_it_was_until_the_application_polls"
+    "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[Patch]:
     """Without a listener: positions are those of another assignment under the batch in hand."""

@@ -62,7 +62,7 @@ def a_record_that_is_none_stops_loading() -> list[Patch]:
     return [(Skipped, "replay", replay)]
 
 
-@defect(MIGRATION + "test_a_group_of_which_a_record_cannot_be_read_has_its_members_join_anew")
+@defect(MIGRATION + "test_members_of_a_group_with_an_unreadable_record_join_again")
 def members_without_a_subscription_stay() -> list[Patch]:
     """A member whose record was skipped stays in its group and is never asked again what it reads."""
     return [(ConsumerProtocol, "loaded", lambda self, result: None)]
@@ -123,7 +123,7 @@ def everything_for_the_controller_shares_a_connection() -> list[Patch]:
     return [(Peers, "request", by_one)]
 
 
-@defect(RUNTIME + "test_whoever_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync")
+@defect(RUNTIME + "test_a_member_that_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync")
 def refusals_come_at_once() -> list[Patch]:
     """A client that joins again at once does so thousands of times while appends are refused."""
     return [(Runtime, "_patience_s", lambda self, hosted, error: 0.0)]

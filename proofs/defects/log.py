@@ -181,7 +181,7 @@ def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
     return [(Log, "flush", lambda self: self.recovery_point)]
 
 
-@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_so_many_producers_whoever_invents_them")
+@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_only_so_many_invented_producers")
 def any_number_of_invented_producers_is_remembered() -> list[Patch]:
     """Each cost the broker 440 bytes for a day, and its sender 70."""
     return [(ProducerStates, "_make_room", lambda self: None)]

@@ -161,7 +161,7 @@ def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch
     return [(LogCopy, "_copy_foreign", copy)]
 
 
-@defect(f"{TESTS}/test_move.py::test_a_log_that_is_cut_while_it_is_read_is_copied_anew")
+@defect(f"{TESTS}/test_move.py::test_a_log_that_is_truncated_while_it_is_read_is_copied_again")
 def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
     """A follower's log is cut with each new leader."""
     return [(LogCopy, "update", LogCopy._update)]
@@ -211,7 +211,7 @@ def a_move_syncs_on_the_loop() -> list[Patch]:
     return [(Move, "switch", and_sync)]
 
 
-@defect(f"{TESTS}/test_move.py::test_the_loop_does_not_copy_a_log_anew_that_was_cut")
+@defect(f"{TESTS}/test_move.py::test_the_loop_does_not_copy_a_truncated_log_again")
 def a_log_that_was_cut_is_copied_anew_on_the_loop() -> list[Patch]:
     """Nobody is served meanwhile."""
     switch = Move.switch

@@ -98,7 +98,7 @@ def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_empty_store.py"
-    "::test_brokers_that_come_back_to_a_store_that_began_anew_have_its_secret"
+    "::test_brokers_that_come_back_to_a_new_store_have_its_secret"
 )
 def the_secret_is_read_once() -> list[Patch]:
     """Brokers that lived while the store was emptied, and those that started since, refused each other for good."""

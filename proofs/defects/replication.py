@@ -72,7 +72,7 @@ def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
     return [(isr_proposals, "_epoch_of", epoch_of)]
 
 
-@defect(f"{TESTS}/test_source.py::test_who_is_registered_again_is_not_proposed_for_what_was_fetched_before")
+@defect(f"{TESTS}/test_source.py::test_a_broker_registered_again_is_not_proposed_for_what_was_fetched_before")
 def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
     """A broker that was registered again without having been gone was proposed by the fetches of its former process."""
 

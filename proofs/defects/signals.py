@@ -70,7 +70,7 @@ def the_loop_alone_keeps_the_time() -> list[Patch]:
     return [(runner, "_result", wait)]
 
 
-@defect("pyclient/core/tests/test_tasks.py::test_who_waits_for_the_end_of_a_task_can_be_cancelled")
+@defect("pyclient/core/tests/test_tasks.py::test_a_wait_for_the_end_of_a_task_can_be_cancelled")
 def a_cancellation_is_swallowed() -> list[Patch]:
     """With that of the task whose end is awaited: a close waits for ever."""
 

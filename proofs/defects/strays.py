@@ -87,7 +87,7 @@ def logs_are_under_the_default_retention_until_their_topic_is_known() -> list[Pa
     return [(LogConfig, "keeping_everything", lambda self: self)]
 
 
-@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_who_comes_deletes_nothing_of_it")
+@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_new_broker_deletes_nothing_of_it")
 def a_configuration_that_cannot_be_read_is_an_empty_one() -> list[Patch]:
     """The topic fell under the default retention."""
     return [(loading, "_UNREADABLE", {}), (loading, "MISSING_CONFIGS", NO_CONFIGS)]

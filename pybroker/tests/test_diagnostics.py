@@ -125,7 +125,7 @@ def test_what_was_dropped_is_told_once_when_there_is_room_again() -> None:
 
 
 @pytest.mark.nightly
-def test_lines_are_written_by_whoever_logs_where_stderr_is_a_file(tmp_path: Path) -> None:
+def test_the_thread_that_logs_writes_the_line_where_stderr_is_a_file(tmp_path: Path) -> None:
     """A process that is killed afterwards has left them."""
     text = "import logging, os; from pybroker.process import diagnostics; diagnostics.set_up('info');"
     text += "logging.getLogger('test').info('the last'); os._exit(0)"

@@ -59,7 +59,7 @@ def others(cluster: Cluster) -> list[Broker]:
     return [broker for broker in cluster.brokers.values() if not broker.controller.is_controller]
 
 
-def test_a_topic_is_known_to_whoever_answers_that_it_is_made(tmp_path: Path) -> None:
+def test_a_topic_is_known_to_the_broker_that_answers_its_creation(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             for node_id in (1, 2, 3):

@@ -264,7 +264,7 @@ async def test_work_may_cancel_itself(waits: int) -> None:
 
 
 @on_a_loop
-async def test_who_starts_work_is_another_task_than_the_work() -> None:
+async def test_the_starter_of_work_is_another_task_than_the_work() -> None:
     own = asyncio.current_task()
     seen: list[object] = []
 

@@ -100,7 +100,7 @@ def test_the_loop_turns_while_there_is_nothing(broker, topic):
     asyncio.run(work())
 
 
-def test_who_is_cancelled_in_a_poll_has_missed_nothing(broker, place, clock):
+def test_a_task_that_is_cancelled_in_a_poll_has_missed_nothing(broker, place, clock):
     """Each poll is cancelled at once, or gives records; none is passed over."""
 
     async def work():

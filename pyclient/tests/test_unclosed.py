@@ -67,7 +67,7 @@ def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
     asyncio.run(check())
 
 
-def test_who_waits_for_a_short_time_leaves_the_others_theirs(silent):
+def test_a_close_with_a_short_limit_leaves_the_others_theirs(silent):
     async def check() -> None:
         producer = aio.Producer(address(silent))
         waits = [asyncio.create_task(producer.connect(seconds)) for seconds in (0.2, 0.6)]

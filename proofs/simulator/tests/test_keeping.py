@@ -77,7 +77,7 @@ def test_a_log_stays_though_nothing_of_it_was_committed() -> None:
 
 
 @pytest.mark.parametrize("topic_id", [None, TOPIC_ID], ids=["unreadable", "known"])
-def test_who_is_out_of_sync_owes_nothing_of_a_topic_with_which_brokers_go_on(topic_id: bytes | None) -> None:
+def test_a_replica_out_of_sync_owes_nothing_of_an_estranged_topic(topic_id: bytes | None) -> None:
     world, key = world_with(OLD)
     keeping = world.oracle.keeping
     world.oracle.acked[key] = 2
@@ -94,7 +94,7 @@ def test_who_is_out_of_sync_owes_nothing_of_a_topic_with_which_brokers_go_on(top
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_only_a_log_of_a_deleted_topic_begins_anew(is_deleted: bool) -> None:
+def test_only_a_log_of_a_deleted_topic_starts_again(is_deleted: bool) -> None:
     """A broker that starts may read of the topic first, and then of its deletion."""
     world, key = world_with(OLD)
     if is_deleted:

@@ -36,7 +36,7 @@ def test_every_script_of_kafkas_is_a_program_by_both_of_its_names() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["kafka-topics", "kafka-topics.sh"])
-def test_a_program_is_the_verb_of_its_name_and_imports_no_more(name: str, tmp_path: Path) -> None:
+def test_a_program_is_the_verb_of_its_name_and_imports_nothing_else(name: str, tmp_path: Path) -> None:
     program = tmp_path / name
     program.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
     program.chmod(0o755)

@@ -105,7 +105,7 @@ def test_nothing_is_said_of_a_broker_that_is_reached_nor_behind_the_end(monkeypa
         (b"\0\0\0\x09\0\0\0\1\0\0\0\0\xff", "none to a question of Kafka's"),
     ],
 )
-def test_who_is_not_kafka_is_told_by_what_it_says(answer: bytes, words: str) -> None:
+def test_a_server_that_is_not_kafka_is_named_by_what_it_says(answer: bytes, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -90,7 +90,7 @@ def test_an_entry_is_applied_to_the_image_before_it_only(tmp_path: Path) -> None
     run(tmp_path / "db", scenario)
 
 
-def test_a_controller_whose_node_was_deleted_is_it_no_more(tmp_path: Path) -> None:
+def test_a_controller_whose_node_was_deleted_steps_down(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         await members.settled()

@@ -196,7 +196,7 @@ def test_a_lost_disk_concerns_its_replicas_only() -> None:
     assert (after.index, after.leader) == (0, 2)
 
 
-def test_who_is_fit_for_one_partition_is_who_stands_so_there() -> None:
+def test_a_broker_fit_for_one_partition_is_one_that_stands_so_there() -> None:
     offline = frozenset((bytes(16), index) for index in range(3))
     image = MetadataImage().apply(
         MetadataDelta(
@@ -240,7 +240,7 @@ def test_the_last_in_sync_whose_disk_has_failed_gives_way_to_an_eligible_one() -
         st.tuples(st.sets(st.integers(1, 3)), st.sets(st.integers(1, 3))), min_size=1, max_size=12
     ),
 )
-def test_whoever_leads_has_everything_that_was_committed(
+def test_every_leader_has_everything_that_was_committed(
     min_isr: int, history: list[tuple[set[int], set[int]]]
 ) -> None:
     """Each round: who is there, who of them comes from a power cut. ``whole`` are the replicas that

@@ -86,7 +86,7 @@ def test_brokers_join_again_and_have_all_topics_when_the_contents_of_the_store_a
     run(tmp_path / "db", scenario)
 
 
-def test_brokers_that_come_back_to_a_store_that_began_anew_have_its_secret(tmp_path: Path) -> None:
+def test_brokers_that_come_back_to_a_new_store_have_its_secret(tmp_path: Path) -> None:
     """Else neither they nor those that have started since take each other for brokers of the cluster."""
 
     async def scenario(members: Members) -> None:

@@ -85,7 +85,7 @@ def test_by_a_brokers_configuration_that_cannot_be_read_nothing_is_deleted(tmp_p
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_with_a_hole_is_none_for_who_comes_and_stays_with_who_has_it(tmp_path: Path) -> None:
+def test_a_topic_with_a_hole_is_none_for_new_brokers_and_stays_with_the_old_ones(tmp_path: Path) -> None:
     """Its logs are deleted nowhere, though the broker that reads everything again no longer finds it."""
 
     async def scenario(members: Members) -> None:

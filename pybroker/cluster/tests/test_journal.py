@@ -82,7 +82,7 @@ def step(chance: Random, image: MetadataImage) -> MetadataDelta:
 
 
 @given(st.integers(0, 1 << 32))
-def test_whoever_applies_the_entries_has_the_writers_image(seed: int) -> None:
+def test_a_broker_that_applies_the_entries_has_the_writers_image(seed: int) -> None:
     chance = Random(seed)
     writer = reader = MetadataImage(version=1)
     for _ in range(chance.randint(1, 8)):

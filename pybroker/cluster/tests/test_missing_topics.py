@@ -60,7 +60,7 @@ async def with_topics(members: Members) -> MetadataImage:
     return await members.settled()
 
 
-def test_a_topic_that_is_gone_when_a_broker_reads_everything_anew_is_missing_and_not_deleted(tmp_path: Path) -> None:
+def test_a_topic_that_is_gone_when_a_broker_reads_everything_again_is_missing_and_not_deleted(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await with_topics(members)
         await by_hand(members, *nodes_of("t", 2))
@@ -84,7 +84,7 @@ def test_a_change_of_controller_deletes_nothing(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_made_anew_under_a_name_that_is_missing_is_another_one_for_everybody(tmp_path: Path) -> None:
+def test_a_topic_created_under_the_name_of_a_missing_one_is_another_one_for_everybody(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         before = (await with_topics(members)).topics["t"]
         await by_hand(members, *nodes_of("t", 2))
@@ -283,7 +283,7 @@ def test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_
     run(tmp_path / "db", scenario)
 
 
-def test_a_look_at_the_store_reads_nothing_anew_where_all_is_known(tmp_path: Path) -> None:
+def test_a_look_at_the_store_reads_nothing_again_where_all_is_known(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await with_topics(members)
         seen = {member.id: len(member.deltas) for member in members.alive.values()}

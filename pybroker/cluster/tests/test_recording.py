@@ -54,7 +54,7 @@ class Refusing:
     ],
     ids=["epoch", "session", "unknown", "size"],
 )
-def test_who_may_not_write_any_more_is_not_the_controller(
+def test_a_broker_that_may_not_write_any_more_is_not_the_controller(
     refusal: CoordinationError, told: type[errors.KafkaError]
 ) -> None:
     """The client that asked then tries the next one, which UNKNOWN_SERVER_ERROR would keep him from."""

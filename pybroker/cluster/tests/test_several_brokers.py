@@ -220,7 +220,7 @@ def test_case_21_a_broker_of_an_old_registration_changes_nothing(tmp_path: Path)
     run(tmp_path / "db", scenario)
 
 
-def test_who_is_gone_leaving_or_registered_anew_is_not_in_sync(tmp_path: Path) -> None:
+def test_a_broker_that_is_gone_leaving_or_registered_again_is_not_in_sync(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
@@ -313,7 +313,7 @@ def test_a_topic_deleted_while_a_broker_is_down_is_told_to_it_when_it_returns(
     run(tmp_path / "db", scenario)
 
 
-def test_whoever_has_fallen_behind_the_journal_reads_everything_anew(
+def test_a_broker_that_has_fallen_behind_the_journal_reads_everything_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "KEPT", 5)

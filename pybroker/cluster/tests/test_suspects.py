@@ -111,7 +111,7 @@ async def test_a_broker_that_is_back_is_listed_once(world: World) -> None:
 
 
 @scenario
-async def test_who_is_not_registered_is_no_suspect(world: World) -> None:
+async def test_a_broker_that_is_not_registered_is_no_suspect(world: World) -> None:
     world.suspects.accuse(3)
     await world.suspects.settled()
 

@@ -26,7 +26,7 @@ from pybroker.store.interface import BadVersion, Operation, OperationResult
 from pyclient.protocol import errors
 
 
-def test_case_20_whoever_writes_the_next_entry_first_is_the_controller(tmp_path: Path) -> None:
+def test_case_20_the_broker_that_writes_the_next_entry_first_is_the_controller(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         image = await members.settled()
@@ -63,7 +63,7 @@ def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_stor
     run(tmp_path / "db", scenario)
 
 
-def test_a_controller_that_may_not_show_its_own_change_is_it_no_more_until_it_has_read_it(tmp_path: Path) -> None:
+def test_a_controller_that_may_not_show_its_own_change_steps_down_until_it_has_read_it(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         image = await members.settled()
@@ -116,7 +116,7 @@ class Refusing:
 
 
 @pytest.mark.nightly
-def test_terms_that_the_store_refuses_are_few_and_end_when_it_refuses_no_more(
+def test_terms_that_the_store_refuses_are_few_and_end_when_it_accepts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(members: Members) -> None:

@@ -118,7 +118,7 @@ def test_what_elections_did_is_counted_and_named() -> None:
     assert found == [(1, [], []), (1, [], []), (0, ["t-0"], [])]
 
 
-def test_who_leads_without_its_data_is_told() -> None:
+def test_a_leader_without_its_data_is_named() -> None:
     image, doubtful = after_three_is_empty(min_isr=1)
     assert (partition_of(image).leader, doubtful) == (3, ["t-0"])
 

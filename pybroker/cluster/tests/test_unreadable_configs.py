@@ -42,7 +42,7 @@ def policies(members: Members) -> set[tuple[frozenset[str], int]]:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"version":1}', None])
-def test_who_comes_deletes_nothing_of_it(tmp_path: Path, data: bytes | None) -> None:
+def test_a_new_broker_deletes_nothing_of_it(tmp_path: Path, data: bytes | None) -> None:
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
         await damage(store, data)
@@ -58,7 +58,7 @@ def test_who_comes_deletes_nothing_of_it(tmp_path: Path, data: bytes | None) -> 
 
 
 @pytest.mark.parametrize("data", [b"", None])
-def test_who_knows_it_keeps_it_and_a_change_writes_it_whole(tmp_path: Path, data: bytes | None) -> None:
+def test_a_broker_that_knows_it_keeps_it_and_a_change_writes_it_whole(tmp_path: Path, data: bytes | None) -> None:
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
         await damage(store, data)
@@ -74,7 +74,7 @@ def test_who_knows_it_keeps_it_and_a_change_writes_it_whole(tmp_path: Path, data
     run(tmp_path / "db", scenario)
 
 
-def test_who_does_not_know_it_deletes_nothing_until_a_policy_is_set(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_know_it_deletes_nothing_until_a_policy_is_set(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
         await damage(store, b"")

@@ -165,7 +165,7 @@ def test_a_node_whose_creation_was_not_confirmed_is_made_again(tmp_path: Path) -
     run(tmp_path / "db", scenario)
 
 
-def test_so_many_members_are_shown_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_members_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(store: EmbeddedStore, _: EmbeddedStore) -> None:
         monkeypatch.setattr(group_nodes, "MAX_NODES", 3)
         monkeypatch.setattr(group_nodes, "AT_ONCE", 2)

@@ -23,7 +23,7 @@ from pyclient.protocol import ListGroups, SyncGroup, errors
 from pyclient.protocol.errors import KafkaError
 
 
-def test_case_42_whoever_asks_the_wrong_broker_is_told_so(node: Node) -> None:
+def test_case_42_a_client_that_asks_the_wrong_broker_gets_an_error(node: Node) -> None:
     assert code(node.run(node.commit(5))) == errors.NotCoordinator.code
     node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2))
     assert code(node.run(node.commit(5))) == errors.NotCoordinator.code
@@ -70,7 +70,7 @@ def test_case_42_members_that_wait_are_told_when_the_partition_moves(node: Node)
     assert node.run(waiting).error_code == errors.NotCoordinator.code
 
 
-def test_case_42_the_next_leader_epoch_loads_anew(node: Node) -> None:
+def test_case_42_the_next_leader_epoch_loads_again(node: Node) -> None:
     node.offsets_topic(replicas=(1, 2), isr=(1,))
     node.run(node.commit(5))
     node.offsets_topic(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1)
@@ -389,7 +389,7 @@ def test_an_append_that_fails_unforeseen_leaves_nobody_waiting(
 
 
 @pytest.mark.nightly
-def test_whoever_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync(node: Node) -> None:
+def test_a_member_that_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync(node: Node) -> None:
     node.offsets_topic()
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
     member_id = node.run(node.join()).member_id

@@ -40,7 +40,7 @@ def test_cancelling_all_leaves_nothing_to_wait_for() -> None:
     assert due(wheel, 5) == ["b"]
 
 
-def test_an_action_that_sets_its_timer_anew_does_not_fire_twice_at_one_moment() -> None:
+def test_an_action_that_sets_its_timer_again_does_not_fire_twice_at_one_moment() -> None:
     wheel: TimerWheel[str] = TimerWheel()
     wheel.schedule(7, "a")
     timer = wheel.pop(7)

@@ -282,7 +282,7 @@ def test_zombie_that_is_refused_meanwhile_takes_nothing_from_its_successor(node:
     assert waiting.answered().error_code == 0
 
 
-def test_topic_made_anew_meanwhile_takes_nothing(node: Node) -> None:
+def test_topic_created_again_meanwhile_takes_nothing(node: Node) -> None:
     waiting = Waiting(node, transactional())
     node.delete()
     node.create(generation=1)

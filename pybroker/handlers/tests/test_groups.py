@@ -369,7 +369,7 @@ def test_semantics_33_an_unknown_group_is_dead(node: Node, version: int, code: i
     assert (group.group_state, group.error_code) == ("Dead", code)
 
 
-def test_authorized_operations_are_told_to_whoever_asks(node: Node) -> None:
+def test_authorized_operations_are_told_to_any_client_that_asks(node: Node) -> None:
     commit(node)
     fields = {"groups": ["g"], "include_authorized_operations": True}
     assert ask(node, DescribeGroups, 3, **fields).groups[0].authorized_operations == 3400

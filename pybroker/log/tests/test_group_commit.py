@@ -102,7 +102,7 @@ def test_a_waiter_may_wait_again_when_it_is_told():
     assert told == [None]
 
 
-def test_who_waits_for_records_that_were_cut_off_is_told_and_nobody_syncs_for_ever():
+def test_a_wait_for_truncated_records_ends_with_an_error_and_nobody_syncs_forever():
     log, pool, told, commit = started()
     log.end = 5
     commit.wait(5, told.append)

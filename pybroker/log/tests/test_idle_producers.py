@@ -33,7 +33,7 @@ def known(log):
     return {entry.producer_id for entry in log.producers.active()}
 
 
-def test_a_log_remembers_so_many_producers_whoever_invents_them(few, log, caplog):
+def test_a_log_remembers_only_so_many_invented_producers(few, log, caplog):
     for producer in range(1000, 1000 + 10 * LIMIT):
         come(log, [producer])
         assert len(log.producers) <= LIMIT

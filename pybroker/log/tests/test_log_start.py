@@ -123,7 +123,7 @@ def test_records_deleted_before_a_move_stay_so_when_the_power_is_cut_before_it_h
     assert starts_after_crashes(storage, tmp_path / "crashed", "deleted", ONE_SEGMENT) == {25}
 
 
-def test_the_old_log_dir_tells_no_more_of_a_log_when_its_move_has_settled(tmp_path):
+def test_the_old_log_dir_no_longer_names_a_log_when_its_move_has_settled(tmp_path):
     logs, log = begun(tmp_path)
     delete_records(log, 7)
     move = logs.move(TP, str(tmp_path / "b"))

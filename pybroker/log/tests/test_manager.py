@@ -364,7 +364,7 @@ def test_log_moves_to_another_dir_while_it_is_written(tmp_path):
     assert logs.get(tp(0)).leader_epochs.entries == [(3, 0)]
 
 
-def test_log_that_was_cut_during_the_move_is_copied_anew(tmp_path):
+def test_log_that_was_truncated_during_the_move_is_copied_again(tmp_path):
     logs = loaded(tmp_path / "a", tmp_path / "b")
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
     fill(log, numbered(40))
@@ -453,7 +453,7 @@ def test_what_somebody_else_removes_from_a_folder_first_is_no_error(tmp_path, mo
     assert not folder.exists()
 
 
-def test_a_log_made_anew_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path):
+def test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path):
     logs = loaded(tmp_path)
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(40))

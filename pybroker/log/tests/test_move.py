@@ -89,7 +89,7 @@ def test_the_loop_does_not_copy_what_takes_long(tmp_path):
     assert move.switch()
 
 
-def test_the_loop_does_not_copy_a_log_anew_that_was_cut(tmp_path):
+def test_the_loop_does_not_copy_a_truncated_log_again(tmp_path):
     move = begun(tmp_path)
     move.copy()
     move.log.truncate_to(20, NOW)
@@ -133,7 +133,7 @@ def test_a_disk_that_fails_as_the_log_switches_is_the_one_that_goes_offline(tmp_
     assert (move.log.log_dir.offline, move.target.offline) == (True, False)
 
 
-def test_whoever_flushes_before_the_move_has_settled_syncs_the_copy(tmp_path):
+def test_a_flush_before_the_move_has_settled_syncs_the_copy(tmp_path):
     storage = FaultyStorage()
     move = begun(tmp_path, storage)
     move.log.flush()
@@ -258,7 +258,7 @@ def test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_n
     assert [value for _, value in contents(move.log)] == numbered(40)
 
 
-def test_a_log_that_is_cut_while_it_is_read_is_copied_anew(tmp_path, monkeypatch):
+def test_a_log_that_is_truncated_while_it_is_read_is_copied_again(tmp_path, monkeypatch):
     move = begun(tmp_path)
     reads = []
 

@@ -237,7 +237,7 @@ def test_case_9_recovery_point_beyond_the_end_is_clamped(folder):
     assert open_log(folder.parent, CONFIG, recovery_point=1000).recovery_point == 60
 
 
-def test_case_9_log_that_ends_before_its_start_begins_anew_there(folder):
+def test_case_9_log_that_ends_before_its_start_is_reset_to_its_start(folder):
     log = recovered(folder, log_start_offset=100, high_watermark=120)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
     fill(log, [b"a"])

@@ -177,7 +177,7 @@ def test_an_empty_log_may_start_anywhere(tmp_path, log):
     assert contents(open_log(tmp_path)) == [(1000, b"a")]
 
 
-def test_truncating_before_the_start_begins_anew_there(log):
+def test_truncating_before_the_start_resets_the_log_there(log):
     log.raise_log_start_offset(40)
     apply_retention(log, NOW)
     assert log.first_segment_offset > 20

@@ -265,7 +265,7 @@ def test_set_that_lacks_a_member_counts_with_the_metadata_that_bring_what_the_co
     assert partition.is_stuck
 
 
-def test_set_that_lacks_a_member_commits_where_the_metadata_say_no_more(node: Node) -> None:
+def test_set_that_lacks_a_member_commits_where_the_metadata_say_nothing_else(node: Node) -> None:
     partition = node.create(replicas=(1, 2), epoch=5)
     partition.append(batch(b"a"), -1, NOW)
     assert partition.on_tick(node.clock.monotonic_ms() + 60_000) is not None

@@ -299,7 +299,7 @@ def test_case_11_append_that_does_not_fit_is_refused_and_not_acked(make_node: Ma
     assert node.led[-1] == (TP, None)
 
 
-def test_case_11_partition_of_a_dir_that_is_lost_is_not_made_anew(make_node: MakeNode, tmp_path: Path) -> None:
+def test_case_11_partition_of_a_dir_that_is_lost_is_not_created_again(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(dirs=2)
     node.create(partitions=2)
     node.append(b"a")
@@ -356,7 +356,7 @@ def test_flush_acks_is_for_acks_all_only(node: Node) -> None:
     assert node.replicas.append(TP, batch(b"a"), 1, NOW).done is None
 
 
-def test_case_12_failed_sync_is_told_to_whoever_waits_and_never_retried(
+def test_case_12_failed_sync_fails_the_waiting_requests_and_is_never_retried(
     make_node: MakeNode,
 ) -> None:
     storage = FaultyStorage()
@@ -408,7 +408,7 @@ def test_new_replica_is_made_where_somebody_has_asked(make_node: MakeNode) -> No
     assert node.create().log.log_dir.path == node.paths[2]
 
 
-def test_deleted_topic_moves_no_more(make_node: MakeNode) -> None:
+def test_deleted_topic_no_longer_moves(make_node: MakeNode) -> None:
     node = make_node(dirs=2)
     partition = node.create()
     target = next(path for path in node.paths if path != partition.log.log_dir.path)

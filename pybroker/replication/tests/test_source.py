@@ -439,7 +439,7 @@ def test_a_log_of_the_old_formats_is_cut_in_pieces_before_anything_is_asked(
     assert pair.source.may_ask(pair.now_ms)
 
 
-def test_a_follower_of_which_the_leader_has_deleted_everything_begins_anew(pair: Pair) -> None:
+def test_a_follower_restarts_where_its_leader_has_deleted_everything(pair: Pair) -> None:
     leader = pair.create()
     write(pair.log(), 0, b"a")
     write(leader.log, 0, b"a", b"b", b"c")
@@ -595,7 +595,7 @@ def fetching(node: Node) -> tuple[Fetchers, list[Any]]:
     return fetchers, posts
 
 
-def test_an_answer_that_cannot_be_taken_is_asked_for_anew_in_another_session(pair: Pair) -> None:
+def test_an_answer_that_cannot_be_taken_is_fetched_again_in_another_session(pair: Pair) -> None:
     pair.create()
     node = pair.follower
     fetchers, posts = fetching(node)
@@ -648,7 +648,7 @@ def test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_f
     assert change.isr == ((1, EPOCH), (2, EPOCH))
 
 
-def test_who_is_registered_again_is_not_proposed_for_what_was_fetched_before(pair: Pair) -> None:
+def test_a_broker_registered_again_is_not_proposed_for_what_was_fetched_before(pair: Pair) -> None:
     leader = pair.create(isr=(1, 2))
     pair.leader.append(b"a")
     pair.round()

@@ -55,7 +55,7 @@ def read(node: Node) -> list[bytes | None]:
     return values(log.read(log.log_start_offset, log.log_end_offset, 1 << 20).records)
 
 
-def test_the_log_of_a_topic_that_is_missing_is_kept_and_served_no_more(node: Node) -> None:
+def test_the_log_of_a_topic_that_is_missing_is_kept_and_no_longer_served(node: Node) -> None:
     node.create(epoch=4)
     node.append(b"a", b"b")
     lose(node)
@@ -134,7 +134,7 @@ def test_partitions_that_the_topic_has_no_more_are_kept(node: Node) -> None:
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_replicas_are_kept_that_an_image_read_anew_has_elsewhere(node: Node, is_running: bool) -> None:
+def test_replicas_are_kept_that_an_image_read_again_has_elsewhere(node: Node, is_running: bool) -> None:
     """A backup from before a reassignment would say so too."""
     node.create(partitions=2)
     node.append(b"a", index=1)

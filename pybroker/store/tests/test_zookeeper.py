@@ -142,7 +142,7 @@ def test_nobody_there_is_a_connection_loss_in_the_time_given() -> None:
     asyncio.run(main())
 
 
-def test_who_waits_for_a_zookeeper_says_so_before_it_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_that_waits_for_zookeeper_says_so_before_it_gives_up(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLoss, match="no answer for 4 s"):
             await ZooKeeperStore.open("127.0.0.1:1", 6_000, 4_000)

@@ -169,7 +169,7 @@ def test_what_comes_back_before_it_was_given_up_is_read_again() -> None:
 
 @pytest.mark.parametrize("listens", [True, False])
 @pytest.mark.parametrize("late", [True, False])
-def test_who_was_put_out_stays_who_it_was_until_the_application_polls(listens: bool, late: bool) -> None:
+def test_an_evicted_member_keeps_its_identity_until_the_application_polls(listens: bool, late: bool) -> None:
     """Its records are in the application's hands: what it commits has to be refused."""
 
     async def main() -> None:

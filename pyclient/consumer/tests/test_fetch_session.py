@@ -51,7 +51,7 @@ def test_partition_that_was_forgotten_is_sent_again() -> None:
     assert sent(session.plan(wanted(a0=1, b0=3), 100)) == {"b0": 3}
 
 
-def test_topic_made_anew_is_forgotten_and_sent() -> None:
+def test_topic_created_again_is_forgotten_and_sent() -> None:
     session = established()
     rows = wanted(a0=1, a1=2, b0=3)
     rows[B0] = rows[B0]._replace(topic_id=b"b" * 16)
@@ -67,7 +67,7 @@ def test_broker_without_room_for_sessions_gets_full_requests() -> None:
     assert (plan.session_id, plan.session_epoch, sent(plan)) == (0, 0, {"a0": 1})
 
 
-def test_session_that_the_broker_has_lost_begins_anew() -> None:
+def test_session_that_the_broker_has_lost_starts_again() -> None:
     session = established()
     session.on_response(70, 0)
     plan = session.plan(wanted(a0=1), 100)

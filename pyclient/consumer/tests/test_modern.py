@@ -139,7 +139,7 @@ async def test_what_is_owned_keeps_its_id_while_the_metadata_does_not_have_the_t
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_who_was_put_out_stays_who_it_was_until_the_application_polls(listens: bool) -> None:
+def test_an_evicted_member_keeps_its_identity_until_the_application_polls(listens: bool) -> None:
     """Its records are in the application's hands: what it commits has to be refused."""
 
     async def main() -> None:

@@ -53,7 +53,7 @@ def test_an_older_leader_epoch_does_not_replace_a_newer_one():
     assert cluster.leader(T0) == (2, 6)
 
 
-def test_a_topic_of_the_same_name_begins_anew():
+def test_a_topic_of_the_same_name_starts_again():
     cluster = cluster_of(topic("t", 1, 1, epoch=5, topic_id=A))
     cluster.update(response(topic("t", 1, 2, epoch=0, topic_id=B)), ["t"])
     assert cluster.leader(T0) == (2, 0)

@@ -67,7 +67,7 @@ def test_after_a_recall_nobody_enters(runner):
 
 
 @pytest.mark.parametrize("wanted", [lambda one: one.run(here()), lambda one: one.call(print), Runner.stop])
-def test_whoever_wants_the_loop_gets_it(runner, wanted):
+def test_any_thread_that_wants_the_loop_gets_it(runner, wanted):
     assert lent(runner)
     runner.lease.leave()
     wanted(runner)

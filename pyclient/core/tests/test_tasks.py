@@ -46,7 +46,7 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-def test_who_waits_for_the_end_of_a_task_can_be_cancelled() -> None:
+def test_a_wait_for_the_end_of_a_task_can_be_cancelled() -> None:
     """Also in the very turn of the loop in which the task ends, with the same exception."""
 
     async def work() -> None:

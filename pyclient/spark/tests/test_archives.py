@@ -46,7 +46,7 @@ def reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_an_archive_that_is_the_same_is_not_read_anew(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_is_the_same_is_not_read_again(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = reads(archive, monkeypatch)
     archives.keep()
     archives.keep()
@@ -55,7 +55,7 @@ def test_an_archive_that_is_the_same_is_not_read_anew(archive: Path, monkeypatch
     assert importlib.import_module("pybroker_test_first").x == 1
 
 
-def test_an_archive_that_has_changed_is_read_anew_once(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_has_changed_is_read_again_once(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = reads(archive, monkeypatch)
     archives.keep()
     write(archive, second="x = 2", third="x = 3")

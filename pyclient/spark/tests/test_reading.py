@@ -191,7 +191,7 @@ def test_new_partitions_begin_at_their_first_record(
     reader.stop()
 
 
-def test_a_topic_made_anew_is_lost_data_or_read_from_its_start(
+def test_a_topic_created_again_is_lost_data_or_read_from_its_start(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(5))
@@ -239,7 +239,7 @@ def test_what_the_log_does_not_have_yet_is_waited_for(
     reader.stop()
 
 
-def test_a_topic_made_anew_before_its_task_is_lost_by_its_id(options: Options, topic: str, admin: Admin,
+def test_a_topic_created_again_before_its_task_is_lost_by_its_id(options: Options, topic: str, admin: Admin,
                                                              fill: Callable[..., None]) -> None:
     fill(topic, *range(3))
     strict, lax = stream(options), stream(options, failOnDataLoss="false")
@@ -314,7 +314,7 @@ def test_without_a_start_from_spark_the_batch_before_is_it(
     reader.stop()
 
 
-def test_a_topic_that_was_made_anew_while_the_query_was_down_is_noticed_also_before_4_2(
+def test_a_topic_that_was_created_again_while_the_query_was_down_is_noticed_also_before_4_2(
     options: Options, topic: str, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(10))

@@ -102,7 +102,7 @@ def test_what_is_there_now_ends_never_before_the_start(limit: dict[str, str]) ->
     assert spans(source, start, start) == []
 
 
-def test_what_is_there_now_ends_with_a_topic_made_anew_meanwhile() -> None:
+def test_what_is_there_now_ends_with_a_topic_created_again_meanwhile() -> None:
     source, logs = made(**LAX, maxOffsetsPerTrigger="50")
     logs.ends = {ZERO: 100}
     source.aim()
@@ -146,7 +146,7 @@ def test_a_batch_of_the_log_that_goes_backwards_is_told_or_empty() -> None:
     assert made(**LAX)[0].ranges({ZERO: 100}, {ZERO: 90}) == []
 
 
-def test_a_topic_made_anew_waits_for_records_from_its_first_one_on() -> None:
+def test_a_topic_created_again_waits_for_records_from_its_first_one_on() -> None:
     now = [0.0]
     source, logs = made(lambda: now[0], **LAX, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
     logs.ends = {ZERO: 5000}
@@ -160,7 +160,7 @@ def test_a_topic_made_anew_waits_for_records_from_its_first_one_on() -> None:
     assert source.latest(end, is_limited=True) == {ZERO: 14}
 
 
-def test_a_limit_counts_a_topic_made_anew_from_its_first_record() -> None:
+def test_a_limit_counts_a_topic_created_again_from_its_first_record() -> None:
     source, logs = made(**LAX, maxOffsetsPerTrigger="10")
     logs.ends = {ZERO: 50}
     start = source.latest({ZERO: 0}, is_limited=False)
@@ -180,7 +180,7 @@ def test_a_topic_that_a_broker_does_not_know_for_a_moment_goes_on_where_it_was(l
     assert spans(source, {ZERO: 900}, source.latest({ZERO: 900}, is_limited=not limit)) == [(0, 900, 905)]
 
 
-def test_a_topic_that_was_away_and_is_another_begins_anew() -> None:
+def test_a_topic_that_was_away_and_is_another_starts_again() -> None:
     source, logs = made(**LAX)
     logs.ends = {ZERO: 900}
     source.latest({ZERO: 900}, is_limited=False)

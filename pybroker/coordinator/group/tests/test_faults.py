@@ -97,7 +97,7 @@ def test_case_44_metadata_that_is_too_large_fails_only_its_own_partition() -> No
     assert driver.log == []
 
 
-def test_assignments_that_cannot_be_written_are_not_told_and_the_group_begins_anew() -> None:
+def test_assignments_that_cannot_be_written_are_not_sent_and_the_group_starts_again() -> None:
     driver = Driver()
     leader, follower = driver.member()[0], driver.member()[0]
     driver.pass_ms(1)

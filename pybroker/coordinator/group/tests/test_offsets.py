@@ -101,7 +101,7 @@ def test_a_deleted_group_is_gone_with_its_offsets() -> None:
     assert Driver(log=driver.log).shard.groups == {}
 
 
-def test_a_deleted_group_rings_no_more() -> None:
+def test_a_deleted_group_has_no_timer_left() -> None:
     driver = Driver()
     driver.join()
     driver.delete()

@@ -21,7 +21,7 @@ def test_all_members_joined_ends_the_rebalance_at_once() -> None:
     assert joined.answer.members == []
 
 
-def test_who_does_not_join_within_the_rebalance_timeout_is_out() -> None:
+def test_a_member_that_does_not_join_within_the_rebalance_timeout_is_evicted() -> None:
     driver = Driver()
     [old] = driver.stable(1, rebalance_ms=5_000, session_ms=30_000)
     new, joined = driver.member(rebalance_ms=4_000)
@@ -32,7 +32,7 @@ def test_who_does_not_join_within_the_rebalance_timeout_is_out() -> None:
     assert driver.heartbeat(old, 2).code == errors.UnknownMemberId.code
 
 
-def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
+def test_a_member_that_does_not_sync_within_the_rebalance_timeout_is_evicted() -> None:
     driver = Driver()
     leader, follower = (driver.member(rebalance_ms=5_000, session_ms=60_000)[0] for _ in "ab")
     driver.pass_ms(1)

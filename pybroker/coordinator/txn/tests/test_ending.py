@@ -63,7 +63,7 @@ def test_a_retry_while_markers_are_written_is_told_to_wait(version: int, committ
         driver.end(producer, not committed, version=version)
 
 
-def test_whoever_ends_the_next_transaction_while_markers_are_written_is_told_to_wait() -> None:
+def test_a_producer_that_ends_the_next_transaction_while_markers_are_written_has_to_wait() -> None:
     driver = Driver()
     producer = driver.init()
     driver.add(producer)

@@ -79,7 +79,7 @@ def test_a_resumption_with_another_id_is_fenced() -> None:
         driver.init(Producer(7, 0))
 
 
-def test_an_id_that_has_expired_begins_anew_for_whoever_resumes() -> None:
+def test_an_id_that_has_expired_starts_again_for_a_producer_that_resumes() -> None:
     assert Driver().init(Producer(7, 3)) == Producer(1000, 0)
 
 

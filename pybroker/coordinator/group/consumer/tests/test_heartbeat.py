@@ -179,7 +179,7 @@ def test_a_full_group_takes_nobody_new() -> None:
     assert driver.come("m").code == 0
 
 
-def test_a_topic_that_grows_is_assigned_anew() -> None:
+def test_a_topic_that_grows_is_assigned_again() -> None:
     driver = Driver()
     client = Client(driver, "m").come()
     driver.change_topics(t=6)

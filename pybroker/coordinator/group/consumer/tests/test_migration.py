@@ -281,7 +281,7 @@ def test_members_of_both_protocols_leave_by_leave_group() -> None:
     assert set(driver.consumers().members) == {"new"}
 
 
-def test_an_empty_group_takes_the_protocol_of_whoever_comes() -> None:
+def test_an_empty_group_takes_the_protocol_of_the_next_member() -> None:
     driver = Driver()
     driver.come("new")
     driver.beat("new", LEAVE)
@@ -351,7 +351,7 @@ def test_what_a_cooperative_member_reads_on_through_a_broken_rebalance_is_not_gi
     assert driver.has(first) == ALL
 
 
-def test_a_group_of_which_a_record_cannot_be_read_has_its_members_join_anew() -> None:
+def test_members_of_a_group_with_an_unreadable_record_join_again() -> None:
     driver = Driver()
     Client(driver, "m").come()
     key, _ = records.member_record("g", driver.consumers().members["m"])
