@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from conformance.bench import breadth, cases, clients, cluster, compaction, coordinators, pairs, report, scale
+from conformance.bench import breadth, cases, clients, cluster, compaction, coordinators, pairs, report, scale, summary
 from conformance.bench.spark import suite as spark
 from harness.brokers import KINDS, Broker
 
@@ -118,6 +118,7 @@ def write(suite: Suite, measurements: list[report.Measurement]) -> None:
     (DOCS / f"{suite.file}.json").write_text(raw + "\n")
     plot = f"![plot](img/{suite.file}.png)"
     report.renew(DOCS / "benchmarks.md", suite.page, f"{origin()}\n\n{report.table(found)}\n\n{plot}")
+    summary.renew(DOCS)
 
 
 @click.command()
@@ -179,6 +180,7 @@ def show(page: pairs.Page, samples: pairs.Samples, writes: bool) -> None:
     click.echo(pairs.table(page, samples))
     if writes:
         pairs.write(page, samples, DOCS, origin())
+        summary.renew(DOCS)
 
 
 def show_growth(samples: list[scale.Sample], writes: bool) -> None:
@@ -186,6 +188,7 @@ def show_growth(samples: list[scale.Sample], writes: bool) -> None:
     click.echo(scale.table(samples))
     if writes:
         scale.write(samples, DOCS, origin())
+        summary.renew(DOCS)
 
 
 def show_breadth(kind: str) -> None:

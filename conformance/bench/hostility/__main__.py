@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from conformance.bench import summary
 from conformance.bench.hostility import requests, table
 from conformance.bench.hostility.neighbour import Neighbour
 from conformance.bench.hostility.target import HOSTILE, NEIGHBOUR, Address, Target, running
@@ -186,6 +187,7 @@ def main() -> int:
     print(table.verdict(rows))
     if options.write:
         table.write(rows, options.ahead, options.brokers)
+        summary.renew()
     return 0
 
 
