@@ -34,7 +34,6 @@ HEAD = """# Conformance
 Does pybroker do what Kafka's documents promise? Each row of the table is one such promise, with the tests that show it.
 All tests talk to running brokers over sockets, with other projects' clients and with `pyclient`. They kill processes
 and inspect the brokers' files from outside.
-
 """
 TAIL = """
 How to read the columns:
@@ -153,25 +152,28 @@ def unshown(trials: Mapping[str, Trial], due: Collection[str]) -> list[str]:
 
 
 def summary(trials: Mapping[str, Trial], due: Collection[str]) -> str:
-    """How many rows pass, on which commits, and when."""
+    """How many rows pass, and how many of their cases were run."""
     all_rows = rows.sentences()
     shown = len(all_rows) - len(unshown(trials, due))
-    commits = Counter(trial.commit for trial in trials.values())
-    shares = {name: f" ({count} cases)" if len(commits) > 1 else "" for name, count in commits.items()}
-    where = ", ".join(f"`{name}`{share}" for name, share in shares.items())
-    times = sorted(trial.at for trial in trials.values())
-    when = f", {times[0]} to {times[-1]}" if times else ""
     cases = len(trials.keys() | set(due))
-    return f"{shown} of {len(all_rows)} rows pass in {len(trials)} of {cases} cases, on commit {where or 'none'}{when}"
+    return f"{shown} of {len(all_rows)} rows pass; {len(trials)} of {cases} cases were run"
+
+
+def origin(trials: Mapping[str, Trial]) -> str:
+    """On which commits the cases were run, and when."""
+    commits = Counter(trial.commit for trial in trials.values())
+    where = ", ".join(f"{count} on `{name}`" for name, count in commits.items())
+    times = sorted(trial.at for trial in trials.values())
+    return f"Cases by commit: {where}. They ran from {times[0]} to {times[-1]}.\n" if times else ""
 
 
 def rendered(trials: Mapping[str, Trial], due: Collection[str]) -> str:
     """The page."""
-    lines = [HEAD, f"**{summary(trials, due)}.**\n"]
+    lines = [HEAD, f"**{summary(trials, due)}.**\n", origin(trials)]
     if missing := unshown(trials, due):
         lines.append(f"Not shown: {', '.join(missing)}.\n")
-    if old := [name for name, row in by_row(trials, due).items() if row.old]:
-        lines.append(f"Partly shown by old runs, before `{last_commit(trials.values())}`: {', '.join(old)}.\n")
+    if old := sum(row.old > 0 for row in by_row(trials, due).values()):
+        lines.append(f"Rows with cases of runs before `{last_commit(trials.values())}`: {old} (*old* under Result).\n")
     lines += [
         "| Row | What must hold | Tests | Clients | PySpark | Counted | Result | CI | Seconds |",
         "|---|---|---|---|---|---|---|---|---|",
