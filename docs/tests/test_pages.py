@@ -55,6 +55,14 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
+def test_pages_of_the_site_link_only_to_pages_of_the_site() -> None:
+    """Its strict build refuses others, but only in the nightly tier."""
+    docs = ROOT / "docs"
+    for page in docs.rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).resolve().is_relative_to(docs), f"{page.relative_to(ROOT)} links to {target}"
+
+
 def test_blocks_are_found_with_what_they_print_and_spared_where_the_page_says_so() -> None:
     text = "```sh\na\n```\n\n```text\nout\n```\n<!-- not run: why -->\n```sh\nb\n```\nprose\n```python\nc\n```\n"
     assert list(blocks(text)) == [Block(2, "sh", "a\n", "out\n"), Block(14, "python", "c\n", None)]
