@@ -99,7 +99,7 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
 
 
 def _install(target: Path, requirements: Sequence[str]) -> None:
-    """Makes it where it will be, for its scripts name their folder."""
+    """Makes it where it will be, because its scripts name their folder."""
     venv.create(target, clear=True, with_pip=True)
     command = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -191,7 +191,7 @@ def _archive(main_class: str) -> Path:
 
 @contextlib.contextmanager
 def _archiving(main_class: str) -> Iterator[Path | None]:
-    """Where a run may leave its class archive; it gets its name when it is whole, for others may be reading it."""
+    """Where a run may leave its class archive; it gets its name when it is whole, because others may be reading it."""
     archive = _archive(main_class)
     if archive.exists() or not os.access(libs().parent, os.W_OK):
         yield None

@@ -13,7 +13,7 @@ and is raised by ``run``.
         run.start("sync", log.flush)
         run.start("loop", cut_and_append)
 
-Locks must be those of the run (``run.lock()``), else an actor that waits for one that is halted waits for ever.
+Locks must be those of the run (``run.lock()``). Otherwise an actor that waits for one that is halted waits forever.
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ class Broker:
         self.node.tell_lost(self.replicas.partitions.lost())
 
     def _on_lost_dir(self) -> None:
-        """A broker that stops hears first that others lead."""
+        """A broker that stops first learns that others lead."""
         self._tell_lost()
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")

@@ -14,7 +14,7 @@ driver understands::
 
 ``partition_assignment_strategy`` is one of ``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``.
 ``session_timeout_ms``, ``heartbeat_interval_ms`` and the strategy are left out where ``group_protocol`` is
-``consumer``, for there the broker decides them.
+``consumer``, because there the broker decides them.
 
 Errors are of four kinds, whatever the client calls them: ``Fenced`` (another client has the transactional id or the
 instance id: give up), ``MustAbort`` (abort the transaction and try again), ``CommitRefused`` (the group has gone on

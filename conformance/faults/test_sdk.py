@@ -35,7 +35,7 @@ def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path,
 
 
 class LostAcks(Campaign):
-    """Loses acks only: the first three, for a worker may be through before a fault comes that waits for acks."""
+    """Loses only acks: the first three, because a worker may have finished before a fault comes that waits for acks."""
 
     def _open(self) -> None:
         self.proxy.lose_replies(count=3)

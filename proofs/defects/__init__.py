@@ -44,7 +44,7 @@ class Defect(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """What stands in brackets in the test's id, or ""."""
+        """The text in brackets in the test's id, or ""."""
         return "".join(re.findall(r"\[(.*)\]", self.test))
 
 

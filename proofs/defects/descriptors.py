@@ -31,7 +31,7 @@ REFUSED = f"{TESTS}::test_what_lacks_a_descriptor_is_refused_whole_and_works_lat
 
 
 def _reads_in_the_cut() -> Patch:
-    """What cannot be undone is read when the files have been cut."""
+    """What cannot be undone is read when the files have been truncated."""
     ends_at, can_undo_to = truncation._ends_at, ProducerStates.can_undo_to
 
     def read_and_end(log: Log, offset: int, producers: ProducerStates | None) -> None:
@@ -65,7 +65,7 @@ def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
 
 @defect(f"{REFUSED}[cut]")
 def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Patch]:
-    """The second cut found it low enough; a crash would have trusted what was appended then."""
+    """The second truncation found it low enough; a crash would have trusted what was appended then."""
     lower = Durability.lower
 
     def lower_once(self: Durability, offset: int) -> None:
@@ -122,7 +122,7 @@ def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
 
 @defect(f"{CUTS}::test_what_a_cut_needs_stays_open_until_it_is_over")
 def the_cache_closes_what_a_cut_needs() -> list[Patch]:
-    """So did one whose segment was opened in time, where others opened files before it was cut."""
+    """So did one whose segment was opened in time, where others opened files before it was truncated."""
 
     @contextlib.contextmanager
     def held(self: SegmentFiles) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Defects of logs that follow others: where they are cut, what they take, what they have after a crash."""
+"""Defects of logs that follow others: where they are truncated, what they take, what they have after a crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIFFER = ("replicas differ", "stuck", "lost")
 
 @in_histories("crashes", *LOGS)
 def a_follower_begins_at_its_high_watermark() -> list[Patch]:
-    """It cuts its log there when it begins to follow (before KIP-101)."""
+    """It truncates its log there when it begins to follow (before KIP-101)."""
     begin = Followed.__init__
 
     def follow(self: Followed, partition: Partition, wall_ms: int) -> None:
@@ -66,7 +66,7 @@ def never_truncates() -> list[Patch]:
 
 @in_histories("diverging logs", *LOGS, rarely=True)
 def starts_over() -> list[Patch]:
-    """A log that diverges is cut below what both have."""
+    """A log that diverges is truncated below what both have."""
     return [(follower, "agreed_end", lambda log, leader: 0)]
 
 

@@ -78,7 +78,7 @@ def a_start_does_not_look_at_the_files_of_a_log() -> list[Patch]:
 
 @defect(f"{TESTS}/test_interleavings.py")
 def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
-    """The log may be cut between the look at its end and the look at its number of cuts."""
+    """The log may be truncated between the look at its end and the look at its number of truncations."""
     sync = LogFiles.sync
 
     def sync_to_old_end(self: LogFiles, find_end: Callable[[], int]) -> int:
@@ -153,7 +153,7 @@ def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
 
 @defect(f"{TESTS}/test_producers.py::test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again[False]")
 def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
-    """However little is cut, the loop reads all headers of the segment."""
+    """However little is truncated, the loop reads all headers of the segment."""
     return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
 
 

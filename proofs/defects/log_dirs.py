@@ -163,7 +163,7 @@ def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch
 
 @defect(f"{TESTS}/test_move.py::test_a_log_that_is_truncated_while_it_is_read_is_copied_again")
 def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
-    """A follower's log is cut with each new leader."""
+    """A follower's log is truncated with each new leader."""
     return [(LogCopy, "update", LogCopy._update)]
 
 
@@ -316,5 +316,5 @@ def the_old_dir_forgets_a_log_that_has_switched() -> list[Patch]:
 
 @defect(f"{STARTS}::test_a_log_that_is_cut_below_its_start_keeps_what_is_appended_then")
 def a_start_is_told_that_is_beyond_the_cut() -> list[Patch]:
-    """The next start of the broker threw away what was appended behind the cut."""
+    """The next start of the broker threw away what was appended behind the truncation."""
     return [(LogStart, "take_back", lambda self, offset: None)]

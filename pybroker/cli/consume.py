@@ -131,8 +131,8 @@ def show_records(
     tally: Tally | None = None,
 ) -> None:
     """Writes to stdout until the end, so many records, or nothing for ``timeout`` seconds. ``chosen``: which records to
-    write; ``tally`` counts them. A signal raises KeyboardInterrupt, also in the midst of a batch: so much of it is
-    written as the reader has taken, and no group commits it.
+    write; ``tally`` counts them. A signal raises KeyboardInterrupt, also within a batch. Only what the reader has taken
+    of it is written, and no group commits it.
     """
     out = sys.stdout.buffer
     tally = Tally() if tally is None else tally

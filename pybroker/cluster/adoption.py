@@ -2,7 +2,7 @@
 
 The brokers must be stopped. When they start, they find the topic, and each takes its strays back as its logs. The
 in-sync replicas are no longer known. So the broker with the most records leads, in an epoch above all epochs in the
-logs. The others cut the records that it does not have, and fetch the rest.
+logs. The others truncate the records that it does not have, and fetch the rest.
 """
 
 from __future__ import annotations

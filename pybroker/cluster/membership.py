@@ -146,8 +146,8 @@ class Membership:
         service.may_show = self._may_show
 
     async def join(self) -> None:
-        """Registers, stands for controller, publishes the image in which this broker is. A store that goes meanwhile
-        is waited for.
+        """Registers, stands for controller, publishes the image in which this broker is. If the store is lost
+        meanwhile, this waits until it is back.
         """
         while not await self._is_done(self._register):
             if self._is_expired:

@@ -71,7 +71,8 @@ def is_ignored(name: str) -> bool:
 
 
 def unused_of(known: Mapping[str, Setting], given: Mapping[str, Setting]) -> tuple[str, ...]:
-    """What of ``known`` has no meaning: a ZooKeeper that was left over in a file for KRaft, unless it was ``given``."""
+    """The settings in ``known`` without meaning: a ZooKeeper that was left over in a file for KRaft, unless it was
+    ``given``."""
     is_left_over = "process.roles" in known and "zookeeper.connect" in known and "zookeeper.connect" not in given
     return ("zookeeper.connect",) if is_left_over else ()
 

@@ -1,4 +1,4 @@
-"""What becomes of tokens: replies that wait for a promise, and errors in the words of a coordinator."""
+"""Answers tokens: replies that wait until their records are safe, and errors as a coordinator names them."""
 
 from __future__ import annotations
 

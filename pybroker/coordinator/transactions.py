@@ -158,7 +158,7 @@ class TransactionCoordinator:
     async def end(
         self, transactional_id: str, producer: Producer, committed: bool, version: int
     ) -> Producer:
-        """Commits or aborts; returns when the outcome is durable, with who goes on (v2).
+        """Commits or aborts; returns when the outcome is durable, with the id and epoch to continue with (v2).
 
         Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions,
         InvalidTxnState, and as ``Runtime.submit``.

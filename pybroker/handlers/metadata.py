@@ -105,7 +105,7 @@ async def _after_creation(
 def _found(
     request: Metadata.Request, call: Call, image: MetadataImage, outcomes: Mapping[str, TopicImage | KafkaError]
 ) -> Iterator[TopicImage | Topic | None]:
-    """What is answered for each topic, in the order of the request; None where it has been answered before."""
+    """The answer for each topic, in the order of the request; None where it has been answered before."""
     if request.topics is None or (call.version == 0 and not request.topics):
         yield from image.topics.values()
         return

@@ -1,13 +1,13 @@
-"""A cut of a log that takes long, in pieces.
+"""A truncation of a log that takes long, in pieces.
 
-Two things may take long. What the producers of a log were can be undone as far as their journal reaches
-(``producer_journal``). Further back it is read: from the newest snapshot before the cut, and from the batches between
-it and the cut, perhaps a whole segment of them. And a log may lose thousands of segments, each of which has files to
+Two things may take long. The state of the producers can be undone as far as their journal reaches
+(``producer_journal``). Further back it has to be read: from the newest snapshot before the truncation point, and from
+the batches in between, perhaps a whole segment. And a log may lose thousands of segments, each of which has files to
 rename. The event loop has no time for that at once.
 
-So the log is read piece by piece, is what it was until all is known, and is cut then. Where many segments go it is cut
-several times, each time ``REMOVED_PER_TURN`` segments shorter: who ends in between has a log that ends later. Where it
-has changed meanwhile, by retention say, the reading begins again.
+So the log is read piece by piece, stays unchanged until all is known, and is truncated then. Where many segments go, it
+is truncated several times, each time by ``REMOVED_PER_TURN`` segments. A broker that stops in between has a log that
+ends later. If the log has changed meanwhile, by retention for example, the reading begins again.
 
 Thread-safety: loop's thread only.
 """
@@ -36,18 +36,19 @@ class DeepCut:
         self._starts_over = starts_over
         self._log = log
         self._end: int | None = None
-        """Where the log is cut next, since too many segments go for one turn; None: at ``offset``, which is all."""
+        """Where the log is truncated next, since too many segments go for one turn; None: at ``offset``, which is
+        all."""
         self._producers: ProducerStates | None = None
         self._pieces: Iterator[None] = iter(())
         self._begin()
 
     @property
     def takes_long(self) -> bool:
-        """Whether something has to be done before it; else the first piece is the cut."""
+        """Whether something has to be done before it; else the first piece is the truncation."""
         return self._producers is not None or self._end is not None
 
     def go_on(self, now_ms: int) -> bool:
-        """Does another piece; True where that was the last one, the cut. ``now_ms``: as of ``Log.truncate_to``.
+        """Does another piece; True where that was the last one, the truncation. ``now_ms``: as of ``Log.truncate_to``.
 
         Raises KafkaStorageError, CorruptMessage.
         """
@@ -114,5 +115,5 @@ def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, I
 
 
 def _state_of(log: Log) -> tuple[object, ...]:
-    """What the reading goes by; another one where the log has been cut, written or cleaned."""
+    """What the reading goes by; another one where the log has been truncated, written or cleaned."""
     return log.files.durability.truncations, log.log_start_offset, log.log_end_offset, log.segments.snapshot()

@@ -1,16 +1,16 @@
 """How much of a log is on the disk: the recovery point, and the syncs that raise it.
 
-``recovery_point`` promises: after a loss of power everything below it is there. A sync therefore
-writes, in this order, the data, the epoch file, the names of the files and of the folder, and only
-then raises the recovery point. A truncation lowers it, durably and first: what is appended after
-the cut lies below the old recovery point and has not been synced.
+``recovery_point`` promises: after a loss of power everything below it is there. A sync therefore writes, in this order,
+the data, the epoch file, the names of the files and of the folder, and only then raises the recovery point. A
+truncation lowers it, durably and first: what is appended after the truncation lies below the old recovery point and has
+not been synced.
 
 Without flush settings an append is in the page cache: it survives the end of the process, not of the machine. A log is
 synced for flush.messages, flush.ms, when a segment is sealed, and by group commit for ``flush.acks``. What a crash
 leaves beyond the recovery point is checked by ``recovery``.
 
-Thread-safety: ``sync`` and ``save_files`` may be called from any thread, at any time. They notice
-if the log was cut while they ran. Code that renames or removes the folder holds ``undisturbed``.
+Thread-safety: ``sync`` and ``save_files`` may be called from any thread, at any time. They notice if the log was
+truncated while they ran. Code that renames or removes the folder holds ``undisturbed``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyclient.protocol import errors
 
 
 class Files(Protocol):
-    """What is needed of the log's files."""
+    """The part of the log's files that is used here."""
 
     log_dir: LogDir
     folder: str
@@ -66,15 +66,15 @@ class Durability:
         self.recovery_point = recovery_point
         self.start = LogStart(files, files.segments[0].base_offset)
         self._lowered = False
-        """True where the checkpoint file may have a recovery point from before a cut."""
+        """True where the checkpoint file may have a recovery point from before a truncation."""
         self.topic_id_synced = True
         """False where ``partition.metadata`` was written and may be lost."""
         self.names_synced = False
         """False where the folder has files whose names may be lost."""
         self.truncations = 0
-        """How often the log has been cut."""
+        """How often the log has been truncated."""
         self.is_cut = False
-        """True where it has been cut since the last sync."""
+        """True where it has been truncated since the last sync."""
         self.doubted: int | None = None
         """From here on the files are copies that were not synced; the folder that they were made of has what is below
         ``recovery_point``. None: no doubt.

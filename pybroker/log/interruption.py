@@ -6,7 +6,7 @@ import threading
 
 
 class Interrupted(Exception):
-    """The work was told to stop; what it had begun is undone."""
+    """The work was asked to stop; what it had begun is undone."""
 
 
 class Interruption:

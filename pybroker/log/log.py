@@ -14,7 +14,7 @@ A batch is appended as the bytes that came in: checked, its base offset and lead
 into the header in place, one ``pwrite``. An append that fails half-way is cut off again, fails the
 log dir and is not acknowledged.
 
-What survives a crash is told in ``durability``.
+``durability`` says what survives a crash.
 
 Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
 call at any time.

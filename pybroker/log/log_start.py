@@ -10,8 +10,9 @@ below it are gone. Such code calls ``keep`` first, and names ``kept`` at most. T
 A log that is between two log dirs (``move``) has a folder in each, and a start of the broker may take either. So both
 dirs tell its start until the old folder has lost the name: ``leaving`` lists the old ones.
 
-What survives a crash never falls, unless the log is cut below it. Then the checkpoint file is told before the cut
-(``take_back``): else a start of the broker would throw away what was appended since, for it lies below the old start.
+What survives a crash never falls, unless the log is truncated below it. Then the checkpoint file is written before the
+truncation (``take_back``). Otherwise a start of the broker would throw away what was appended since, because it lies
+below the old start.
 
 Thread-safety: ``keep`` may be called from any thread, the others on the loop's; ``mark`` and ``synced_as_of`` by the
 thread that syncs the log.
@@ -28,7 +29,7 @@ from pybroker.topic_partition import TopicPartition
 
 
 class Placed(Protocol):
-    """What is needed of the log's files."""
+    """The part of the log's files that is used here."""
 
     log_dir: LogDir
     topic_partition: TopicPartition
@@ -61,7 +62,7 @@ class LogStart:
 
     def keep(self, find_start: Callable[[], int]) -> None:
         """The log start that ``find_start`` gives survives a crash when this returns; blocks. It is asked for here,
-        behind the number of cuts. Raises KafkaStorageError.
+        behind the number of truncations. Raises KafkaStorageError.
         """
         with self._guard:
             cuts, start = self._cuts, find_start()
@@ -74,8 +75,8 @@ class LogStart:
                 self.kept = max(self.kept, start)
 
     def take_back(self, offset: int) -> None:
-        """The log is about to be cut to ``offset``, and begins there at the latest, which ``log_start_offset`` says
-        already. Raises KafkaStorageError.
+        """The log is about to be truncated to ``offset``, and begins there at the latest, which ``log_start_offset``
+        says already. Raises KafkaStorageError.
         """
         for log_dir in self._dirs():
             log_dir.tell_log_start_at_most(self._placed.topic_partition, offset)
@@ -90,7 +91,7 @@ class LogStart:
         self._named = offset
 
     def cut_to(self, offset: int) -> None:
-        """The log is about to be cut to ``offset``, or has just been."""
+        """The log is about to be truncated to ``offset``, or has just been."""
         with self._guard:
             self._cuts += 1
             self._named = min(self._named, offset)

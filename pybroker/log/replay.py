@@ -105,7 +105,7 @@ def _replay_in_pieces(
 
 
 def producers_at(producers: ProducerStates, segments: Segments, log_start_offset: int, offset: int) -> ProducerStates:
-    """What ``producers`` are to be when the log has been cut to ``offset``; nothing is changed.
+    """What ``producers`` are to be when the log has been truncated to ``offset``; nothing is changed.
 
     Raises batches.MalformedBatch, OSError.
     """
@@ -143,8 +143,8 @@ def duplicate_of(
 
 
 def _recall_producer(producers: ProducerStates, entry: ProducerEntry, segments: Segments) -> None:
-    """Goes back by pieces, for what is looked for mostly lies close before what is known, up to ``REACH_BYTES``.
-    A segment counts as a read at least, however short it is.
+    """Goes back in pieces, up to ``REACH_BYTES``, because the wanted batch mostly lies close before the known ones. A
+    segment counts as a read at least, however short it is.
     """
     end, left = entry.batches[0].first_offset, REACH_BYTES
     while end > segments[0].base_offset and left > 0 and len(entry.batches) < WINDOW:

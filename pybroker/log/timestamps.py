@@ -15,7 +15,7 @@ from pybroker.log.segment.segments import Segments
 
 
 class Dated(Protocol):
-    """What is needed of a log."""
+    """The part of a log that is used here."""
 
     files: LogFiles
     log_start_offset: int

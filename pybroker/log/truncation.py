@@ -1,8 +1,8 @@
 """The end of a log is cut off, or all of it goes.
 
 Whatever needs a descriptor comes before the first change. Then the checkpoint files are lowered, durably, and only then
-do files go, the newest first: a crash in between leaves a log that ends somewhere between the cut and its old end. Last
-comes what is derived from the log: its offsets, epochs, producers.
+do files go, the newest first: a crash in between leaves a log that ends somewhere between the truncation and its old
+end. Last comes what is derived from the log: its offsets, epochs, producers.
 
 Thread-safety: loop's thread only.
 """
@@ -23,7 +23,7 @@ from pyclient.protocol import errors
 
 
 class Truncated(Protocol):
-    """What is needed of the log."""
+    """The part of the log that is used here."""
 
     log_dir: LogDir
     files: LogFiles
@@ -47,8 +47,8 @@ class Truncated(Protocol):
 def truncate_to(log: Truncated, offset: int, now_ms: int, producers: ProducerStates | None = None) -> bool:
     """Removes every batch with a record at or beyond ``offset``; True if there was one.
 
-    ``producers``: those at the cut, where they have been read. Where not they are read here: that may take seconds,
-    see ``DeepCut``. Raises KafkaStorageError, CorruptMessage.
+    ``producers``: those at the truncation, where they have been read. Where not they are read here: that may take
+    seconds, see ``DeepCut``. Raises KafkaStorageError, CorruptMessage.
     """
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
@@ -119,11 +119,11 @@ def _lower(log: Truncated, offset: int, *, begins_there: bool = True) -> None:
 
 
 def _ends_at(log: Truncated, offset: int, producers: ProducerStates | None) -> None:
-    """The log has been cut to ``offset``: everything that is derived from it follows. ``producers``: what they
+    """The log has been truncated to ``offset``: everything that is derived from it follows. ``producers``: what they
     were there, where nothing could be undone.
     """
     log.log_end_offset = offset
-    log.files.durability.lower(offset)  # again: a sync may have begun before the cut
+    log.files.durability.lower(offset)  # again: a sync may have begun before the truncation
     log.log_start_offset = min(log.log_start_offset, offset)
     log.clean_offset = min(log.clean_offset, offset)
     log.high_watermark = max(log.log_start_offset, min(log.high_watermark, offset))

@@ -31,14 +31,14 @@ _REASONS: Final = {
 
 
 class Arrived(Protocol):
-    """What is needed of a socket, or of the connection on it."""
+    """The part of a socket, or of the connection on it that is used here."""
 
     listener_name: str
     peer_address: tuple[str, int]
 
 
 class Accused(Arrived, Protocol):
-    """What is needed of the connection."""
+    """The part of the connection that is used here."""
 
     @property
     def id(self) -> str: ...

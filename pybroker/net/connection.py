@@ -47,7 +47,7 @@ VISIT_S = 0.003
 
 
 class Server(Protocol):
-    """What is needed of ``server.SocketServer``."""
+    """The part of ``server.SocketServer`` that is used here."""
 
     loop: asyncio.AbstractEventLoop
     routes: Routes

@@ -64,7 +64,7 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = UNKNOWN
-        """What the fetcher was told last in its session."""
+        """What the fetcher learned last in its session."""
         self.sent_log_start_offset = UNKNOWN
 
     @property

@@ -72,7 +72,7 @@ class Followed:
         self.retry_at_ms = 0
         """Until then nothing is asked, after something went wrong."""
         self.cut: DeepCut | None = None
-        """Its log is being cut: to be gone on with by ``go_on_cutting`` before anything is asked."""
+        """Its log is being truncated: to be gone on with by ``go_on_cutting`` before anything is asked."""
         self.is_unsynced = False
         """A sync was refused: its log has to be synced (``Source.take_unsynced``) before anything is asked."""
         self._pause_ms = FIRST_PAUSE_MS

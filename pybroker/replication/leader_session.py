@@ -9,7 +9,7 @@ is taken out of the session and comes back after a pause, so that it does not ho
 While a request waits at the leader for records, a second one may follow, to report a change (a new partition). The
 leader then answers the first at once. Responses come in order. A response counts for a partition only if its log still
 ends where the leader was last told, in that request or before. The follower does not repeat what it has told once. A
-log that is cut in pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
+log that is truncated in pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
 
 Pure: time is an argument (``now_ms`` monotonic, ``wall_ms`` the calendar's); sockets are the caller's.
 """
@@ -30,7 +30,7 @@ Request = Fetch.Request
 MAX_IN_FLIGHT: Final = 2
 NEVER_MS: Final = 1 << 62
 REST_MS: Final = 1
-"""Between two pieces of a cut."""
+"""Between two pieces of a truncation."""
 
 Throttle = Callable[[TopicPartition, int, int, int], int]
 """``ReplicationThrottle.delay_ms``."""
@@ -299,7 +299,8 @@ class Source:
         return False
 
     def go_on_cutting(self, now_ms: int, wall_ms: int) -> Partition | None:
-        """Another piece of a log that is cut in pieces, if there is one; its partition where that was the last."""
+        """Another piece of a log that is truncated in pieces, if there is one; its partition where that was the
+        last."""
         if self._due_ms > now_ms:
             return None
         followed = next((each for each in self._paused.values() if each.cut is not None), None)

@@ -224,7 +224,7 @@ class Purgatory:
         return waiting
 
     def _remember(self, waiting: Waiting, count: int) -> None:
-        """Watches so many more partitions, for others end their waits where they are too many."""
+        """Watches so many more partitions: others end their waits where there are too many."""
         self._many[waiting] = count
         self._watched += count
         while self._watched > MOST_WATCHED:

@@ -1,5 +1,5 @@
-"""The partitions of this broker, and the shell around them: clients' appends and fetches, who
-waits, and the metadata that moves them.
+"""The partitions of this broker, and the shell around them: clients' appends and fetches, the waiting requests, and the
+metadata that moves them.
 
 Metadata arrives by ``apply``: logs are opened, reconfigured and deleted, or made later (``new_logs``), and each
 partition gets its role. What is here stands in ``partitions``, the table.
@@ -58,7 +58,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 PLACED_PER_TURN = 500
 """Partitions of a topic that get their place in the table in one turn, where no log is opened."""
 TELLING_PAUSE_S = 0.1
-"""Logs that cannot be made in such a time are told at once."""
+"""Logs that cannot be made in such a time are reported at once."""
 
 logger = logging.getLogger(__name__)
 

@@ -404,7 +404,7 @@ class ZooKeeperStore(StoreOfBatches):
         return watched
 
     def _on_event(self, watched: _Watched) -> None:
-        """Arms, and calls back when that is done: what happens from then on is heard of again."""
+        """Arms, and calls back when that is done: from then on the watch reports changes again."""
         if self._watched.get(watched.path) is watched:
             self._arm(watched).add_done_callback(lambda _: self._fire(watched))
 

@@ -24,7 +24,7 @@ class Call(NamedTuple):
     action: str
     partitions: frozenset[TopicPartition]
     change: Callable[[], None]
-    """Makes it so: new partitions are ours before the listener hears, old ones until it has heard."""
+    """Applies the change: new partitions are ours before the listener is called, old ones until it has returned."""
     done: asyncio.Future[None]
 
 

@@ -45,7 +45,7 @@ async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Aw
 
 
 class _Commit:
-    """Offsets on their way, from the call on until who called has heard of them."""
+    """Offsets on their way, from the call on until the caller has the result."""
 
     def __init__(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: GroupMetadata, are_held: Callable[[], bool]

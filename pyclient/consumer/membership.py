@@ -73,7 +73,7 @@ class Membership(ABC):
         self._losses = 0
         """How often the group has put the member out while it had partitions …"""
         self._heard = 0
-        """… and of how many of these the application has heard, in a poll."""
+        """… and how many of these the application has learned of, in a poll."""
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -89,7 +89,7 @@ class Membership(ABC):
 
     @property
     def is_out(self) -> bool:
-        """The group has put the member out, and the application has not heard of it yet."""
+        """The group has evicted the member, and the application has not learned of it yet."""
         return self._losses != self._heard
 
     @property

@@ -190,7 +190,7 @@ class PositionFinder:
         return int((self._wall_clock() - reset_duration(self._policy)) * 1000)
 
     def reset(self, state: PartitionState, error: KafkaError) -> None:
-        """The position is out of range: by the policy, or ``error`` is raised. Under the lock."""
+        """The position is out of range: the policy resets it, or ``error`` is raised. Under the lock."""
         time = self._policy_time()
         if time is None:
             raise error

@@ -21,7 +21,7 @@ AGAIN_S: Final = 60.0
 
 
 class Address(Protocol):
-    """What is needed of a node."""
+    """The part of a node that is used here."""
 
     id: int
     was_reached: bool
@@ -37,8 +37,8 @@ class Outages:
         self._told: dict[str, float] = {}
 
     def tell(self, node: Address, broker: int, error: ConnectionFailed, now: float, is_connected: bool) -> None:
-        """Logs that a server, which is that broker's, is not reached, unless it was told lately. ``is_connected``: to
-        others; then it does not matter that a bootstrap server is not reached.
+        """Logs that the server of that broker is unreachable, unless it did so lately. ``is_connected``: to others;
+        then an unreachable bootstrap server does not matter.
         """
         if (node.id < 0 and is_connected) or now - self._told.get(node.name, -AGAIN_S) < AGAIN_S:
             return

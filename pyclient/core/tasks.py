@@ -60,7 +60,7 @@ def tell(loop: asyncio.AbstractEventLoop, what: str, function: Callable[..., obj
 
 def raise_on(loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
     """If a function of the application raises SystemExit or KeyboardInterrupt, that ends its loop, as in asyncio. It
-    does so in a callback of its own, not in the midst of the client's work. What else it raises ends nothing.
+    does so in a callback of its own, not within the client's work. What else it raises ends nothing.
     """
     if isinstance(error, SystemExit | KeyboardInterrupt):
         loop.call_soon(_raise, error)

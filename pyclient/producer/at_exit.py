@@ -44,8 +44,8 @@ class Forgettable(Protocol):
 
 
 class Unclosed(NamedTuple):
-    """owner: whose it is, in words. process: the one that made it, whose thread and sockets it has. wake: who has the
-    loop's place is to leave it. Nothing of it may refer to the producer.
+    """owner: whose it is, in words. process: the one that made it, whose thread and sockets it has. wake: makes the
+    thread that has the loop's place leave it. Nothing of it may refer to the producer.
     """
 
     owner: str

@@ -216,7 +216,7 @@ class Engine:
             await self.client.close()
 
     def fail_all(self) -> None:
-        """What was not delivered will not be: those who wait for it are told."""
+        """What was not delivered will not be: its waiting callers get an error."""
         self.sender.fail_all(ClientClosed())
 
     @property

@@ -1,4 +1,4 @@
-"""The producer id and epoch of idempotence, and who may send under which.
+"""The producer id and epoch of idempotence, and which lanes may send under which.
 
 ``Identities`` is what the sender asks. This one is for a producer without transactions. It gets its producer id when it
 first sends, and raises the epoch by itself where a lane needs new sequences.

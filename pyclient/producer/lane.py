@@ -79,8 +79,8 @@ class Lane:
         self.queue = queue
         """What was never sent."""
         self.batches: list[ProducerBatch] = []
-        """All others, in the order in which they were first sent, each until no request has it and it was told
-        what became of it. Its ``phase`` says what is with it now.
+        """All others, in the order in which they were first sent, each until no request has it and its result was
+        reported. Its ``phase`` says what is with it now.
         """
         self.identity: Identity | None = None
         self.next_sequence = 0
@@ -285,8 +285,8 @@ class Lane:
             batch.tell = tell
 
     def due(self) -> Callable[[], object] | None:
-        """What tells of the next batch, once that was told of all that were sent before it; None if it is nobody's
-        turn. Without idempotence it is everybody's.
+        """Reports the result of the next batch, once the results of all that were sent before it are reported; None if
+        it is nobody's turn. Without idempotence it is everybody's.
         """
         for batch in self.batches:
             tell = batch.tell
@@ -300,7 +300,7 @@ class Lane:
         return None
 
     def forget(self, batch: ProducerBatch) -> None:
-        """It was told what became of the batch, in its turn or not."""
+        """The result of the batch was reported, in its turn or not."""
         if batch in self.batches:
             self.batches.remove(batch)
 

@@ -1,9 +1,9 @@
-"""What becomes of batches once their request is answered, or lost, or their time is over.
+"""Decides about batches once their request is answered, or lost, or their time is over.
 
-A batch is done, waits to go again, is split because the broker finds it too large, or is refused for
-good. The one thing that counts more than all others: whether it may have been written. If nobody
-knows, it goes again as it was (``maybe_written``); if it was not, its sequences are free again.
-What is known is told in the order in which the batches were first sent (``pyclient.producer.lane``).
+A batch is done, waits to go again, is split because the broker finds it too large, or is refused for good. The one
+thing that counts more than all others: whether it may have been written. If nobody knows, it goes again as it was
+(``maybe_written``); if it was not, its sequences are free again. Results are reported in the order in which the batches
+were first sent (``pyclient.producer.lane``).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Outcomes:
                 self.queues.release(batch)
 
     def _rows(self, sent: Sent, response: Produce.Response) -> list[Any]:
-        """What is answered of each of the batches; None: nothing."""
+        """The answer for each of the batches; None: there is none."""
         topics = response.responses
         if len(sent) == 1 and len(topics) == 1:
             rows: list[Any] = topics[0].partition_responses

@@ -285,7 +285,7 @@ class Sender:
         return leader >= 0 and leader not in self._away
 
     def update_available(self, topics: Iterable[str]) -> None:
-        """Which of the topics' partitions records without a key may go to."""
+        """Decides which of the topics' partitions records without a key may go to."""
         for name in topics:
             topic = self.queues.topic(name)
             if topic is None:

@@ -126,7 +126,7 @@ class Transactions(Identities):
             self._fail(error, State.FAILED)
 
     def _fail(self, error: KafkaError, state: State) -> None:
-        """What still waits to be sent will never be, so those who wait for it are told now."""
+        """What still waits to be sent will never be, so its waiting callers get an error now."""
         if self.state is not State.FATAL:
             self.state, self.error = state, error
         self.give_up(self.refusal())

@@ -1,4 +1,4 @@
-"""A request whose end is told by a callback, awaited."""
+"""Awaits a request whose end a callback reports."""
 
 from __future__ import annotations
 

@@ -181,7 +181,8 @@ class KafkaError(Exception):
 
 
 def without_frames(error: KafkaError) -> KafkaError:
-    """The error by itself, for those who keep it: the frames behind it hold what they keep it in, which is a cycle."""
+    """The error without its frames, for code that keeps it: the frames would hold their own holder, which is a
+    cycle."""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
 

@@ -39,7 +39,7 @@ class Anomaly(NamedTuple):
 
 
 class PartitionHistory:
-    """One partition: who sent what in which order, which offsets were acked, what was consumed.
+    """One partition: which client sent what in which order, which offsets were acked, what was consumed.
 
     Every value is sent once, by one writer; a client that retries by itself counts as sending once.
     Thread-safe.

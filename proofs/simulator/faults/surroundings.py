@@ -10,7 +10,7 @@ from proofs.simulator.machines.cluster import Cluster
 
 
 class Surroundings(Protocol):
-    """What is needed of ``faults.Faults``."""
+    """The part of ``faults.Faults`` that is used here."""
 
     cluster: Cluster
     rng: Random

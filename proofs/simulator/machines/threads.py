@@ -2,8 +2,8 @@
 
 Each piece of work has a thread, which runs only while the scheduler waits for it: one baton goes round, so a seed is a
 history still. Work hands the baton back where a real thread would wait: in a sync, a rename, or for a lock that another
-has. It gets the baton again at a virtual time that the seed draws. So a log may be cut while it is synced, and a topic
-deleted while its log is.
+has. It gets the baton again at a virtual time that the seed draws. So a log may be truncated while it is synced, and a
+topic deleted while its log is.
 
 Where the loop wants a lock that a thread has, the thread goes on until it gives it back: the loop stands as long.
 """

@@ -2,7 +2,7 @@
 
 * A folder of a log that has records goes only for three reasons (``kept``). The deletion of its topic was noted, the
   replica has moved to other brokers, or another folder of the machine has the same records. A copy that a move makes
-  begins again where its log was cut: of it only what was committed has to lie there.
+  begins again where its log was truncated: of it only what was committed has to lie there.
 * A log that is opened again does not start again (``kept``): a machine that has not lost its disk has what it had.
 * A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more. At the end
   every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic may

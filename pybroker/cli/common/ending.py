@@ -69,7 +69,7 @@ def open_streams() -> None:
 
 @contextlib.contextmanager
 def closed_pipe() -> Iterator[None]:
-    """Within, the end of who reads stdout ends the command without a word, and with its own exit code."""
+    """Within, the end of the reader of stdout ends the command silently, with an exit code of its own."""
     try:
         yield
     except BrokenPipeError:

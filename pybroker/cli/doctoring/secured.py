@@ -13,7 +13,7 @@ from pybroker.cli.doctoring.network import Reach
 
 PLAIN: Final = "PLAINTEXT"
 SOON_DAYS: Final = 30
-"""A certificate that ends within so many days is told."""
+"""A certificate that expires within so many days is reported."""
 DAY_S: Final = 86_400
 
 

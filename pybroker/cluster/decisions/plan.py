@@ -71,7 +71,7 @@ class PartitionChanges:
         """``topic``, which is in the image, shall have that ``partition``; returns it in its partition epoch. A
         frozen topic stays as it is.
 
-        That is the image's and one more however often the partition changes here, for its node is written once.
+        That is the image's and one more however often the partition changes here, because its node is written once.
         """
         before = topic.partitions[partition.index]
         if partition is before or topic.name in self._image.frozen:

@@ -6,8 +6,8 @@ target alone, in a new leader epoch; where the leader is not in it another one i
 makes that so completes it: an answer to the leader, an election, the request itself.
 
 A new reassignment replaces one that is under way, and null takes it back: the replicas are those from before the first
-of them. They are known, for what is not ``adding`` was there then. A replica that was added and is no longer wanted is
-removed at once. If it is in sync, it is removed with the others; until then it is both ``adding`` and ``removing``.
+of them. They are known, because what is not ``adding`` was there then. A replica that was added and is no longer wanted
+is removed at once. If it is in sync, it is removed with the others; until then it is both ``adding`` and ``removing``.
 
 Pure: the service writes what is decided here.
 """

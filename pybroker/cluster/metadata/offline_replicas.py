@@ -1,4 +1,4 @@
-"""Replicas whose disk a broker has lost, as journal and znodes write them: by topic, for a disk has thousands."""
+"""Replicas whose disk a broker has lost, as journal and znodes write them: by topic, because a disk has thousands."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClassicGroup:
-    """One group; fulfils ``group.Group``, where its methods are told.
+    """One group; fulfils ``group.Group``, where its methods are described.
 
     A group without a protocol type is a *simple* one: it has committed offsets and no members yet.
     """
@@ -182,7 +182,7 @@ class ClassicGroup:
         self.touch(member, result, self.settings.new_member_join_timeout_ms)
 
     def remove(self, member: Member, result: Result) -> None:
-        """The member is out; what it waits for is answered. ``react`` must follow."""
+        """Removes the member; what it waits for is answered. ``react`` must follow."""
         self.timers.cancel(member.session)
         token = self.members.stop_waiting(member)
         result.reply(token, refusal(errors.UnknownMemberId, ""))

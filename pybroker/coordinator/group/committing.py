@@ -25,7 +25,7 @@ _LATEST_MS = 2**63 - 1
 
 
 class Groups(Protocol):
-    """What is needed of the shard."""
+    """The part of the shard that is used here."""
 
     settings: GroupSettings
 

@@ -14,7 +14,7 @@ Listed = ListGroups.Response.ListedGroup
 
 
 class DescribedGroup(Protocol):
-    """What is told of a group."""
+    """The description of a group."""
 
     id: str
     state: GroupState

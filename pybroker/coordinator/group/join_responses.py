@@ -1,4 +1,4 @@
-"""What a JoinGroup is answered: the refusals, and the members as their leader is told of them."""
+"""Answers to JoinGroup: the refusals, and the members as their leader sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who may join, under which id, and whether that starts a rebalance.
+"""JoinGroup: which clients may join, under which id, and whether that starts a rebalance.
 
 A member that joins again with unchanged metadata gets the current generation again, because its response may have been
 lost. The leader, and any member with changed metadata, starts a rebalance. A static member that comes back without a

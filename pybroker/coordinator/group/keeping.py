@@ -25,7 +25,7 @@ Committed = list[tuple[str, Mapping[int, CommittedOffset]]]
 
 
 class Keeper(Protocol):
-    """What is needed of the shard."""
+    """The part of the shard that is used here."""
 
     settings: GroupSettings
     context: GroupContext

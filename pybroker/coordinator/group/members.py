@@ -128,7 +128,7 @@ class Members:
             self.leader_id = member.id
 
     def remove(self, member: Member) -> None:
-        """The member is out; if it led, the next one leads. Its tokens are the caller's matter."""
+        """Removes the member; if it led, the next one leads. Its tokens are the caller's matter."""
         del self._by_id[member.id]
         self._known_by.subtract({name for name, _ in member.protocols})
         if member.join_token is not None:

@@ -1,5 +1,5 @@
-"""What transactions need of other brokers: markers in partitions that these lead, and the word of a
-coordinator that is not here.
+"""What transactions need from other brokers: markers in partitions that these lead, and answers of a coordinator
+elsewhere.
 
 The two go by connections of their own: a marker waits until all replicas in sync have it, and the first
 write of another transaction must not wait behind it.

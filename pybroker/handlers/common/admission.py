@@ -76,21 +76,21 @@ NO_BATCH = Seen(0, None, None)
 
 
 class Inquiry(NamedTuple):
-    """What is asked for a request. ``epochs``: those in which this broker leads the partitions that it writes to."""
+    """The inquiry for a request. ``epochs``: those in which this broker leads the partitions that it writes to."""
 
     questions: list[Question]
     epochs: Mapping[TopicPartition, int]
 
 
 class Answer(NamedTuple):
-    """What came of it: ``error`` is None where the batch may be appended."""
+    """The result: ``error`` is None where the batch may be appended."""
 
     verification: Verification
     error: errors.KafkaError | None
 
 
 class Answers(NamedTuple):
-    """What came of an inquiry; ``epochs`` as there."""
+    """The result of an inquiry; ``epochs`` as there."""
 
     said: Mapping[TopicPartition, Answer]
     epochs: Mapping[TopicPartition, int]

@@ -69,7 +69,7 @@ class Peers(Protocol):
 
 
 class Forwards(Protocol):
-    """What is needed of ``forwarding.Forwarding``."""
+    """The part of ``forwarding.Forwarding`` that is used here."""
 
     async def ask(self, api: Api, version: int, client_id: str | None, request: Message) -> Message:
         """The controller's response. Raises NotController where none could be reached."""

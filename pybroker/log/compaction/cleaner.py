@@ -13,8 +13,8 @@ work again.
 
 Errors: a disk error takes the log dir offline, as everywhere; a full disk only postpones compaction. Any other failure
 (damage, a batch larger than the map) marks the log *uncleanable*. This is logged once, and the log is left alone until
-the broker restarts or a setting of the log or the cleaner changes. Data read while the log was being cut look like
-damage, but are not.
+the broker restarts or a setting of the log or the cleaner changes. Data read while the log was being truncated look
+like damage, but are not.
 
 Thread-safety: ``clean_next`` may run on several threads at once; everything else is the loop's.
 """
@@ -136,7 +136,7 @@ class Cleaner:
         return best
 
     def _due(self, log: Log) -> Cleanable | None:
-        """What of the log is to be compacted now."""
+        """The part of the log that is to be compacted now."""
         if not self._may_be_cleaned(log):
             return None
         try:
@@ -161,7 +161,7 @@ class Cleaner:
         )
 
     def _claim(self, log: Log) -> Claimed | None:
-        """Returns the log as it is now; it may have been cut since the last check."""
+        """Returns the log as it is now; it may have been truncated since the last check."""
         todo = self._due(log)
         if todo is None:
             return None
@@ -267,7 +267,7 @@ class Cleaner:
             log.log_dir.fail(error, f"compacting {log.folder}")
 
     def _give_up_unchanged(self, log: Log, identity: Identity, error: Exception) -> None:
-        """Whether bytes were cut away or rewritten while they were read, which is no damage."""
+        """Whether bytes were truncated or rewritten while they were read, which is no damage."""
         try:
             self._unchanged(log, identity)
         except (LogChanged, errors.KafkaError):

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeldLog(Protocol):
-    """What is needed of a log in a dir."""
+    """The part of a log in a dir that is used here."""
 
     topic_partition: TopicPartition
     log_start_offset: int

@@ -81,7 +81,7 @@ class DataFile:
         return data
 
     def truncate(self, size: int) -> None:
-        """Cuts the file to ``size`` bytes."""
+        """Truncates the file to ``size`` bytes."""
         os.ftruncate(self._fd, size)
         self._written_ns = time_ns()
 

@@ -5,9 +5,9 @@ loop's thread, where nothing is appended meanwhile: it copies what is still miss
 nothing.
 
 A segment is *done* when it was copied after another one followed it. It does not change any more unless the log is
-cut, and then the copy starts again. Indexes are disposable and not synced, except for the transaction index.
-Quarantined data (``.quarantined``) are copied as well, and so are files that are not the log's, because their folder
-is removed.
+truncated, and then the copy starts again. Indexes are disposable and not synced, except for the transaction index.
+Quarantined data (``.quarantined``) are copied as well, and so are files that are not the log's, because their folder is
+removed.
 
 Raises OSError for the target, and KafkaStorageError where the source fails, whose dir is offline then.
 """
@@ -45,7 +45,7 @@ class Cancelled(Exception):
 
 
 class _Cut(Exception):
-    """The log was cut while it was read."""
+    """The log was truncated while it was read."""
 
 
 class LogCopy:
@@ -70,7 +70,7 @@ class LogCopy:
         return sum(list(self._copied.values()))
 
     def update(self) -> None:
-        """Copies everything new since the last update and syncs it; blocks. If the log is cut meanwhile, it ends
+        """Copies everything new since the last update and syncs it; blocks. If the log is truncated meanwhile, it ends
         early, and the next update starts again. Raises Cancelled.
         """
         with contextlib.suppress(_Cut):
@@ -114,7 +114,7 @@ class LogCopy:
         return True
 
     def _begin_anew(self, truncations: int) -> None:
-        """The log was cut: what was copied may have changed."""
+        """The log was truncated, so the copied part may have changed."""
         self._storage.remove_folder(self._folder)
         self._copied.clear()
         self._done.clear()

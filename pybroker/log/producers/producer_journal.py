@@ -1,9 +1,9 @@
-"""What the producers of a log were before its newest batches: a cut of the log is undone, not replayed.
+"""What the producers of a log were before its newest batches: a truncation of the log is undone, not replayed.
 
-A cut removes only uncommitted records, nothing below the high watermark, except after an unclean election. So before
-each batch the journal notes its producer's state, and drops it when the high watermark has passed the batch. The
-journal is bounded: if the high watermark is far behind, it holds only the newest batches, and a deeper cut has to read
-the log.
+A truncation removes only uncommitted records, nothing below the high watermark, except after an unclean election. So
+before each batch the journal notes its producer's state, and drops it when the high watermark has passed the batch. The
+journal is bounded: if the high watermark is far behind, it holds only the newest batches, and a deeper truncation has
+to read the log.
 
 Thread-safety: loop's thread only.
 """
@@ -53,7 +53,7 @@ class ProducerJournal:
             self.start = changes.popleft()[0] + 1
 
     def forget_below(self, offset: int) -> None:
-        """The log is not cut below ``offset`` any more."""
+        """The log is not truncated below ``offset`` any more."""
         changes = self._changes
         while changes and changes[0][0] < offset:
             self.start = changes.popleft()[0] + 1

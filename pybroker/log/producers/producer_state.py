@@ -201,7 +201,7 @@ class ProducerStates:
         self.end_offset = last_offset + 1
 
     def recall(self, batches: Iterable[Batch]) -> None:
-        """These data batches of the log lie before what is known: who sends one again is to be told so."""
+        """These data batches of the log lie before what is known: a producer that sends one again gets that answer."""
         earlier: dict[int, list[BatchMetadata]] = {}
         for batch in batches:
             entry = self._producers.get(batch.producer_id)
@@ -248,7 +248,7 @@ class ProducerStates:
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, offset: int) -> None:
-        """Markers below ``offset`` are replicated, and nothing below it will be cut."""
+        """Markers below ``offset`` are replicated, and nothing below it will be truncated."""
         if self._journal:
             self._journal.forget_below(offset)
         if self._unreplicated:
@@ -294,7 +294,8 @@ class ProducerStates:
         logger.warning("%s: %d of %d producers are forgotten, those idle for longest", self.folder, count - left, count)
 
     def undo_to(self, offset: int) -> bool:
-        """The log has been cut to ``offset``, where a batch began; False where too much of it is gone to be undone."""
+        """The log has been truncated to ``offset``, where a batch began; False where too much of it is gone to be
+        undone."""
         if offset < self._journal.start:
             return False
         self.remove_snapshots(lambda at: at > offset)
@@ -308,7 +309,7 @@ class ProducerStates:
         return True
 
     def can_undo_to(self, offset: int) -> bool:
-        """Whether the log may be cut to ``offset`` without being read."""
+        """Whether the log may be truncated to ``offset`` without being read."""
         return offset >= self._journal.start
 
     def before(self, offset: int) -> ProducerStates:

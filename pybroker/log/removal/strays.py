@@ -9,11 +9,11 @@ From then on nothing touches it: no retention, no compaction, no truncation, no 
 has a folder of its own beside it. There are two ways back. When a topic of the same id has the partition again, its
 log is the stray. And a person decides otherwise: ``pybroker log strays`` lists, adopts and removes.
 
-``stray.json`` in the folder says what the name cannot (a long topic name is cut) and what the checkpoint files of the
-log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was set
-aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back. The next
-start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with its
-ordinary name is a log, whatever else is in it.
+``stray.json`` in the folder says what the name cannot (a long topic name is truncated) and what the checkpoint files of
+the log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was
+set aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back. The
+next start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
+its ordinary name is a log, whatever else is in it.
 
 Thread-safety: the functions on files may block. Any thread may call the methods of ``Strays``.
 """
@@ -94,7 +94,7 @@ def merged(checkpointed: Checkpointed, note: Note | None) -> Checkpointed:
     """Returns the offsets of a log whose folder has its name back; ``note`` has them if the checkpoints do not know
     the log yet.
 
-    Of the recovery point only the checkpoint counts: the log may have been cut since the note was written.
+    Of the recovery point only the checkpoint counts: the log may have been truncated since the note was written.
     """
     if note is None:
         return checkpointed

@@ -395,7 +395,7 @@ class Segment:
     # Cutting and closing
 
     def truncate(self, position: int) -> None:
-        """Cuts the log and its indexes at ``position``, where a batch begins or the log ends."""
+        """Truncates the log and its indexes at ``position``, where a batch begins or the log ends."""
         located = next(self.batches(position), None) if position < self.size else None
         self.file.truncate(position)
         self.size = position

@@ -66,8 +66,8 @@ class Segments:
         return self._segments[bisect_left(self._bases, offset) - 1]
 
     def end_of_cut(self, offset: int) -> tuple[Segment, Located | None, int]:
-        """The segment that a cut at ``offset`` shortens, the first batch in it that goes, and the offset that no batch
-        reaches then. Raises OSError, MalformedBatch.
+        """The segment that a truncation at ``offset`` shortens, the first batch in it that goes, and the offset that no
+        batch reaches then. Raises OSError, MalformedBatch.
         """
         segment = self._segments[self.find(offset)]
         cut = segment.batch_reaching(offset)

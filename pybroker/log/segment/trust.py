@@ -42,6 +42,6 @@ class Trust:
         self._checked = None
 
     def cut(self, size: int) -> None:
-        """The segment was cut to ``size``."""
+        """The segment was truncated to ``size``."""
         self._appended_from = min(self._appended_from, size)
         self._checked = None

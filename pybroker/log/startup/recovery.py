@@ -14,9 +14,8 @@ point. Else everything beyond that is suspect:
    before it. A bad batch at the end of the log is a *torn tail*, an append cut by the crash, and is cut off. If more
    follows, in the same or later segments, the log has a *hole*. Then everything from there on is set aside in files
    named ``….log.quarantined-<position>``. It is never deleted silently, and never served with the hole inside.
-4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is
-   clamped, an end below the log start resets the log to its start. Leader epochs and producers are
-   cut to the end, or replayed up to it.
+4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is clamped, an end below the
+   log start resets the log to its start. Leader epochs and producers are truncated to the end, or replayed up to it.
 
 A crash during all this is again an unclean stop (see ``log_dir``): each step can be repeated.
 
@@ -311,7 +310,7 @@ class _Loader:
     def _is_synced(self, active: Segment, recovery_point: int) -> bool:
         """True where the log ends at its recovery point: then a sync had all of it, and nothing was appended since.
 
-        A transaction index is the exception: it is no longer known to be synced when the log has been cut.
+        A transaction index is the exception: it is no longer known to be synced when the log has been truncated.
         """
         if f"{active.base_offset:020d}{TransactionIndex.SUFFIX}" in self.files:
             return False
@@ -328,7 +327,7 @@ class _Loader:
         epochs: LeaderEpochs,
         recovery_point: int,
     ) -> None:
-        """Checks everything from segment ``first`` on, and cuts the log at the first bad batch."""
+        """Checks everything from segment ``first`` on, and truncates the log at the first bad batch."""
         start = segments[first].base_offset
         self._replay_producers(producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start)
         for number in range(first, len(segments)):
@@ -435,7 +434,7 @@ class _Loader:
     def _end_offset(self, segments: Segments) -> int:
         """Behind the last batch.
 
-        Where the active segment's end is damaged it is cut there, even after a clean stop.
+        Where the active segment's end is damaged it is truncated there, even after a clean stop.
         """
         try:
             return segments[-1].read_end() + 1

@@ -1,9 +1,9 @@
 """Random lives of a compacted log beside a model of its keys.
 
-Several producers write, commit and abort, in transactions that span rounds of compaction; others write plainly.
-Between the rounds the log rolls, is cut, loses its beginning, stops cleanly or not, and is opened again; time passes,
-and ``delete.retention.ms`` changes. ``check`` compares what a read_committed consumer sees with the model, which
-keeps every batch:
+Several producers write, commit and abort, in transactions that span rounds of compaction; others write plainly. Between
+the rounds the log rolls, is truncated, loses its beginning, stops cleanly or not, and is opened again; time passes, and
+``delete.retention.ms`` changes. ``check`` compares what a read_committed consumer sees with the model, which keeps
+every batch:
 
 * nothing is read that was not written, that was aborted, or twice;
 * nothing is missing that compaction had no right to take: each key's last record, and all beyond what is clean;

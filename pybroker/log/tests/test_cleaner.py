@@ -44,8 +44,8 @@ def test_a_log_whose_first_segment_is_empty_is_compacted(tmp_path):
 
 @pytest.mark.parametrize("turn", range(2, 6))
 def test_what_a_log_became_after_a_cut_is_not_compacted_as_what_it_was(tmp_path, turn):
-    """The log is cut and written again, beyond its high watermark: a record that may yet be cut
-    away must not take an older one along.
+    """The log is truncated and written again, beyond its high watermark: a record that may yet be truncated must not
+    take an older one along.
     """
     made = Compacted(tmp_path)
     for number in range(6):
@@ -94,7 +94,7 @@ def test_a_log_whose_compaction_fails_unexpectedly_does_not_keep_others_waiting(
 
 
 class CutWhileRead(Throttle):
-    """Is asked after each piece that was read; cuts the log after the first."""
+    """Is asked after each piece that was read; truncates the log after the first."""
 
     made: Compacted | None = None
 

@@ -79,7 +79,7 @@ def test_what_a_cut_needs_stays_open_until_it_is_over(tmp_path, offset, is_deep)
 
 
 def test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun(tmp_path):
-    """The end fell below what the journal of producers knows: the log was read in the middle of the cut."""
+    """The end fell below what the journal of producers knows: the log was read in the middle of the truncation."""
     storage = FaultyStorage()
     log = open_log(tmp_path, CONFIG, storage=storage)
     log.append_as_follower(idempotent(0, b"x"), 0, NOW)

@@ -1,4 +1,4 @@
-"""A cut below what can be undone is done in pieces, and the log is what it was until it is cut."""
+"""A cut below what can be undone is done in pieces, and the log is what it was until it is truncated."""
 
 from __future__ import annotations
 

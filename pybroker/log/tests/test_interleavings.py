@@ -361,7 +361,7 @@ def test_a_sync_brings_what_was_there_when_it_began_and_when_it_ends(tmp_path):
 
 
 def cut_and_append(scenario: Scenario) -> None:
-    """A sync, and a new leader meanwhile: the log is cut and grows again."""
+    """A sync, and a new leader meanwhile: the log is truncated and grows again."""
     scenario.run.start("sync", scenario.log.flush)
     scenario.run.start("loop", scenario.on_loop(scenario.cut, scenario.append, scenario.append, scenario.wait))
 

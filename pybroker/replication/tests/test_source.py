@@ -1,4 +1,4 @@
-"""A follower and its leader, without a network: what is asked, what is answered, where logs are cut."""
+"""A follower and its leader, without a network: what is asked, what is answered, where logs are truncated."""
 
 from __future__ import annotations
 

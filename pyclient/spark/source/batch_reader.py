@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
         return self._ranges.read(partition)
 
     def narrowed(self, ranges: list[Range], offsets: LogOffsets) -> list[Range]:
-        """What of them is wanted: all."""
+        """The wanted part of them: all."""
         return ranges
 
     def _planned(self, offsets: LogOffsets) -> list[Range]:
@@ -57,7 +57,7 @@ class BatchReader(DataSourceReader):
         return [self._there(each, earliest[each.tp], latest[each.tp]) for each in ranges]
 
     def _there(self, wanted: Range, earliest: int, latest: int) -> Range:
-        """What of it is in the log."""
+        """The part of it that is in the log."""
         tp, start, end = wanted
         if start > end:
             raise ConfigError(f"the starting offset {start} of {tp} is greater than its ending offset {end}")

@@ -1,6 +1,6 @@
 """The lag of a stream, for everyone to see: what a batch has finished is committed to a group of Kafka's.
 
-The group has no members, and nothing is read by it: Spark's checkpoint alone says where a query goes on, for the
+The group has no members, and nothing is read by it: Only Spark's checkpoint says where a query goes on, because the
 group always lacks the last batch. So a commit that fails is logged, and made good by the next.
 """
 

@@ -3,8 +3,8 @@
 Partitions that are new begin at their first record. A topic that is known to be another, by its id, is read from its
 start, if ``failOnDataLoss`` is off. Any other log that ends before what was read is waited for until it has grown over
 that: its leader may lag, or records were lost by an unclean election. Only ids that this process has seen are known,
-for the checkpoint has none: a log that is too short when a query starts again may be another, which ``failOnDataLoss``
-does not pass over.
+because the checkpoint has none: a log that is too short when a query starts again may be another, which
+``failOnDataLoss`` does not pass over.
 """
 
 from __future__ import annotations

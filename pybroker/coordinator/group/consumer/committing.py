@@ -18,7 +18,7 @@ _FIRST_FOR_CONSUMERS = 9
 
 
 class Members(Protocol):
-    """What is needed of the group."""
+    """The part of the group that is used here."""
 
     @property
     def members(self) -> Mapping[str, ConsumerMember]: ...

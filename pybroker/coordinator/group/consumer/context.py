@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 PutOut = Callable[[str, str, int | None, str, Result], None]
-"""``put_out(group id, member id, epoch, why, result)``: the member is out, if it is still there
-and, unless that is None, in that epoch.
+"""``put_out(group id, member id, epoch, why, result)``: evicts the member, if it is still there and, unless that is
+None, in that epoch.
 """
 
 

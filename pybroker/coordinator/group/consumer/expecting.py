@@ -13,7 +13,7 @@ from pybroker.coordinator.shard import Event, Result
 
 
 class Expecting(Protocol):
-    """What is needed of the group."""
+    """The part of the group that is used here."""
 
     id: str
     context: ConsumerContext

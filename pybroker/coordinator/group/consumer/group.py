@@ -267,7 +267,7 @@ class ConsumerGroup:
         self.put(member)
 
     def replay_target(self, member_id: str, target: Target | None) -> None:
-        """What the member shall have; None: it is out."""
+        """The member's target; None: it has left."""
         if target is None:
             self.targets.pop(member_id, None)
         else:
@@ -296,7 +296,7 @@ class ConsumerGroup:
             self.static[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """The member is out."""
+        """The member has left or was evicted."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._take_out(member, None)

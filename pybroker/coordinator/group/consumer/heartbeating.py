@@ -43,7 +43,7 @@ _STABLE = MemberState.STABLE
 
 
 def check(request: Request, version: int, assignors: Collection[str]) -> None:
-    """What can be said against a request without its group.
+    """Checks a request without its group.
 
     Raises InvalidRequest, UnsupportedAssignor.
     """

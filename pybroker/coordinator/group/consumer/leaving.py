@@ -67,7 +67,7 @@ def _away(member: ConsumerMember) -> ConsumerMember:
 
 
 def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> None:
-    """The members are out: the group has a new epoch, or becomes a classic one.
+    """The members have left: the group has a new epoch, or becomes a classic one.
 
     If that cannot be written, they get another session; a silent member is removed after that.
     """
@@ -95,7 +95,7 @@ def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Resul
 
 
 def remove(group_id: str, member_id: str, result: Result) -> None:
-    """Writes that the member is out."""
+    """Writes that the member has left."""
     result.write(
         records.no_current_record(group_id, member_id),
         records.no_target_record(group_id, member_id),

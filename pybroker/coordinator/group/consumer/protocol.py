@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 class ConsumerProtocol:
     """What a shard hands to its consumer groups.
 
-    ``groups`` are the shard's groups of any kind; ``forget`` takes a deleted one out of them. The others are told by
-    ``ConsumerContext``.
+    ``groups`` are the shard's groups of any kind; ``forget`` takes a deleted one out of them. ``ConsumerContext``
+    describes the others.
     """
 
     def __init__(

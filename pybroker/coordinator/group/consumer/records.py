@@ -107,7 +107,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def no_member_record(group_id: str, member_id: str) -> Record:
-    """The member is out."""
+    """The member has left."""
     return Record(_member_key(group_id, member_id), None)
 
 

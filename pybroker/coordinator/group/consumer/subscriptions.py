@@ -58,7 +58,7 @@ class Subscriptions:
         self._count(member, 1)
 
     def remove(self, member: ConsumerMember) -> None:
-        """A member is out."""
+        """A member has left."""
         self._count(member, -1)
 
     def _count(self, member: ConsumerMember, by: int) -> None:

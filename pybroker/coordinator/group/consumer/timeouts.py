@@ -105,7 +105,7 @@ class Timeouts:
         self._timers.cancel(timer)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member is out."""
+        """The member has left."""
         deadline = self._sessions.get(group_id, {}).pop(member_id, None)
         if deadline is not None:
             self._timers.cancel(deadline.timer)
