@@ -9,6 +9,7 @@ from typing import Any
 from proofs.defects import Patch, defect
 from pybroker.log.dirs import folder_states, log_dir
 from pybroker.log.dirs.log_dir import HeldLog, LogDir
+from pybroker.log.dirs.preferred_dirs import PreferredDirs
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.log_start import LogStart
@@ -21,7 +22,6 @@ from pybroker.log.removal.removals import Removals
 from pybroker.log.startup import opening, recovery
 from pybroker.pools import Pools
 from pybroker.replication.moves import Moves
-from pybroker.replication.preferred_dirs import PreferredDirs
 from pybroker.topic_partition import TopicPartition
 
 TESTS = "pybroker/log/tests"
@@ -253,7 +253,7 @@ def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
     return [(Removals, "delete", and_wait)]
 
 
-@defect("pybroker/replication/tests/test_preferred_dirs.py::test_what_clients_can_make_the_broker_remember_is_bounded")
+@defect("pybroker/log/tests/test_preferred_dirs.py::test_what_clients_can_make_the_broker_remember_is_bounded")
 def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
     """Also of partitions that never were: half a gigabyte by three requests."""
     return [(PreferredDirs, "_forget", lambda self, now_ms: None)]

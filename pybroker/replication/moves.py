@@ -12,9 +12,9 @@ import logging
 from concurrent.futures import Executor
 
 from pybroker.clock import Clock
+from pybroker.log.dirs.preferred_dirs import PreferredDirs
 from pybroker.log.manager import LogManager
 from pybroker.log.moving.move import Move
-from pybroker.replication.preferred_dirs import PreferredDirs
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pybroker.replication.preferred_dirs import LASTING_MS, MOST, PreferredDirs
+from pybroker.log.dirs.preferred_dirs import LASTING_MS, MOST, PreferredDirs
 from pybroker.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -30,7 +30,7 @@ def test_a_wish_lasts_for_an_hour() -> None:
     assert len(dirs) == 0
 
 
-def test_a_name_that_no_topic_may_have_is_not_remembered() -> None:
+def test_a_name_that_no_folder_can_have_is_not_remembered() -> None:
     dirs = PreferredDirs()
     dirs.remember(TopicPartition("x" * 30_000, 0), "/a", 0)
     assert len(dirs) == 0

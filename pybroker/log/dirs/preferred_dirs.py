@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pybroker.cluster.decisions.topic_names import check_name
+from pybroker.log.dirs.folders import MAX_NAME
 from pybroker.topic_partition import TopicPartition
-from pyclient.protocol import errors
 
 MOST = 10_000
 LASTING_MS = 3_600_000
@@ -35,10 +34,8 @@ class PreferredDirs:
         return len(self._wishes)
 
     def remember(self, topic_partition: TopicPartition, path: str, now_ms: int) -> None:
-        """A replica is wanted in ``path``; a name that no topic may have is not remembered."""
-        try:
-            check_name(topic_partition.topic)
-        except errors.InvalidTopicException:
+        """A replica is wanted in ``path``; one whose name no folder can have is not remembered."""
+        if len(str(topic_partition)) > MAX_NAME:
             return
         self._wishes.pop(topic_partition, None)
         self._wishes[topic_partition] = Wish(path, now_ms + LASTING_MS)
