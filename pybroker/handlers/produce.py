@@ -35,7 +35,7 @@ from pybroker.handlers.common.leader_hint import add_leader_hint
 from pybroker.handlers.common.pacing import Paced, settled, walk
 from pybroker.handlers.common.turns import Turn
 from pybroker.log.files.storage import Bytes
-from pybroker.log.validation import Prepared, Rules, TooHeavy
+from pybroker.log.validation import CheckedBatch, Rules, TooHeavy
 from pybroker.replication.partition import ACKS_ALL, ACKS_NONE, Partition
 from pyclient.protocol import Produce, errors
 
@@ -153,9 +153,12 @@ def append(
     seen: Seen | None,
     answer: PartitionResponse,
     now_ms: int,
-    prepared: Prepared | None,
+    checked: CheckedBatch | None,
 ) -> Future[None] | None:
-    """Appends one batch and fills in its ``answer``; returns what has to be waited for. Raises KafkaError, TooHeavy."""
+    """Appends one batch, in its ``checked`` form if it was too heavy, and fills in its ``answer``.
+
+    Returns what has to be waited for. Raises KafkaError, TooHeavy.
+    """
     replicas, acks = call.broker.replicas, request.acks
     if seen is not None and seen.partition is not None and said is None:
         partition = seen.partition
@@ -165,7 +168,7 @@ def append(
         partition = replicas.find(topic.name, data.index)
     records = data.records or b""
     version = check(acks, records, seen, partition, call, said)
-    info = replicas.append_to(partition, records, acks, now_ms, transaction_version=version, prepared=prepared)
+    info = replicas.append_to(partition, checked or records, acks, now_ms, transaction_version=version)
     answer.base_offset = info.first_offset
     answer.log_append_time_ms = info.log_append_time_ms
     answer.log_start_offset = info.log_start_offset
@@ -198,14 +201,14 @@ def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Respons
         except TooHeavy as heavy:
             return serve_rest(appends, each, rest, heavy.rules)
         if turn.is_over():
-            return serve_rest(appends, None, rest, None)
+            return serve_rest(appends, next(rest, None), rest, None)
     return appends.outcome()
 
 
 async def serve_rest(
     appends: Appends, at: Item | None, rest: Iterator[Item], heavy: Rules | None
 ) -> Produce.Response | None:
-    """Goes on with the ``rest``; before that with ``at``, where that is too heavy for the loop by the rules ``heavy``.
+    """Goes on with ``at``, which may be too heavy for the loop by the rules ``heavy``, and then with the ``rest``.
 
     Nothing more is read from the connection meanwhile, so a producer's batches are appended in their order.
     """
@@ -215,13 +218,17 @@ async def serve_rest(
     appends.expect_waits()
     connection.hold()
     try:
-        while True:
-            prepared = await appends.prepare(at[1], heavy) if at is not None and heavy is not None else None
+        while at is not None:
+            checked = None
+            if heavy is not None:
+                try:
+                    checked = await appends.checked(at, heavy)
+                except errors.KafkaError as error:
+                    appends.refuse(at, errors.without_frames(error))
+                    at = next(rest, None)
             turn = await turns.next_turn()
             appends.look_at_the_clock()
-            at, heavy = appends.go_on(at, rest, turn, prepared)
-            if at is None:
-                break
+            at, heavy = appends.go_on(at, checked, rest, turn)
     except BaseException:
         appends.give_up()
         raise
@@ -278,12 +285,12 @@ class Appends:
         data: PartitionData,
         seen: Seen | None,
         answers: list[PartitionResponse],
-        prepared: Prepared | None = None,
+        checked: CheckedBatch | None = None,
     ) -> None:
         """Appends one batch, and answers for it. Raises TooHeavy."""
         answer = PartitionResponse(index=data.index)
         try:
-            done = append(self.request, self.call, self._said, topic, data, seen, answer, self._now_ms, prepared)
+            done = append(self.request, self.call, self._said, topic, data, seen, answer, self._now_ms, checked)
         except errors.KafkaError as error:
             self._refuse(topic, data, answer, error)
         else:
@@ -297,44 +304,32 @@ class Appends:
         self._failure = self._failure or errors.without_frames(error)
         refuse_with_hint(self.response, answer, self.call, topic, data, error)
 
-    async def prepare(self, data: PartitionData, heavy: Rules) -> Prepared | errors.KafkaError:
-        """The batch that was too heavy, checked on a thread, or what is wrong with it."""
-        broker = self.call.broker
-        assert data.records is not None
-        try:
-            return await broker.loop.run_in_executor(
-                broker.unpackers, heavy.prepare, data.records, broker.clock.now_ms()
-            )
-        except errors.KafkaError as error:
-            return errors.without_frames(error)
+    async def checked(self, at: Item, rules: Rules) -> CheckedBatch:
+        """The batch that is too heavy for the loop, checked on a thread. Raises KafkaError."""
+        broker, records = self.call.broker, at[1].records
+        assert records is not None
+        return await broker.loop.run_in_executor(broker.unpackers, rules.checked, records, broker.clock.now_ms())
 
     def go_on(
-        self,
-        at: Item | None,
-        rest: Iterator[Item],
-        turn: Turn,
-        prepared: Prepared | errors.KafkaError | None,
+        self, at: Item | None, checked: CheckedBatch | None, rest: Iterator[Item], turn: Turn
     ) -> tuple[Item | None, Rules | None]:
-        """Appends what it can until the turn is over: ``at``, which has been ``prepared``, and of the ``rest``.
+        """Appends what it can until the turn is over: ``at``, ``checked`` if it was heavy, then of the ``rest``.
 
         Returns what comes next, None where there is nothing left, and the rules by which it is too heavy.
         """
-        at = at or next(rest, None)
         while at is not None:
             try:
-                if isinstance(prepared, errors.KafkaError):
-                    self._answer_with(prepared, at)
-                else:
-                    self.add(*at, prepared)
+                self.add(*at, checked)
             except TooHeavy as heavy:
                 return at, heavy.rules
-            prepared = None
+            checked = None
             at = next(rest, None)
             if turn.is_over():
                 break
         return at, None
 
-    def _answer_with(self, error: errors.KafkaError, at: Item) -> None:
+    def refuse(self, at: Item, error: errors.KafkaError) -> None:
+        """Answers for a batch that is not appended."""
         topic, data, _, answers = at
         answers.append(PartitionResponse(index=data.index))
         self._refuse(topic, data, answers[-1], error)

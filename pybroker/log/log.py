@@ -43,7 +43,7 @@ from pybroker.log.rolling import Rolling
 from pybroker.log.segment.log_slice import LogSlice
 from pybroker.log.segment.segment import Segment
 from pybroker.log.segment.segments import Segments
-from pybroker.log.validation import UNPACKED_ON_LOOP, Prepared, rules_for
+from pybroker.log.validation import UNPACKED_ON_LOOP, CheckedBatch, Records, rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -236,18 +236,17 @@ class Log:
 
     def append_as_leader(
         self,
-        records: Bytes,
+        records: Records,
         leader_epoch: int,
         now_ms: int,
         *,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
-        prepared: Prepared | None = None,
     ) -> AppendInfo:
         """Appends one v2 batch and gives it offsets.
 
         ``transaction_version``: that of the transaction to which it belongs (see ``ProducerStates``).
-        A client's batch that would hold the loop raises TooHeavy, until it comes ``prepared``.
+        A client's batch that would hold the loop raises TooHeavy: a CheckedBatch is to be appended instead.
         ``records`` is changed in place where it is writable. Raises errors.KafkaError:
         CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge,
         UnsupportedCompressionType, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
@@ -257,13 +256,15 @@ class Log:
             raise self.log_dir.storage_error()
         from_client = origin is Origin.CLIENT
         rules = self._rules
-        if prepared is not None and prepared.rules is rules:
-            batch = prepared.batch
-        else:
+        packed = None
+        if isinstance(records, CheckedBatch):
+            checked_by, records, batch, packed = records
+            if checked_by is not rules:
+                packed = None
+        if packed is None:
             batch = rules.check(
                 records, now_ms, from_client=from_client, max_output=UNPACKED_ON_LOOP if from_client else None
             )
-            prepared = None
         marker = markers.decode(records) if batch.is_control else None
         if batch.producer_id >= 0:
             if batch.is_control:
@@ -273,12 +274,9 @@ class Log:
                 if earlier is not None:
                     time = earlier.timestamp if self._log_append_time else -1
                     return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
-        if prepared is not None:
-            records = writable(prepared.records)
-        else:
-            records = writable(
-                rules.repacked_on_loop(records, batch) if from_client else rules.recompressed(records, batch)
-            )
+        if packed is None:
+            packed = rules.repacked_on_loop(records, batch) if from_client else rules.recompressed(records, batch)
+        records = writable(packed)
         first = self.log_end_offset
         last = first + batch.last_offset_delta
         timestamp = batch.records_max_timestamp

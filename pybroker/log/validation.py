@@ -6,8 +6,9 @@ INVALID_RECORD (with the records at fault, KIP-467) or INVALID_TIMESTAMP, an unk
 UNSUPPORTED_COMPRESSION_TYPE. Sizes are checked first, so that no batch is unpacked that could not be accepted anyway.
 They are checked again if the topic's codec has changed them, because limits hold for stored batches.
 
-A small batch may unpack to tens of megabytes, and packing takes longer still. So the event loop gets ``TooHeavy`` for a
-batch that would hold it; ``Rules.prepare`` does the work on a thread, and the append takes its result.
+A small batch may unpack to tens of megabytes, and packing takes longer still. So an append on the event loop raises
+``TooHeavy`` for a batch that would hold it. A thread then checks it (``Rules.checked``), and the ``CheckedBatch`` is
+appended in the place of the client's bytes.
 """
 
 from __future__ import annotations
@@ -37,19 +38,26 @@ PACKED_ON_LOOP: Final = 16 << 10
 
 
 class TooHeavy(Exception):
-    """A batch that takes too long to check on the loop; ``rules.prepare`` does it on a thread."""
+    """The append of these bytes would hold the event loop: append what ``rules.checked`` makes of them on a thread."""
 
     def __init__(self, rules: Rules) -> None:
         super().__init__("a batch for a thread")
         self.rules = rules
 
 
-class Prepared(NamedTuple):
-    """A batch of a client that was checked by ``rules``, and its records as they are to be appended."""
+class CheckedBatch(NamedTuple):
+    """A client's batch that a thread has checked."""
 
     rules: Rules
-    batch: Batch
-    records: Bytes
+    """Where others are in force by now it has to be checked again."""
+    received: Bytes
+    header: Batch
+    packed: Bytes
+    """What was received, in the topic's codec."""
+
+
+Records = Bytes | CheckedBatch
+"""One batch that is to be appended."""
 
 
 class Rules:
@@ -117,10 +125,10 @@ class Rules:
         if length > self._segment_bytes:
             raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
 
-    def prepare(self, records: Bytes, now_ms: int) -> Prepared:
-        """Checks and repacks a client's batch, however long that takes. On any thread. Raises as ``check``."""
-        batch = self.check(records, now_ms, from_client=True)
-        return Prepared(self, batch, self.recompressed(records, batch))
+    def checked(self, records: Bytes, now_ms: int) -> CheckedBatch:
+        """Checks and packs a client's batch, however long that takes. On any thread. Raises as ``check``."""
+        header = self.check(records, now_ms, from_client=True)
+        return CheckedBatch(self, records, header, self.recompressed(records, header))
 
     def repacked_on_loop(self, records: Bytes, batch: Batch) -> Bytes:
         """As ``recompressed``. Raises TooHeavy."""

@@ -22,10 +22,9 @@ from collections.abc import Collection
 from pybroker.cluster.metadata.image import NO_LEADER, PartitionImage
 from pybroker.log.appending import AppendInfo, Origin
 from pybroker.log.files.leader_epochs import UNDEFINED_EPOCH, EpochEnd
-from pybroker.log.files.storage import Bytes
 from pybroker.log.log import Log
 from pybroker.log.timestamps import TimestampOffset
-from pybroker.log.validation import Prepared
+from pybroker.log.validation import Records
 from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.isr import Expand, IsrTracker, Shrink
 from pybroker.topic_partition import TopicPartition
@@ -181,12 +180,11 @@ class Partition:
 
     def append(
         self,
-        records: Bytes,
+        records: Records,
         acks: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
-        prepared: Prepared | None = None,
     ) -> AppendInfo:
         """Appends one batch as the leader and moves the high watermark; wake those who wait.
 
@@ -202,7 +200,6 @@ class Partition:
             now_ms,
             origin=origin,
             transaction_version=transaction_version,
-            prepared=prepared,
         )
         self.advance()
         return info

@@ -29,7 +29,7 @@ from pybroker.log.manager import LogManager
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.producers.marker import encode as encode_marker
 from pybroker.log.segment.segments import REMOVED_PER_TURN
-from pybroker.log.validation import Prepared
+from pybroker.log.validation import Records
 from pybroker.pools import Pools
 from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSessions
@@ -165,15 +165,14 @@ class ReplicaManager:
     def append_to(
         self,
         partition: Partition,
-        records: Bytes,
+        records: Records,
         acks: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
-        prepared: Prepared | None = None,
     ) -> AppendInfo:
         """Appends one batch and wakes those who wait for it. Raises as ``Partition.append``."""
-        info = partition.append(records, acks, now_ms, origin, transaction_version, prepared)
+        info = partition.append(records, acks, now_ms, origin, transaction_version)
         self.purgatory.wake(partition)
         return info
 

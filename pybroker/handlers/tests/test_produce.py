@@ -309,14 +309,14 @@ def of_many(records: list[bytes], acks: int = 1) -> Produce.Request:
 def test_a_batch_that_unpacks_to_much_is_checked_on_a_thread(node: Node) -> None:
     node.create()
     threads: set[int] = set()
-    plain = Rules.prepare
+    plain = Rules.checked
 
     def noted(self: Rules, records: Any, now_ms: int) -> Any:
         threads.add(threading.get_ident())
         return plain(self, records, now_ms)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rules, "prepare", noted)
+        patch.setattr(Rules, "checked", noted)
         assert send(node, large_batch()).base_offset == 0
         assert send(node, batch(b"small")).base_offset == 1
     assert len(threads) == 1
@@ -403,10 +403,10 @@ def test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_colle
 def test_a_batch_that_a_thread_refuses_leaves_nothing_to_the_garbage_collector(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepare(self: Rules, records: Any, now_ms: int) -> Any:
+    def checked(self: Rules, records: Any, now_ms: int) -> Any:
         raise errors.InvalidRecord("a zip bomb")
 
-    monkeypatch.setattr(Rules, "prepare", prepare)
+    monkeypatch.setattr(Rules, "checked", checked)
     node.create("t")
     with leaves_nothing(Request):
         node.ask(produce, of_many([large_batch()] * 2), 9)

@@ -60,12 +60,12 @@ class Compacted:
         return offset
 
     def _append(self, batch: bytearray) -> AppendInfo:
-        """As a broker does it: a batch that would hold the loop is prepared before."""
+        """As a broker does it: a batch that would hold the loop is checked before."""
         now_ms = self.clock.now_ms()
         try:
             return self.log.append_as_leader(batch, 0, now_ms)
         except TooHeavy as heavy:
-            return self.log.append_as_leader(batch, 0, now_ms, prepared=heavy.rules.prepare(batch, now_ms))
+            return self.log.append_as_leader(heavy.rules.checked(batch, now_ms), 0, now_ms)
 
     def end(self, kind: int, **options) -> int:
         offset = self.log.append_as_leader(marker(kind, **options), 0, self.clock.now_ms(), origin=Origin.COORDINATOR)
