@@ -28,6 +28,8 @@ from pybroker.log.files.storage import Bytes, DataFile, Stamp, Storage
 
 IMAGED_NS = 0
 """The time of every file of an image: a log that is whole there looks as it did when it was closed."""
+LOST, TORN = 0.5, 0.3
+"""How likely a change is lost where some reach the disk, and how likely one that reaches it is torn."""
 
 
 class Change(NamedTuple):
@@ -132,33 +134,37 @@ class Inode:
     def content(self, choice: random.Random | None) -> bytes:
         """What may be on the disk; without a ``choice``, everything."""
         data = bytearray(self.synced)
-        mode = choice.choice(("none", "all", "first", "some")) if choice else "all"
-        kept = (
-            choice.randint(0, len(self.pending))
-            if choice and mode == "first"
-            else len(self.pending)
-        )
-        for number, change in enumerate(self.pending):
-            if (
-                mode == "none"
-                or number > kept
-                or (mode == "some" and choice and choice.random() < 0.5)
-            ):
-                continue
-            torn = choice is not None and (
-                number == kept or (mode == "some" and choice.random() < 0.3)
-            )
-            _apply(data, change, choice.randint(0, len(change.data)) if choice and torn else None)
+        for change in self.pending if choice is None else _surviving(self.pending, choice):
+            _apply(data, change)
         return bytes(data)
 
 
-def _apply(data: bytearray, change: Change, length: int | None) -> None:
+def _surviving(pending: list[Change], choice: random.Random) -> Iterator[Change]:
+    """Those of the changes since the last sync that reach the disk, whole or torn."""
+    losses = choice.choice(("none reaches it", "all reach it", "the first reach it", "some reach it"))
+    if losses == "all reach it":
+        yield from pending
+    elif losses == "the first reach it":
+        count = choice.randint(0, len(pending))
+        yield from pending[:count]
+        yield from (_torn(change, choice) for change in pending[count : count + 1])
+    elif losses == "some reach it":
+        for change in pending:
+            if choice.random() >= LOST:
+                yield _torn(change, choice) if choice.random() < TORN else change
+
+
+def _torn(change: Change, choice: random.Random) -> Change:
+    """Only the first bytes of a write; a truncation happens or not."""
+    return change._replace(data=change.data[: choice.randint(0, len(change.data))])
+
+
+def _apply(data: bytearray, change: Change) -> None:
     if change.kind == "truncate":
         del data[change.position :]
         return
-    written = change.data if length is None else change.data[:length]
     data.extend(bytes(max(0, change.position - len(data))))
-    data[change.position : change.position + len(written)] = written
+    data[change.position : change.position + len(change.data)] = change.data
 
 
 class Folder:
