@@ -39,7 +39,7 @@ A `server.properties` of Kafka or of a vendor starts here as it is. Some of its 
 a start lists them; `pybroker doctor --local server.properties` lists them beforehand.
 
 - **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `logs.dir`) are ignored. One warning names them all,
-  another one those of an authorizer (`super.users`).
+  another one those of an authorizer (`allow.everyone.if.no.acl.found`).
 - **Misspelt keys** are errors that suggest the right one. In a file, a key counts as misspelt if its first word is, or
   nearly is, the first word of one of Kafka's keys: `num.partition`. With `--set` and in `pybroker.run()` every unknown
   key is an error. Unknown `KAFKA_…` variables are ignored, with a warning each.

@@ -1,7 +1,7 @@
 """A broker: its rooms, put together, and the order in which they open and close.
 
-Opening: ports (bound first, so that a taken one is found before anything else) → coordination store and cluster id →
-logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means registration,
+Opening: ports (bound first, so that a taken one is found before anything else) → coordination store, TLS and cluster
+id → logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means registration,
 controller and metadata image; partitions get their leaders then. Closing is the same backwards, as far as opening got.
 No request is served before everything is open, or after anything is closed.
 """
@@ -15,24 +15,27 @@ import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import isr_messages
 from pybroker.cluster.decisions.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
 from pybroker.cluster.membership import ClusterMismatch
+from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, ResourceType
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.nodes.loading import load_configs
 from pybroker.config import (
     BrokerConfig,
     ConfigError,
     Endpoint,
     advertised_listeners,
     listeners,
+    tls_slips,
     topic_config,
 )
-from pybroker.config.listeners import TLS
+from pybroker.config.listeners import PLAIN, TLS, between_brokers
 from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
@@ -60,7 +63,9 @@ from pybroker.store.interface import ConnectionLoss, CoordinationStore, SessionE
 from pybroker.store.stores import StoreFactory, StoreOptions, open_store
 
 if TYPE_CHECKING:
-    from pybroker.security.listener_tls import ListenerTls
+    from pybroker.security.broker_tls import BrokerTls
+
+T = TypeVar("T")
 
 UNPACKERS = 2
 GRACE_S = 1.0
@@ -104,7 +109,7 @@ class Broker:
         """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
-        self._secured: Mapping[str, ListenerTls] = {}
+        self._tls: BrokerTls | None = None
         self._opened = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -112,7 +117,6 @@ class Broker:
         self._watch_loop()
         self._opened.callback(self.unpackers.shutdown, wait=False, cancel_futures=True)
         self._opened.callback(self.pools.shutdown)
-        await self._secure()
         self._bind()
         try:
             await self._open_cluster()
@@ -124,7 +128,6 @@ class Broker:
         self._open_groups()
         self._open_transactions()
         await self._join(was_clean=was_clean)
-        await self._secure()  # again: what is stored for this broker is known since it has joined
         self._opened.push_async_callback(self.node.leave)
         self._tell_lost()
         self.metadata.add_follower(self._tell_lost)
@@ -141,11 +144,6 @@ class Broker:
         self.watch.start()
         self._opened.callback(self.watch.stop)
 
-    async def _secure(self) -> None:
-        """TLS of the listeners that speak it, as the configuration is now. Raises ConfigError."""
-        if any(endpoint.security_protocol == TLS for endpoint in listeners(self.config)):
-            self._secured = await self.loop.run_in_executor(self.pools.changes, _tls_of, self.config)
-
     def _bind(self) -> None:
         for endpoint in listeners(self.config):
             try:
@@ -159,6 +157,7 @@ class Broker:
         """The coordination store, and whose cluster this is."""
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
+        await self._secure()
         marks = self._marks()
         own = next((mark.cluster_id for mark in marks.values() if mark.cluster_id), None)
         try:
@@ -189,18 +188,32 @@ class Broker:
         self._opened.callback(self.peers.close)
         self.forwarding = Forwarding(self)
 
+    async def _secure(self) -> None:
+        """TLS of the listeners that speak it, as this broker's settings in the store have it. Raises ConfigError."""
+        if any(endpoint.security_protocol == TLS for endpoint in listeners(self.config)):
+            own = str(self.node_id)
+            stored = await load_configs(self._store, ResourceType.BROKER, (own, DEFAULT_BROKER))
+            self.config.override(stored.get(own, {}), stored.get(DEFAULT_BROKER, {}))
+            self._tls = await self._on_pool(_tls_of, self.config)
+
     @property
     def peer_secret(self) -> bytes:
         """By which brokers of this cluster prove to each other that they are."""
         return self.node.secret.value
 
+    def peer_refusal(self, connection: Connection) -> str | None:
+        """Why the client on ``connection`` is no broker, whatever it knows; None where the secret decides."""
+        return None if self._tls is None else self._tls.refusal(connection.listener_name, connection.principal)
+
     def _make_peers(self) -> Peers:
+        endpoint, between = between_brokers(self.config), None if self._tls is None else self._tls.between
         return Peers(
             self.node_id,
             lambda: self.peer_secret,
             self.loop,
             listener=self.config["inter.broker.listener.name"],
-            protocol=self.config["security.inter.broker.protocol"],
+            protocol=PLAIN if endpoint is None else endpoint.security_protocol,
+            tls=None if between is None else lambda: between.client_context,
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
             if self.config.is_set("replica.socket.receive.buffer.bytes")
             else -1,
@@ -312,7 +325,7 @@ class Broker:
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
-            self.net.start(self._bound, self._secured)
+            self.net.start(self._bound, None if self._tls is None else self._tls.listeners)
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
@@ -323,8 +336,8 @@ class Broker:
             self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
-        if self._secured:
-            self._watch_certificates()
+        if self._tls is not None:
+            self._watch_certificates(self._tls)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
@@ -333,10 +346,10 @@ class Broker:
         self._opened.push_async_callback(compaction.stop)
         self._opened.push_async_callback(self.node.retire)
 
-    def _watch_certificates(self) -> None:
+    def _watch_certificates(self, tls: BrokerTls) -> None:
         from pybroker.security.certificate_watch import CertificateWatch
 
-        watch = CertificateWatch(self._secured.values(), self.loop, self.pools.upkeep)
+        watch = CertificateWatch(tls, self.loop, self.pools.upkeep)
         self.config.on_change(watch.on_change)
         watch.start()
         self._opened.push_async_callback(watch.stop)
@@ -371,6 +384,13 @@ class Broker:
         """The value of ``listeners`` with the ports that it got."""
         return ",".join(str(each.endpoint) for each in self._bound)
 
+    async def try_out(self, settings: Configs) -> None:
+        """Raises ConfigError where this broker could not have these settings of TLS, its own in the store."""
+        tls_slips.check(self.config, settings)
+        if self._tls is not None:
+            common = self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER)
+            await self._on_pool(self._tls.try_out, self.config.overridden(settings, common))
+
     def _on_config_change(self, names: frozenset[str]) -> None:
         """The limits of connections are dynamic; they count for new connections."""
         if any(name.startswith("max.connections") for name in names):
@@ -394,15 +414,15 @@ class Broker:
             logger.critical("every log dir has failed: stopping")
             self.failed.set()
 
-    async def _on_pool(self, work: Callable[[], None]) -> None:
-        await self.loop.run_in_executor(self.pools.changes, work)
+    async def _on_pool(self, work: Callable[..., T], *arguments: object) -> T:
+        return await self.loop.run_in_executor(self.pools.changes, work, *arguments)
 
 
-def _tls_of(config: BrokerConfig) -> Mapping[str, ListenerTls]:
-    """TLS of the listeners. What is off costs nothing, not even its import."""
-    from pybroker.security.listener_tls import secured
+def _tls_of(config: BrokerConfig) -> BrokerTls:
+    """TLS of the broker. What is off costs nothing, not even its import."""
+    from pybroker.security.broker_tls import BrokerTls
 
-    return secured(config, listeners(config))
+    return BrokerTls(config)
 
 
 def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:

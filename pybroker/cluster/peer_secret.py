@@ -7,8 +7,8 @@ Brokers share a secret (``cluster_secret``). Both sides of a connection prove th
     SaslAuthenticate  ->  proof of the client                 <-  nothing
 
 A proof is HMAC-SHA256 over its role and both greetings, so none can be used again, for another
-broker, or by the other side. What follows on the connection counts as that broker's, until TLS and
-SASL among brokers guard the bytes as well.
+broker, or by the other side. What follows on the connection counts as that broker's; TLS guards these bytes as well,
+and asks for a certificate besides, where the listener for brokers does (``security.broker_tls``).
 
 Pure: random bytes are an argument.
 """
@@ -42,13 +42,17 @@ def proof(secret: bytes, role: bytes, client: bytes, server: bytes) -> bytes:
 class Server:
     """The side that was connected to, during one authentication."""
 
-    def __init__(self, secret: bytes, node_id: int, nonce: bytes) -> None:
+    def __init__(self, secret: bytes, node_id: int, nonce: bytes, refusal: str | None = None) -> None:
+        """``refusal``: why the client is no broker, whatever it knows."""
         self._secret = secret
+        self._refusal = refusal
         self._own = greeting(node_id, nonce)
         self._client: bytes | None = None
 
     def on_message(self, message: bytes) -> tuple[bytes, int | None]:
         """The answer, and who the client is once that is proved. Raises NotAPeer."""
+        if self._refusal is not None:
+            raise NotAPeer(self._refusal)
         if self._client is None:
             if len(message) != _greeting.size:
                 raise NotAPeer("no greeting of a broker")

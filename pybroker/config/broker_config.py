@@ -7,6 +7,7 @@ hear the names whose value changed, after the change.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
@@ -239,6 +240,13 @@ class BrokerConfig:
             for listener in tuple(self._listeners):
                 listener(changed)
         return changed
+
+    def overridden(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with other dynamic layers, as ``override`` would make it; nobody hears of it."""
+        other = copy.copy(self)
+        other._listeners = []
+        other.override(broker, cluster)
+        return other
 
     def on_change(self, listener: Listener) -> None:
         """Calls ``listener(names)`` after each change of effective values."""

@@ -93,6 +93,8 @@ _NETWORK = (
     Key("security.inter.broker.protocol", STRING,
         "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), MEDIUM, READ_ONLY,
         "Security protocol among brokers where inter.broker.listener.name is unset."),
+    Key("super.users", STRING, "", ANY, MEDIUM, READ_ONLY,
+        "Users, separated by ';', as User:CN=broker-2. A broker with a certificate of such a name is a broker here."),
     Key("host.name", STRING, "", ANY, HIGH, READ_ONLY,
         "Host to listen on where listeners is unset."),
     Key("port", INT, 9092, between(0, 65_535), HIGH, READ_ONLY,

@@ -1,7 +1,7 @@
 """Keys that Kafka does not have, in a file that others read as well: which are a slip, which are meant for others.
 
 Kafka passes over all of them. Here a slip is an error: a key whose first word is one of Kafka's (``num.partition``), or
-nearly (``lisners``). A key with another first word (``confluent.license``, ``super.users``) is foreign: it belongs to a
+nearly (``lisners``). A key with another first word (``confluent.license``) is foreign: it belongs to a
 vendor or a plug-in, and is left out with a warning. So are those in ``OF_OTHERS``, whose first words are like Kafka's.
 """
 
@@ -18,7 +18,7 @@ OF_OTHERS = re.compile(
     r"|auto\.include\.jmx\.reporter|kafka\.csv\.metrics\..+|replica\.lag\.max\.messages"
 )
 """Keys in files of vendors, and those that older versions of Kafka had."""
-OF_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
+OF_AUTHORIZER = ("allow.everyone.if.no.acl.found",)
 
 
 def is_foreign(name: str, known: Iterable[str]) -> bool:

@@ -189,9 +189,6 @@ _SECURITY: tuple[_Row, ...] = (
     ("sasl.server.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
     ("sasl.server.max.receive.size", INT, 524_288, ANY, MEDIUM, READ_ONLY),
     ("security.providers", STRING, None, ANY, LOW, READ_ONLY),
-    ("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
-    ("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
-    ("ssl.endpoint.identification.algorithm", STRING, "https", ANY, LOW, PER_BROKER),
     ("ssl.engine.factory.class", CLASS, None, ANY, LOW, PER_BROKER),
 )
 
@@ -355,7 +352,6 @@ UNMET: Final[dict[str, str]] = {
         ("client.quota.callback.class", "quota.consumer.default", "quota.producer.default"), "there are no quotas"
     ),
     **dict.fromkeys(("advertised.host.name", "advertised.port"), "advertised.listeners sets the addresses for clients"),
-    "ssl.endpoint.identification.algorithm": "brokers reach each other without TLS",
     "ssl.engine.factory.class": "OpenSSL does the work of TLS",
     "config.providers": "values in the file are used literally",
     "cordoned.log.dirs": "no log dir can be cordoned",

@@ -57,6 +57,18 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
     return {endpoint.listener: endpoint for endpoint in parsed}
 
 
+def between_brokers(config: BrokerConfig) -> Endpoint | None:
+    """The listener that brokers use among themselves; None where the settings choose one that is not there.
+
+    Raises ConfigError for bad text.
+    """
+    name, protocol = config["inter.broker.listener.name"], config["security.inter.broker.protocol"]
+    for endpoint in listeners(config):
+        if (endpoint.security_protocol == protocol) if name is None else (endpoint.listener == name.upper()):
+            return endpoint
+    return None
+
+
 def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     protocols = _protocol_map(config)
     hidden = controllers(config)

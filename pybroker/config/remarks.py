@@ -8,6 +8,7 @@ from pybroker.config import sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
 from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
+from pybroker.config.listeners import between_brokers
 
 OF_LISTENERS = "of the settings of a single listener only those of TLS have an effect"
 CLUSTER_ID = "CLUSTER_ID"
@@ -27,7 +28,10 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
     marked = [name for name, setting in config.foreign.items() if setting.is_marked and sources.is_name(name)]
     if others := [name for name in marked if name not in OF_AUTHORIZER]:
         yield f"ignored, as they are none of Kafka's keys: {', '.join(others)}"
-    if rights := [name for name in marked if name in OF_AUTHORIZER]:
+    rights = [name for name in marked if name in OF_AUTHORIZER]
+    if config["super.users"] and not _is_between_brokers(config):
+        rights.append("super.users")
+    if rights:
         yield f"without effect, as there is no authorizer, so everybody may do everything: {', '.join(rights)}"
     for name, setting in config.foreign.items():
         if not (setting.is_marked and sources.is_name(name)):  # perhaps a line of a secret, which is not shown
@@ -38,6 +42,12 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
         yield f"without effect, as their listener is PLAINTEXT: {', '.join(names)}"
     for reason, names in _unmet(config).items():
         yield f"without effect, as {reason}: {', '.join(names)}"
+
+
+def _is_between_brokers(config: BrokerConfig) -> bool:
+    """Brokers show certificates to each other."""
+    between = between_brokers(config)
+    return between is not None and config.of_listener(between.listener, "ssl.client.auth") == "required"
 
 
 def _unmet(config: BrokerConfig) -> dict[str, list[str]]:

@@ -9,10 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pybroker.config.key import ANY, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, READ_ONLY, STRING, Key, one_of
+from pybroker.config.key import (
+    ANY,
+    BOOLEAN,
+    LIST,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    PER_BROKER,
+    READ_ONLY,
+    STRING,
+    Key,
+    one_of,
+)
 
 LISTENER_PREFIX: Final = "listener.name."
 _FAMILY: Final = ".ssl."
+ALLOW_DN: Final = "ssl.allow.dn.changes"
+ALLOW_SAN: Final = "ssl.allow.san.changes"
 
 TLS_KEYS: Final[tuple[Key, ...]] = (
     Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, PER_BROKER,
@@ -45,6 +59,12 @@ TLS_KEYS: Final[tuple[Key, ...]] = (
     Key("ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, READ_ONLY,
         "How the name in a client's certificate becomes the name of its user: RULE:pattern/replacement/[LU] and "
         "DEFAULT, comma-separated; the first that matches."),
+    Key(ALLOW_DN, BOOLEAN, False, ANY, LOW, READ_ONLY,
+        "Whether AlterConfigs may give a listener a certificate of another distinguished name."),
+    Key(ALLOW_SAN, BOOLEAN, False, ANY, LOW, READ_ONLY,
+        "Whether AlterConfigs may give a listener a certificate that lacks host names of the one before."),
+    Key("ssl.endpoint.identification.algorithm", STRING, "https", ANY, LOW, PER_BROKER,
+        "https: another broker's certificate must have the name of its host; empty: it need not."),
 )
 
 _ROWS: Final = {key.name: key for key in TLS_KEYS}

@@ -1,12 +1,12 @@
 """Keys of TLS that would have no effect because of a slip: their name, or the listener in it, is wrong.
 
-A broker that passed over them would stand open, or let in others than those who were meant: it does not start. Callers
-are ``start_options.configure`` and ``doctor``.
+A broker that passed over them would stand open, or let in others than those who were meant: it does not start. What
+an administrator sets is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
@@ -21,15 +21,16 @@ _OF_SSL: Final = {name for name in KEYS if name.startswith(_FAMILY)}
 _ASKING: Final = ("required", "requested")
 
 
-def check(config: BrokerConfig) -> None:
-    """Raises ConfigError for the first slip."""
-    for error in errors_of(config):
+def check(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) -> None:
+    """Raises ConfigError for the first slip; ``dynamic``: only among these, which an administrator sets."""
+    for error in errors_of(config, dynamic):
         raise error
 
 
-def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
-    """One for each slip. Raises ConfigError for bad listeners."""
-    texts = config.given() | {name: setting.text for name, setting in config.ignored.items()}
+def errors_of(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) -> Iterator[ConfigError]:
+    """One for each slip; ``dynamic``: as for ``check``. Raises ConfigError for bad listeners."""
+    static = config.given() | {name: setting.text for name, setting in config.ignored.items()}
+    texts = static if dynamic is None else dynamic
     names = [name for name in texts if name.startswith((_FAMILY, LISTENER_PREFIX)) and name not in _OF_SSL]
     if not names:
         return
@@ -38,7 +39,7 @@ def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
     for name in names:
         is_asking = texts[name].strip().lower() in _ASKING
         if complaint := _complaint(name, protocols, others, is_asking=is_asking):
-            where = config.where(name)
+            where = config.where(name) if dynamic is None else ""
             yield ConfigError(f"{name}{f' (from {where})' if where else ''} {complaint}")
 
 

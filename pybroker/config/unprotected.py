@@ -1,6 +1,6 @@
 """Settings that promise protection which is not built. A broker that took them would stand open: it does not start.
 
-What is built takes its lines out of here; when SASL, TLS between brokers and an authorizer all are, this file goes.
+What is built takes its lines out of here; when SASL and an authorizer are, this file goes.
 Its callers are ``start_options.configure`` and ``doctor``.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
-from pybroker.config.listeners import PLAIN, TLS, Endpoint, listeners
+from pybroker.config.listeners import PLAIN, TLS, between_brokers, listeners
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
 
 OPEN: Final = ". Without it the broker starts, open to everybody who reaches its port"
@@ -19,9 +19,7 @@ CLIENT_AUTH: Final = "ssl.client.auth"
 BETWEEN: Final = "security.inter.broker.protocol"
 BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
 NO_SASL: Final = f"there is no SASL yet, only PLAINTEXT and SSL{OPEN}"
-NO_TLS_BETWEEN: Final = (
-    "several brokers reach each other by PLAINTEXT only: let them have such a listener in a private network"
-)
+NO_WAY: Final = f"several brokers reach each other by it, and no listener is that: set {BETWEEN} or {BETWEEN_BY_NAME}"
 
 
 def check(config: BrokerConfig, *, alone: bool) -> None:
@@ -45,27 +43,20 @@ def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str,
     for endpoint in endpoints:
         if endpoint.security_protocol not in (PLAIN, TLS):
             yield "listeners", str(endpoint), f"it is {endpoint.security_protocol}, and {NO_SASL}"
-    yield from _between_brokers(config, endpoints, alone=alone)
+    yield from _between_brokers(config, alone=alone)
     yield from _client_auth(config, {each.listener for each in endpoints if each.security_protocol == TLS})
     for name in ("zookeeper.set.acl", "zookeeper.ssl.client.enable"):
         if config["zookeeper.connect"] and config[name]:
             yield name, "true", f"the way to ZooKeeper is plain, and its nodes are open{OPEN}"
 
 
-def _between_brokers(
-    config: BrokerConfig, endpoints: tuple[Endpoint, ...], *, alone: bool
-) -> Iterator[tuple[str, str, str]]:
-    """A broker that is alone may have any listener for brokers that is there."""
+def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
+    """A broker that is alone needs no listener for brokers."""
     protocol, listener = config[BETWEEN], config[BETWEEN_BY_NAME]
-    if protocol not in (PLAIN, TLS) or (protocol == TLS and not alone):
-        yield BETWEEN, protocol, NO_SASL if alone else NO_TLS_BETWEEN
-    if alone:
-        return
-    protocols = {each.listener: each.security_protocol for each in endpoints}
-    if listener is not None and protocols.get(listener.upper()) == TLS:
-        yield BETWEEN_BY_NAME, listener, f"it is {TLS}, and {NO_TLS_BETWEEN}"
-    elif endpoints and set(protocols.values()) == {TLS}:
-        yield "listeners", ",".join(map(str, endpoints)), f"all are {TLS}, and {NO_TLS_BETWEEN}"
+    if protocol not in (PLAIN, TLS):
+        yield BETWEEN, protocol, NO_SASL
+    elif not alone and between_brokers(config) is None:
+        yield (BETWEEN, protocol, NO_WAY) if listener is None else (BETWEEN_BY_NAME, listener, NO_WAY)
 
 
 def _client_auth(config: BrokerConfig, secured: set[str]) -> Iterator[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.trial import tried
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import AlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
@@ -20,19 +21,22 @@ async def handle(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Resp
     return response
 
 
+def _change_of(resource: AlterConfigs.Request.AlterConfigsResource) -> ConfigChange:
+    keys = tuple(KeyChange(config.name, ConfigOperation.SET, config.value) for config in resource.configs)
+    return ConfigChange(resource.resource_type, resource.resource_name, keys, replace=True)
+
+
+def _answer(change: ConfigChange, error: KafkaError | None) -> AlterConfigs.Response.AlterConfigsResourceResponse:
+    return AlterConfigs.Response.AlterConfigsResourceResponse(
+        error_code=error.code if error else errors.NONE,
+        error_message=str(error) if error else None,
+        resource_type=change.resource_type,
+        resource_name=change.name,
+    )
+
+
 async def _alter(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Response:
-    changes = [
-        ConfigChange(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(
-                KeyChange(config.name, ConfigOperation.SET, config.value)
-                for config in resource.configs
-            ),
-            replace=True,
-        )
-        for resource in request.resources
-    ]
+    changes = [_change_of(resource) for resource in request.resources]
     results: list[Result]
     try:
         results = await call.broker.controller.alter_configs(
@@ -40,17 +44,7 @@ async def _alter(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Resp
         )
     except KafkaError as error:
         results = [error] * len(changes)
-    return AlterConfigs.Response(
-        responses=[
-            AlterConfigs.Response.AlterConfigsResourceResponse(
-                error_code=error.code if error else errors.NONE,
-                error_message=str(error) if error else None,
-                resource_type=change.resource_type,
-                resource_name=change.name,
-            )
-            for change, error in zip(changes, results, strict=True)
-        ]
-    )
+    return AlterConfigs.Response(responses=list(map(_answer, changes, results)))
 
 
-_at_controller = forwarded(AlterConfigs, _alter)
+_at_controller = tried(_change_of, _answer, forwarded(AlterConfigs, _alter))

@@ -11,6 +11,7 @@ from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.trial import tried
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import IncrementalAlterConfigs, errors
 from pyclient.protocol.errors import KafkaError
@@ -32,7 +33,8 @@ async def _anywhere(
     """Loggers belong to the broker that is asked, all else to the controller."""
     loggers = [r for r in request.resources if r.resource_type == ResourceType.BROKER_LOGGER]
     if not loggers or call.broker.controller.is_controller:
-        return await _at_controller(request, call)
+        response: IncrementalAlterConfigs.Response = await _at_controller(request, call)
+        return response
     others = [r for r in request.resources if r.resource_type != ResourceType.BROKER_LOGGER]
     here = await _alter(_part(request, loggers), call)
     there = await _at_controller(_part(request, others), call)
@@ -56,32 +58,28 @@ def _part(
 async def _alter(
     request: IncrementalAlterConfigs.Request, call: Call
 ) -> IncrementalAlterConfigs.Response:
-    changes = [
-        ConfigChange(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(
-                KeyChange(config.name, config.config_operation, config.value)
-                for config in resource.configs
-            ),
-        )
-        for resource in request.resources
-    ]
+    changes = [_change_of(resource) for resource in request.resources]
     results = await _results(changes, call, validate_only=request.validate_only)
-    return IncrementalAlterConfigs.Response(
-        responses=[
-            IncrementalAlterConfigs.Response.AlterConfigsResourceResponse(
-                error_code=error.code if error else errors.NONE,
-                error_message=str(error) if error else None,
-                resource_type=change.resource_type,
-                resource_name=change.name,
-            )
-            for change, error in zip(changes, results, strict=True)
-        ]
+    return IncrementalAlterConfigs.Response(responses=list(map(_answer, changes, results)))
+
+
+def _change_of(resource: IncrementalAlterConfigs.Request.AlterConfigsResource) -> ConfigChange:
+    keys = tuple(KeyChange(config.name, config.config_operation, config.value) for config in resource.configs)
+    return ConfigChange(resource.resource_type, resource.resource_name, keys)
+
+
+def _answer(
+    change: ConfigChange, error: KafkaError | None
+) -> IncrementalAlterConfigs.Response.AlterConfigsResourceResponse:
+    return IncrementalAlterConfigs.Response.AlterConfigsResourceResponse(
+        error_code=error.code if error else errors.NONE,
+        error_message=str(error) if error else None,
+        resource_type=change.resource_type,
+        resource_name=change.name,
     )
 
 
-_at_controller = forwarded(IncrementalAlterConfigs, _alter)
+_at_controller = tried(_change_of, _answer, forwarded(IncrementalAlterConfigs, _alter))
 
 
 async def _results(

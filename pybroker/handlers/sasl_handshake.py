@@ -19,7 +19,8 @@ def handle(request: SaslHandshake.Request, call: Call) -> SaslHandshake.Response
     """Ready for a broker's proof, ILLEGAL_SASL_STATE for everything else."""
     if request.mechanism != peer_secret.MECHANISM or call.version < FRAMED_SINCE:
         return SaslHandshake.Response(error_code=errors.IllegalSaslState.code)
-    nonce = secrets.token_bytes(peer_secret.NONCE_SIZE)
+    broker, nonce = call.broker, secrets.token_bytes(peer_secret.NONCE_SIZE)
+    refusal = broker.peer_refusal(call.connection)
     call.connection.broker_id = None
-    call.connection.authentication = peer_secret.Server(call.broker.peer_secret, call.broker.node_id, nonce)
+    call.connection.authentication = peer_secret.Server(broker.peer_secret, broker.node_id, nonce, refusal)
     return SaslHandshake.Response(mechanisms=[peer_secret.MECHANISM])

@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -25,11 +27,12 @@ from cy.wire.messages import Message
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.config import Endpoint
-from pybroker.config.listeners import PLAIN
+from pybroker.config.listeners import PLAIN, TLS
 from pybroker.net.peer_connection import PeerConnection, connect
 from pyclient.protocol import errors
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
+from pyclient.protocol.tls import Tls, TlsPipe
 
 CONTROL: Final = "control"
 TIMEOUT_MS: Final = 30_000
@@ -114,7 +117,8 @@ class Peer:
                 await asyncio.sleep(max(0.0, self._retry_at - self._loop.time()))
                 endpoint = self._peers.endpoint(self.node_id)
                 if endpoint is None:
-                    text = f"broker {self.node_id} is not registered, or has no listener for brokers that is {PLAIN}"
+                    lacking = f"has no listener for brokers that is {self._peers.protocol}"
+                    text = f"broker {self.node_id} is not registered, or {lacking}"
                     self._fail(errors.BrokerNotAvailable(text))
                     return
                 try:
@@ -182,13 +186,14 @@ class Peers:
         *,
         listener: str | None = None,
         protocol: str = PLAIN,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         receive_buffer: int = -1,
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
         """``secret()``: that of the cluster, as it is known now. ``listener``: the one for brokers, None for their
-        first one of this ``protocol``, which must be PLAINTEXT, otherwise nobody is reached. ``on_lost(broker)`` is
-        called when a connection has ended.
+        first one of this ``protocol``. ``tls()``: the context for new connections, where that is SSL.
+        ``on_lost(broker)`` is called when a connection has ended.
         """
         self.node_id = node_id
         self._secret = secret
@@ -197,8 +202,10 @@ class Peers:
         self.receive_buffer = receive_buffer
         self.on_lost = on_lost
         self.connect_timeout_s = connect_timeout_s
-        self._listener = listener
-        self._protocol = protocol
+        self._listener = None if listener is None else listener.upper()
+        self.protocol = protocol
+        self._context = tls
+        self._tls: Tls | None = None
         self._brokers: Mapping[int, BrokerRegistration] = {}
         self._peers: dict[tuple[int, str], Peer] = {}
 
@@ -237,7 +244,8 @@ class Peers:
         """
         async with asyncio.timeout(self.connect_timeout_s):
             sock = await connect(self.loop, endpoint.host, endpoint.port, self.receive_buffer)
-            connection = PeerConnection(self.loop, sock, self.memory, on_lost)
+            pipe = await self._shaken(sock, endpoint)
+            connection = PeerConnection(self.loop, sock, self.memory, on_lost, pipe)
             try:
                 await connection.authenticate(self._secret(), self.node_id, node_id)
             except BaseException:
@@ -247,13 +255,31 @@ class Peers:
             raise errors.NetworkException("closed during the handshake")
         return connection
 
+    async def _shaken(self, sock: socket.socket, endpoint: Endpoint) -> TlsPipe | None:
+        """TLS on a new connection, if the listener speaks it. Raises OSError, NotAPeer."""
+        if endpoint.security_protocol != TLS or self._context is None:
+            return None
+        context = self._context()
+        if self._tls is None or self._tls.context is not context:
+            self._tls = Tls(context)
+        try:
+            pipe = TlsPipe(self._tls, sock, endpoint.host)
+            await pipe.handshake(self.loop)
+        except (ssl.SSLError, ValueError) as error:  # a host that no certificate can name is a ValueError
+            sock.close()
+            raise NotAPeer(f"no TLS with it: {getattr(error, 'verify_message', '') or error}") from error
+        except BaseException:
+            sock.close()
+            raise
+        return pipe
+
     def endpoint(self, node_id: int) -> Endpoint | None:
         """Where a broker is reached by brokers, None where it is not registered."""
         broker = self._brokers.get(node_id)
         return None if broker is None else self._endpoint_of(broker)
 
     def _endpoint_of(self, broker: BrokerRegistration) -> Endpoint | None:
-        ways = [each for each in broker.endpoints if each.security_protocol == PLAIN == self._protocol]
+        ways = [each for each in broker.endpoints if each.security_protocol == self.protocol]
         if self._listener is not None:
             ways = [each for each in ways if each.listener == self._listener]
         return ways[0] if ways else None

@@ -23,6 +23,7 @@ from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
 from pyclient.protocol.frames import decode_response_header
 from pyclient.protocol.stream import BrokenStream, FrameStream
+from pyclient.protocol.tls import TlsPipe
 
 CLIENT_ID: Final = "pybroker"
 VERSIONS_VERSION, HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 3, 1, 2
@@ -51,8 +52,9 @@ class PeerConnection(FrameStream):
         sock: socket.socket,
         memory: ReceiveMemory,
         on_lost: Callable[[PeerConnection], object],
+        pipe: TlsPipe | None = None,
     ) -> None:
-        super().__init__(loop, sock, memory)
+        super().__init__(loop, sock, memory, pipe)
         self._on_lost = on_lost
         self._next_id = 0
         self._in_flight: deque[InFlight] = deque()

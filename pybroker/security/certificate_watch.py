@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 
 from pybroker.config.tls_keys import LISTENER_PREFIX
-from pybroker.security.listener_tls import ListenerTls
+from pybroker.security.broker_tls import BrokerTls
 
 LOOK_S = 5.0
 
@@ -19,15 +19,16 @@ logger = logging.getLogger("pybroker.security")
 class CertificateWatch:
     """Has the listeners read their files again when a file or a key has changed."""
 
-    def __init__(self, listeners: Collection[ListenerTls], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        self._listeners = listeners
+    def __init__(self, tls: BrokerTls, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+        self._tls = tls
         self._loop = loop
         self._pool = pool
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to look."""
+        """Begins to look, at once: since the broker has read its settings they may have changed."""
+        self._asked.set()
         self._task = self._loop.create_task(self._run())
 
     def on_change(self, names: Collection[str]) -> None:
@@ -44,7 +45,7 @@ class CertificateWatch:
             await self._loop.run_in_executor(self._pool, self._refresh)
 
     def _refresh(self) -> None:
-        for listener in self._listeners:
+        for listener in self._tls.listeners.values():
             try:
                 listener.refresh()
             except Exception:  # the next look comes all the same

@@ -1,7 +1,8 @@
-"""TLS of the listeners, as the configuration says: the context for new connections, and who their clients are.
+"""TLS of a listener, as the configuration says: the context for new connections, and who their clients are.
 
 A context is made again when a key of the listener or one of its files changes. If that fails, the old one stays, and
-the log says why. Connections that are open keep theirs.
+the log says why. Connections that are open keep theirs. The listener that brokers use among themselves has a client's
+context as well, with the same key store.
 """
 
 from __future__ import annotations
@@ -10,21 +11,24 @@ import datetime
 import logging
 import os
 import ssl
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from pybroker.config import BrokerConfig, ConfigError, Endpoint
-from pybroker.config.listeners import TLS
-from pybroker.config.tls_keys import TLS_KEYS, of_listener
+from pybroker.config import BrokerConfig, ConfigError, Source
+from pybroker.config.tls_keys import ALLOW_DN, ALLOW_SAN, TLS_KEYS, of_listener
 from pybroker.security.distinguished_names import subject
+from pybroker.security.meeting import meet
 from pybroker.security.principal_mapping import KEY as MAPPING_RULES
 from pybroker.security.principal_mapping import PrincipalMapping
-from pyclient.security import TlsConfigError, key_store, server_context
+from pyclient.security import IDENTIFICATION, TlsConfigError, client_context, key_store, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-_FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
+KEY_STORE: Final = "ssl.keystore.location"
+_FILES: Final = (KEY_STORE, "ssl.truststore.location")
+_DYNAMIC: Final = (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER)
 
 logger = logging.getLogger("pybroker.security")
 
@@ -32,68 +36,130 @@ Stamp = tuple[int, int, int] | None
 """What changes when a file is written or replaced; None where it is not there."""
 
 
-class ListenerTls:
-    """TLS of one listener. ``context`` may be read on any thread."""
+class Made(NamedTuple):
+    """What is made of the settings and files of a listener."""
 
-    def __init__(self, config: BrokerConfig, listener: str) -> None:
+    server: ssl.SSLContext
+    certificate: x509.Certificate
+    client: ssl.SSLContext | None
+    """With which this broker connects to others; None of a listener for clients only."""
+    probe: ssl.SSLContext | None
+    """The same, without a look at the host: to try whether two brokers can meet."""
+
+
+class ListenerTls:
+    """TLS of one listener. Contexts may be read on any thread."""
+
+    def __init__(self, config: BrokerConfig, listener: str, *, is_for_brokers: bool = False) -> None:
         """Raises ConfigError."""
         self.listener = listener
         self._config = config
-        self._settings = self._current()
+        self._is_for_brokers = is_for_brokers
+        self._settings = self._settings_in(config)
         self._stamps = self._look()
         try:
             self._mapping = PrincipalMapping(self._settings[MAPPING_RULES] or "DEFAULT")
         except ValueError as error:
             raise self._config_error(TlsConfigError(MAPPING_RULES, str(error))) from None
         try:
-            self.context: ssl.SSLContext = self._make()
+            self._made = self._make()
         except TlsConfigError as error:
             raise self._config_error(error) from None
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The one for new connections."""
+        return self._made.server
+
+    @property
+    def client_context(self) -> ssl.SSLContext:
+        """The one for new connections to other brokers."""
+        assert self._made.client is not None
+        return self._made.client
+
+    @property
+    def own_principal(self) -> str | None:
+        """The user that this broker's certificate names; None where no rule gives one."""
+        with suppress(ValueError):
+            return self.principal(self._made.certificate.public_bytes(Encoding.DER))
+        return None
 
     def principal(self, certificate: bytes | None) -> str:
         """The user who shows this certificate (DER), or none. Raises ValueError where no rule gives one."""
         return ANONYMOUS if certificate is None else f"User:{self._mapping.user(subject(certificate))}"
 
     def refresh(self) -> None:
-        """Makes the context again where settings or files have changed since. Reads files."""
-        settings, stamps = self._current(), self._look()
+        """Makes the contexts again where settings or files have changed since. Reads files."""
+        settings, stamps = self._settings_in(self._config), self._look()
         if (settings, stamps) == (self._settings, self._stamps):
             return
         self._settings, self._stamps = settings, stamps
         try:
-            self.context = self._make()
+            self._made = self._make()
         except TlsConfigError as error:
             logger.error("listener %s keeps its certificate as it was: %s", self.listener, self._named(error))
         else:
             logger.info("listener %s has read its certificate again: new connections get it", self.listener)
 
-    def _current(self) -> dict[str, Any]:
+    def try_out(self, config: BrokerConfig) -> None:
+        """Raises ConfigError where this listener could not have the settings of ``config``, or where its peers would
+        not know it again. Changes nothing. Reads files.
+        """
+        if self._settings_in(config) != self._settings:
+            trial = ListenerTls(config, self.listener, is_for_brokers=self._is_for_brokers)
+            trial._check_follows(self._made)
+
+    def _settings_in(self, config: BrokerConfig) -> dict[str, Any]:
         """The keys of this listener without their prefix; a default is no value."""
-        return {key.name: self._config.of_listener(self.listener, key.name) for key in TLS_KEYS}
+        return {key.name: config.of_listener(self.listener, key.name) for key in TLS_KEYS}
 
     def _look(self) -> list[Stamp]:
         return [stamp_of(self._settings[name]) for name in _FILES]
 
-    def _make(self) -> ssl.SSLContext:
+    def _make(self) -> Made:
         context = server_context(self._settings)
         store = key_store(self._settings)
         assert store is not None
-        self._warn_of_expiry(store.chain[0])
-        return context
+        certificate = x509.load_pem_x509_certificate(store.chain[0].encode())
+        self._warn_of_expiry(certificate)
+        if not self._is_for_brokers:
+            return Made(context, certificate, None, None)
+        given = {name: value for name, value in self._settings.items() if value is not None}
+        made = Made(context, certificate, client_context(given), client_context(given | {IDENTIFICATION: ""}))
+        if why := _hindrance(made, made):
+            text = "brokers with the settings of this one cannot come in by its listener %s: %s"
+            logger.warning(text, self.listener, why)
+        return made
 
-    def _warn_of_expiry(self, pem: str) -> None:
-        certificate = x509.load_pem_x509_certificate(pem.encode())
+    def _warn_of_expiry(self, certificate: x509.Certificate) -> None:
         until = certificate.not_valid_after_utc
         if until < datetime.datetime.now(datetime.UTC):
             logger.warning(
                 "the certificate of listener %s is valid until %s only: clients refuse it", self.listener, until.date()
             )
 
+    def _check_follows(self, before: Made) -> None:
+        """Raises ConfigError where peers know this listener by what it has no longer."""
+        now, old = self._made.certificate, before.certificate
+        if now.subject != old.subject and not self._settings[ALLOW_DN]:
+            names = " and was ".join(subject(each.public_bytes(Encoding.DER)) for each in (now, old))
+            raise self._refused(f"the name in the certificate would be {names}: {ALLOW_DN}=true allows it")
+        lost = sorted(map(str, _hosts(old) - _hosts(now)))
+        if lost and not self._settings[ALLOW_SAN]:
+            hosts = ", ".join(lost)
+            raise self._refused(f"the certificate would not be for {hosts} any longer: {ALLOW_SAN}=true allows it")
+        why = _hindrance(before, self._made) or _hindrance(self._made, before)
+        if why and _hindrance(before, before) is None:
+            raise self._refused(f"brokers that have the one and brokers that have the other could not meet: {why}")
+
+    def _refused(self, complaint: str) -> ConfigError:
+        return self._config_error(TlsConfigError(KEY_STORE, complaint))
+
     def _named(self, error: TlsConfigError) -> str:
         """The error with the key as it was given, and where."""
         own = of_listener(self.listener, error.setting)
-        name = own if self._config.where(own) else error.setting
-        where = self._config.where(name)
+        name = own if self._config.is_set(own) else error.setting
+        where = "AlterConfigs" if self._config.source(name) in _DYNAMIC else self._config.where(name)
         return f"{name}{f' (from {where})' if where else ''}: {error.complaint}"
 
     def _config_error(self, error: TlsConfigError) -> ConfigError:
@@ -109,6 +175,21 @@ def stamp_of(path: str | None) -> Stamp:
     return (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def secured(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, ListenerTls]:
-    """TLS of those listeners that speak it, by name. Raises ConfigError."""
-    return {each.listener: ListenerTls(config, each.listener) for each in endpoints if each.security_protocol == TLS}
+def _hosts(certificate: x509.Certificate) -> set[object]:
+    """The names and addresses that a certificate is for."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):
+        return set()
+    return {each.value for each in found.value}
+
+
+def _hindrance(here: Made, there: Made) -> str | None:
+    """Why a broker with the one cannot connect to a broker with the other; None where it can, or never will."""
+    if here.probe is None:
+        return None
+    try:
+        meet(there.server, here.probe)
+    except ssl.SSLError as error:
+        return getattr(error, "verify_message", "") or str(error.reason).replace("_", " ").lower()
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import socket
 import ssl
 import subprocess
@@ -49,9 +50,9 @@ class Running(NamedTuple):
         """Waits for a state of the broker."""
         asyncio.run_coroutine_threadsafe(until(holds), self.loop).result(PATIENCE_S)
 
-    def connect(self, certificate: str | None = None) -> ssl.SSLSocket:
+    def connect(self, certificate: str | None = None, cafile: str | None = None) -> ssl.SSLSocket:
         """A handshake of Python's, with this key and certificate."""
-        context = ssl.create_default_context(cafile=self.ca)
+        context = ssl.create_default_context(cafile=cafile or self.ca)
         if certificate is not None:
             context.load_cert_chain(certificate)
         host, _, port = self.bootstrap.rpartition(":")
@@ -63,11 +64,11 @@ class Running(NamedTuple):
         leaf.private_key_and_cert_chain_pem.write_to_path(str(self.keys.with_name(name)))
         return ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode())
 
-    def shows(self, certificate: bytes) -> None:
+    def shows(self, certificate: bytes, cafile: str | None = None) -> None:
         """Waits until new connections see this one."""
         seen = None
         while seen != certificate:
-            with self.connect() as connected:
+            with self.connect(cafile=cafile) as connected:
                 seen = connected.getpeercert(binary_form=True)
 
 
@@ -128,7 +129,8 @@ def running(folder: Path, **settings: str) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("tls"), ssl_client_auth="requested") as broker:
+    given = {"ssl_client_auth": "requested", "ssl_allow_dn_changes": "true"}
+    with running(tmp_path_factory.mktemp("tls"), **given) as broker:
         yield broker
 
 
@@ -228,6 +230,53 @@ def test_an_administrator_changes_the_certificate_of_a_listener(served: Running)
     alter(served, key, location, "DELETE")
 
 
+def refused(broker: Running, key: str, value: str, *, incremental: bool, validate_only: bool) -> str:
+    """Why the broker does not take a setting."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    if not incremental:
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1", set_config={key: value})
+    admin = AdminClient(librdkafka(broker))
+    if incremental:
+        answers = admin.incremental_alter_configs([resource], validate_only=validate_only)
+    else:
+        with pytest.deprecated_call():
+            answers = admin.alter_configs([resource], validate_only=validate_only)
+    (done,) = answers.values()
+    with pytest.raises(KafkaException) as caught:
+        done.result(PATIENCE_S)
+    assert caught.value.args[0].name() == "INVALID_REQUEST"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_key_store_that_cannot_be_read_is_refused(served: Running, incremental: bool, validate_only: bool) -> None:
+    key, path = "listener.name.ssl.ssl.keystore.location", str(served.keys.with_name("none.pem"))
+    said = refused(served, key, path, incremental=incremental, validate_only=validate_only)
+    assert f"listener SSL: {key} (from AlterConfigs): {path}: No such file" in said
+    slip = "listener.name.sll.ssl.keystore.location"
+    said = refused(served, slip, path, incremental=incremental, validate_only=validate_only)
+    assert f"{slip} names no listener" in said
+    assert served.broker.config.source(key).name == "DEFAULT"
+
+
+def test_a_start_takes_the_key_store_that_an_administrator_has_chosen_where_the_one_of_before_is_gone(
+    tmp_path: Path,
+) -> None:
+    key = "listener.name.ssl.ssl.keystore.location"
+    with running(tmp_path, ssl_allow_dn_changes="true") as broker:
+        wanted = broker.new_keys("moved.pem")
+        alter(broker, key, str(broker.keys.with_name("moved.pem")))
+        broker.authority.cert_pem.write_to_path(str(tmp_path / "ca-of-before.pem"))
+    gone = {"ssl_keystore_location": str(tmp_path / "gone.pem")}
+    with running(tmp_path, **gone) as broker:
+        broker.shows(wanted, cafile=str(tmp_path / "ca-of-before.pem"))
+
+
 def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +284,8 @@ def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_th
         alter(broker, "listener.name.ssl.ssl.client.auth", "required")
     monkeypatch.setattr(certificate_watch.CertificateWatch, "start", lambda watch: None)
     with running(tmp_path) as broker:
-        assert broker.broker._secured["SSL"].context.verify_mode is ssl.CERT_REQUIRED
+        assert broker.broker._tls is not None
+        assert broker.broker._tls.listeners["SSL"].context.verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_certificate_that_changes_on_the_disk_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +293,15 @@ def test_a_certificate_that_changes_on_the_disk_is_taken(tmp_path: Path, monkeyp
     with running(tmp_path) as broker, broker.connect() as first:
         broker.shows(broker.new_keys(broker.keys.name))
         assert first.getpeercert(binary_form=True), "the old connection goes on"
+
+
+def test_a_start_warns_once_of_an_expired_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    leaf = trustme.CA().issue_cert("localhost", not_before=past, not_after=past + datetime.timedelta(1))
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "old.pem"))
+    with running(tmp_path, ssl_keystore_location=str(tmp_path / "old.pem")):
+        pass
+    assert caplog.text.count("is valid until 2020-01-02 only") == 1
 
 
 def test_a_broker_alone_may_have_tls_for_brokers_and_serves_groups_and_transactions(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ class ServerEnd:
     """The end that answers; ``Connection`` to the handlers."""
 
     listener_name = "PLAINTEXT"
+    principal = "User:ANONYMOUS"
     client_software_name = client_software_version = "simulated"
     authentication: peer_secret.Server | None = None
 

@@ -110,7 +110,7 @@ class ConfigController:
                 if times[change.resource_type, change.name] > 1:
                     raise errors.InvalidRequest("each resource may appear once in a request")
                 resource_type = self._check_resource(image, change)
-                configs = _changed(image, resource_type, change)
+                configs = changed(image, resource_type, change)
                 self._checks[resource_type](image, change.name, configs)
             except KafkaError as error:
                 results.append(error)
@@ -198,9 +198,8 @@ _TABLES: Mapping[ResourceType, Mapping[str, Key]] = {
 }
 
 
-def _changed(
-    image: MetadataImage, resource_type: ResourceType, change: ConfigChange
-) -> dict[str, str]:
+def changed(image: MetadataImage, resource_type: ResourceType, change: ConfigChange) -> dict[str, str]:
+    """All settings of a resource after the change, not checked yet. Raises KafkaError."""
     if len({key.name for key in change.keys}) < len(change.keys):
         raise errors.InvalidRequest("the request names a key twice")
     configs = {} if change.replace else dict(image.configs(resource_type, change.name))

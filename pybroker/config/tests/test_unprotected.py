@@ -33,15 +33,27 @@ def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: lis
     ("settings", "says"),
     [
         (["security.inter.broker.protocol=SSL"], "security.inter.broker.protocol=SSL .*: several brokers"),
-        (["listeners=SSL://:1"], "listeners=SSL://:1 .*: all are SSL, and several brokers reach each other"),
-        (["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=ssl"], "listener.name=ssl .*: it is SSL"),
+        (["listeners=SSL://:1"], "security.inter.broker.protocol=PLAINTEXT: several brokers"),
+        (["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=no"], "listener.name=no .*: several"),
     ],
 )
-def test_tls_between_brokers_is_refused_where_there_are_several(settings: list[str], says: str) -> None:
+def test_several_brokers_need_a_listener_for_each_other(settings: list[str], says: str) -> None:
     config = BrokerConfig.load(settings, {})
     with pytest.raises(ConfigError, match=says):
         check(config, alone=False)
     check(config, alone=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["listeners=SSL://:1", "security.inter.broker.protocol=SSL"],
+        ["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=ssl"],
+        ["listeners=SSL://:1", "listener.security.protocol.map=SSL:PLAINTEXT"],
+    ],
+)
+def test_several_brokers_may_have_tls_between_them(settings: list[str]) -> None:
+    check(BrokerConfig.load(settings, {}), alone=False)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol
@@ -32,6 +32,7 @@ class Connection(Protocol):
     listener_name: str
     local_address: tuple[str, int]
     peer_address: tuple[str, int]
+    principal: str
     client_software_name: str
     client_software_version: str
     broker_id: int | None
@@ -108,6 +109,14 @@ class Broker(Protocol):
     @property
     def peer_secret(self) -> bytes:
         """By which brokers of this cluster prove to each other that they are."""
+        ...
+
+    def peer_refusal(self, connection: Connection) -> str | None:
+        """Why the client on ``connection`` is no broker, whatever it knows; None where the secret decides."""
+        ...
+
+    async def try_out(self, settings: Mapping[str, str]) -> None:
+        """Raises ConfigError where this broker could not have these settings of TLS, its own in the store."""
         ...
 
     @property

@@ -30,6 +30,10 @@ async def nobody(*_: object) -> None:
     raise errors.NotController
 
 
+async def passes(settings: object) -> None:
+    """The trial of settings of TLS."""
+
+
 class Administration:
     """``await administration(Api, version, request)`` is what the handler answers."""
 
@@ -47,6 +51,7 @@ class Administration:
             endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),
             clock=ManualClock(),
             turns=Turns(),
+            try_out=passes,
             loop=asyncio.get_running_loop(),
         )
 

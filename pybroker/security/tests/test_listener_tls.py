@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pybroker.config import BrokerConfig, ConfigError, listeners
-from pybroker.security.listener_tls import ANONYMOUS, ListenerTls, secured
+from pybroker.config import BrokerConfig, ConfigError
+from pybroker.security.broker_tls import BrokerTls
+from pybroker.security.listener_tls import ANONYMOUS, ListenerTls
 
 CA = trustme.CA()
 LOCATION = "ssl.keystore.location"
@@ -62,7 +63,7 @@ def test_a_listener_has_its_own_keys_before_those_of_all(tmp_path: Path) -> None
             "listener.name.out.side.ssl.client.auth": "required",
         }
     )
-    both = secured(settings, listeners(settings))
+    both = BrokerTls(settings).listeners
     assert set(both) == {"SSL", "OUT.SIDE"}
     assert shown(both["SSL"]) == certificate(common)
     assert both["SSL"].context.verify_mode == ssl.CERT_NONE
@@ -139,3 +140,78 @@ def test_no_password_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         ListenerTls(config(**settings), "SSL")
     assert "s3cr3t" not in str(caught.value)
+
+
+def tried(tls: ListenerTls, given: BrokerConfig, **settings: str) -> str:
+    """What is said of these dynamic settings, nothing where they are accepted."""
+    before = tls.context
+    try:
+        tls.try_out(given.overridden({name.replace("_", "."): text for name, text in settings.items()}, {}))
+    except ConfigError as error:
+        return str(error)
+    finally:
+        assert tls.context is before, "it was only tried"
+    return ""
+
+
+def test_a_store_that_cannot_be_had_does_not_pass_the_trial(tmp_path: Path) -> None:
+    given = config(ssl_keystore_location=keys(tmp_path / "keys.pem"))
+    tls = ListenerTls(given, "SSL")
+    broken, other = tmp_path / "broken.pem", tmp_path / "other.pem"
+    broken.write_text(Path(keys(other)).read_text().replace("MII", "MIJ", 1))
+    for path, why in ((tmp_path / "none.pem", "No such file"), (broken, "cannot be used")):
+        said = tried(tls, given, listener_name_ssl_ssl_keystore_location=str(path))
+        assert said.startswith(f"listener SSL: listener.name.ssl.{LOCATION} (from AlterConfigs): {path}: ")
+        assert why in said
+    assert "ssl.client.auth (from AlterConfigs): is required, but" in tried(tls, given, ssl_client_auth="required")
+    assert tried(tls, given, num_io_threads="3") == ""
+
+
+def test_a_certificate_of_another_name_or_for_fewer_hosts_does_not_pass_the_trial(tmp_path: Path) -> None:
+    path = keys(tmp_path / "keys.pem", "localhost", "10.0.0.1", organization_unit_name="brokers")
+    more = keys(tmp_path / "more.pem", "10.0.0.1", "localhost", "b", organization_unit_name="brokers")
+    fewer = keys(tmp_path / "fewer.pem", "localhost", organization_unit_name="brokers")
+    other = keys(tmp_path / "other.pem", "localhost", "10.0.0.1", organization_unit_name="others")
+    given = config(ssl_keystore_location=path)
+    tls = ListenerTls(given, "SSL")
+    assert tried(tls, given, ssl_keystore_location=more) == ""
+    assert "not be for 10.0.0.1 any longer: ssl.allow.san" in tried(tls, given, ssl_keystore_location=fewer)
+    said = tried(tls, given, ssl_keystore_location=other)
+    assert "would be OU=others,O=trustme" in said
+    assert "and was OU=brokers,O=trustme" in said
+    for allowing, path in (("ssl_allow_dn_changes", other), ("ssl_allow_san_changes", fewer)):
+        lenient = config(ssl_keystore_location=str(tmp_path / "keys.pem"), **{allowing: "true"})
+        assert tried(ListenerTls(lenient, "SSL"), lenient, ssl_keystore_location=path) == ""
+
+
+def test_brokers_of_another_authority_do_not_pass_the_trial(tmp_path: Path) -> None:
+    own, strange = tmp_path / "ca.pem", tmp_path / "strange.pem"
+    other = trustme.CA()
+    CA.cert_pem.write_to_path(str(own))
+    leaf = other.issue_cert("localhost", organization_unit_name="brokers")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(strange))
+    given = config(
+        ssl_keystore_location=keys(tmp_path / "keys.pem", organization_unit_name="brokers"),
+        ssl_truststore_location=str(own),
+    )
+    tls = ListenerTls(given, "SSL", is_for_brokers=True)
+    said = tried(tls, given, ssl_keystore_location=str(strange))
+    assert "could not meet: unable to get local issuer certificate" in said or "could not meet: unable" in said
+    assert tried(ListenerTls(given, "SSL"), given, ssl_keystore_location=str(strange)) == ""
+
+
+def test_a_broker_looks_at_the_host_of_another_unless_that_is_off(tmp_path: Path) -> None:
+    path = keys(tmp_path / "keys.pem")
+    given = {"ssl_keystore_location": path, "ssl_truststore_location": path}
+    by_default = ListenerTls(config(**given), "SSL", is_for_brokers=True)
+    assert by_default.client_context.check_hostname
+    off = ListenerTls(config(**given, ssl_endpoint_identification_algorithm=""), "SSL", is_for_brokers=True)
+    assert not off.client_context.check_hostname
+    assert off.client_context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_listener_for_brokers_that_trusts_not_even_itself_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ListenerTls(config(ssl_keystore_location=keys(tmp_path / "keys.pem")), "SSL", is_for_brokers=True)
+    assert "brokers with the settings of this one cannot come in by its listener SSL: unable to get" in caplog.text

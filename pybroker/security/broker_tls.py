@@ -1,0 +1,49 @@
+"""TLS of a broker: of its listeners, and of its way to other brokers.
+
+Brokers know each other by the secret of the cluster (``cluster.peer_secret``), which all can read who can read the
+coordination store. Where the listener for brokers asks for certificates, the secret does not suffice: a broker shows
+the certificate of this one's name, or of one in ``super.users``.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from pybroker.config import BrokerConfig, listeners
+from pybroker.config.listeners import TLS, between_brokers
+from pybroker.security.listener_tls import ListenerTls
+
+SUPER_USERS: Final = "super.users"
+_SEPARATOR: Final = ";"
+
+
+class BrokerTls:
+    """``listeners``: those that speak TLS, by name; ``between``: the one for brokers, None where it is plain."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Reads files. Raises ConfigError."""
+        between = between_brokers(config)
+        self.listeners = {
+            each.listener: ListenerTls(config, each.listener, is_for_brokers=each == between)
+            for each in listeners(config)
+            if each.security_protocol == TLS
+        }
+        self.between = None if between is None else self.listeners.get(between.listener)
+        self._super_users = frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
+
+    def try_out(self, config: BrokerConfig) -> None:
+        """Raises ConfigError where the listeners could not have the settings of ``config``. Reads files."""
+        for each in self.listeners.values():
+            each.try_out(config)
+
+    def refusal(self, listener: str, principal: str) -> str | None:
+        """Why a client that has come by ``listener`` is no broker; None where the secret decides."""
+        between = self.between
+        if between is None or between.context.verify_mode is not ssl.CERT_REQUIRED:
+            return None
+        if listener != between.listener:
+            return f"brokers have to come by listener {between.listener}, which asks for certificates"
+        if principal == between.own_principal or principal in self._super_users:
+            return None
+        return f"{principal} is not {between.own_principal}, which is the broker's own name, and none of {SUPER_USERS}"

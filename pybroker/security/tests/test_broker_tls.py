@@ -1,0 +1,63 @@
+"""Who is a broker, where the listener for brokers speaks TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+from pybroker.config import BrokerConfig
+from pybroker.security.broker_tls import BrokerTls
+from pybroker.security.listener_tls import ANONYMOUS
+
+CA = trustme.CA()
+OWN = "User:OU=brokers,O=trustme"
+
+
+def tls(folder: Path, **settings: str) -> BrokerTls:
+    path = str(folder / "keys.pem")
+    CA.issue_cert("localhost", organization_unit_name="brokers").private_key_and_cert_chain_pem.write_to_path(path)
+    given = {
+        "listeners": "PLAINTEXT://:9092,SSL://:9093",
+        "ssl.keystore.location": path,
+        "ssl.truststore.location": path,
+        "ssl.principal.mapping.rules": "RULE:^(OU=[a-z]+,O=trustme).*$/$1/,DEFAULT",
+        **{name.replace("_", "."): text for name, text in settings.items()},
+    }
+    return BrokerTls(BrokerConfig(given))
+
+
+def test_where_brokers_show_certificates_the_secret_does_not_suffice(tmp_path: Path) -> None:
+    both = {"security_inter_broker_protocol": "SSL", "ssl_client_auth": "required"}
+    broker = tls(tmp_path, **both, super_users="User:CN=two,O=x; User:CN=three")
+    for known in (OWN, "User:CN=two,O=x", "User:CN=three"):
+        assert broker.refusal("SSL", known) is None
+    assert f"User:CN=four is not {OWN}" in (broker.refusal("SSL", "User:CN=four") or "")
+    assert broker.refusal("SSL", ANONYMOUS)
+    assert "come by listener SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl_client_auth": "required"},
+        {"ssl_client_auth": "requested", "security_inter_broker_protocol": "SSL"},
+        {"inter_broker_listener_name": "ssl", "listener_name_plaintext_ssl_client_auth": "none"},
+    ],
+)
+def test_elsewhere_the_secret_decides(settings: dict[str, str], tmp_path: Path) -> None:
+    broker = tls(tmp_path, **settings)
+    assert broker.refusal("PLAINTEXT", ANONYMOUS) is None
+    assert broker.refusal("SSL", "User:CN=anybody") is None
+
+
+def test_the_listener_for_brokers_is_found_by_its_name_in_any_case(tmp_path: Path) -> None:
+    broker = tls(
+        tmp_path,
+        listeners="OUT://:1,In://:2",
+        listener_security_protocol_map="OUT:SSL,IN:SSL",
+        inter_broker_listener_name="in",
+    )
+    assert broker.between is broker.listeners["IN"]
+    assert tls(tmp_path).between is None

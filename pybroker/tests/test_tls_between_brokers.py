@@ -1,0 +1,149 @@
+"""Several brokers whose listener for each other speaks TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.tests.cluster import Cluster, in_loop
+from pyclient.aio import Producer
+from pyclient.protocol import DescribeCluster, errors
+
+CA, OTHER = trustme.CA(), trustme.CA()
+RULES = "RULE:^.*OU=([a-z]+).*$/$1/,DEFAULT"
+"""A broker is known by its unit."""
+
+
+def keys(path: Path, unit: str = "brokers", authority: trustme.CA = CA, host: str = "127.0.0.1") -> str:
+    leaf = authority.issue_cert(host, organization_unit_name=unit)
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(path))
+    return str(path)
+
+
+def secured(folder: Path, **settings: str) -> Cluster:
+    """Brokers that show each other certificates, on a listener with a name of its own."""
+    CA.cert_pem.write_to_path(str(folder / "ca.pem"))
+    given = {
+        "listeners": "INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener_security_protocol_map": "INTERNAL:SSL,PLAINTEXT:PLAINTEXT",
+        "inter_broker_listener_name": "internal",
+        "ssl_keystore_location": keys(folder / "keys.pem"),
+        "ssl_truststore_location": str(folder / "ca.pem"),
+        "ssl_principal_mapping_rules": RULES,
+        "ssl_client_auth": "required",
+    }
+    return Cluster(folder, **{**given, **settings})
+
+
+def test_what_brokers_say_to_each_other_is_encrypted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with secured(tmp_path) as cluster:
+            first, second = await cluster.start(1), await cluster.start(2)
+            await cluster.until(lambda: len(first.metadata.image.brokers) == len(second.metadata.image.brokers) == 2)
+            await first.controller.create_topics([NewTopic("t", 3, 2)])
+            await cluster.until(lambda: second.metadata.image.topic("t") is not None)
+            host, port = first.listeners().rpartition("PLAINTEXT://")[2].rsplit(":", 1)
+            async with Producer(f"{host}:{port}", acks="all") as producer:
+                for number in range(9):
+                    await (await producer.send("t", b"record %d" % number))
+            ends = [log.log_end_offset for broker in (first, second) for log in broker.logs]
+            assert sum(ends) == 18
+            for broker in (first, second):
+                between = [each for each in broker.net.connections if each.broker_id is not None]
+                assert {(each.listener_name, each.principal) for each in between} == {("INTERNAL", "User:brokers")}
+
+    in_loop(scenario)
+
+
+async def _asked(cluster: Cluster, **settings: str) -> str:
+    """What broker 1 hears when it asks a broker with these settings."""
+    first = await cluster.start(1)
+    await cluster.start(2, **settings)
+    await cluster.until(lambda: len(first.metadata.image.brokers) == 2)
+    with pytest.raises(errors.NetworkException) as caught:
+        await first.peers.request(2, DescribeCluster.Request())
+    return str(caught.value)
+
+
+def test_a_broker_of_another_name_is_none_unless_it_is_a_super_user(tmp_path: Path) -> None:
+    other = keys(tmp_path / "other.pem", "others")
+
+    async def refused() -> None:
+        async with secured(tmp_path) as cluster:
+            said = await _asked(cluster, ssl_keystore_location=other)
+            assert "User:brokers is not User:others, which is the broker's own name, and none of super.users" in said
+
+    async def admitted() -> None:
+        async with secured(tmp_path, super_users="User:others;User:brokers") as cluster:
+            first, second = await cluster.start(1), await cluster.start(2, ssl_keystore_location=other)
+            for here, there in ((first, second), (second, first)):
+                await cluster.until(lambda here=here: len(here.metadata.image.brokers) == 2)
+                answer = await here.peers.request(there.node_id, DescribeCluster.Request())
+                assert len(answer.brokers) == 2
+
+    in_loop(refused)
+    in_loop(admitted)
+
+
+@pytest.mark.parametrize(
+    ("host", "authority", "why"),
+    [("10.1.1.1", CA, "IP address mismatch"), ("127.0.0.1", OTHER, "unable to get local issuer certificate")],
+)
+def test_a_broker_whose_certificate_does_not_fit_is_not_talked_to(
+    host: str, authority: trustme.CA, why: str, tmp_path: Path
+) -> None:
+    strange = keys(tmp_path / "strange.pem", authority=authority, host=host)
+
+    async def scenario() -> None:
+        async with secured(tmp_path) as cluster:
+            assert why in await _asked(cluster, ssl_keystore_location=strange)
+
+    in_loop(scenario)
+
+
+def test_a_host_that_the_certificate_does_not_name_is_accepted_where_that_is_not_looked_at(tmp_path: Path) -> None:
+    strange = keys(tmp_path / "strange.pem", host="10.1.1.1")
+
+    async def scenario() -> None:
+        async with secured(tmp_path, ssl_endpoint_identification_algorithm="") as cluster:
+            first, _ = await cluster.start(1), await cluster.start(2, ssl_keystore_location=strange)
+            await cluster.until(lambda: len(first.metadata.image.brokers) == 2)
+            assert len((await first.peers.request(2, DescribeCluster.Request())).brokers) == 2
+
+    in_loop(scenario)
+
+
+def test_who_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with secured(tmp_path) as cluster:
+            first = await cluster.start(1)
+            plain = await cluster.start(2, inter_broker_listener_name="PLAINTEXT", ssl_client_auth="none")
+            await cluster.until(lambda: len(plain.metadata.image.brokers) == 2)
+            assert plain.peer_secret == first.peer_secret
+            with pytest.raises(errors.NetworkException, match="come by listener INTERNAL"):
+                await plain.peers.request(1, DescribeCluster.Request())
+
+    in_loop(scenario)
+
+
+def test_a_certificate_that_is_replaced_serves_the_next_connection(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with secured(tmp_path) as cluster:
+            first, second = await cluster.start(1), await cluster.start(2)
+            await cluster.until(lambda: len(first.metadata.image.brokers) == 2)
+            assert first._tls is not None
+            assert first._tls.between is not None
+            before = first._tls.between.client_context
+            keys(tmp_path / "keys.pem")
+            for broker in (first, second):
+                assert broker._tls is not None
+                broker._tls.listeners["INTERNAL"].refresh()
+            assert first._tls.between.client_context is not before
+            answer = await first.peers.request(2, DescribeCluster.Request(), purpose="another")
+            assert len(answer.brokers) == 2
+
+    in_loop(scenario)
+
