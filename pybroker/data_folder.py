@@ -4,6 +4,7 @@
     DIR/coordination.db       the embedded coordination store
     DIR/store.sock            where a supervisor of several brokers serves it to them
     DIR/cluster.properties    its settings, which brokers that join have as well
+    DIR/tls                   certificates, where ``pybroker.run(tls=True)`` has made them
     DIR/broker-<id>/pid       the broker's process, written before recovery starts
     DIR/broker-<id>/.reserved held (flock) by the supervisor whose broker it is, also while that one does not run
     DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)

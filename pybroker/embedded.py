@@ -18,14 +18,21 @@ import weakref
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pybroker.client_settings import settings_for
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import as_arguments, as_environment
+
+if TYPE_CHECKING:  # a broker without TLS costs nothing of it
+    from pybroker.security.certificates import Files
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
 OTHERS = ("KAFKA_", "CLUSTER_ID")
 """Environment variables that configure another broker, not this one."""
+TLS_FOLDER = "tls"
+"""In the data folder."""
+SECURED = {"listeners": "SSL://localhost:0", "security.inter.broker.protocol": "SSL"}
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -62,17 +69,21 @@ class EmbeddedBroker:
         data_dir: str | Path | None = None,
         log_level: str = "info",
         start_timeout_s: float = 60.0,
+        tls: bool = False,
         **config: object,
     ) -> None:
         """Starts nothing yet; the arguments are those of ``run``."""
         settings = dict(setting(key, value) for key, value in config.items())
+        if tls and "listeners" in settings:
+            raise ValueError("tls=True chooses the listener: give listeners and ssl_… without it")
         self.data_dir = Path("" if data_dir is None else data_dir)
         self._temporary = data_dir is None
         self._processes = processes
         self._port = port
         self._log_level = log_level
         self._timeout_s = start_timeout_s
-        self._settings = {**DEFAULTS, **settings}
+        self._is_secured = tls
+        self._settings = {**DEFAULTS, **(SECURED if tls else {}), **settings}
         self._bootstrap = ""
         self._pids: tuple[int, ...] = ()
         self._orders = 0
@@ -119,6 +130,20 @@ class EmbeddedBroker:
         ended.
         """
         return self._process.log
+
+    def client_settings(self, *, library: str = "pyclient") -> dict[str, Any]:
+        """The settings with which a client reaches the broker: ``Producer(**broker.client_settings())``.
+
+        ``library``: ``pyclient``, ``confluent-kafka``, ``kafka-python``, ``aiokafka`` or ``java``. Where
+        ``ssl.client.auth`` asks for it, the client has a certificate. Raises ValueError for another library, and
+        RuntimeError before the first start.
+        """
+        bootstrap, authority, own = self.bootstrap_servers, None, None
+        if self._is_secured:
+            files = self._certificates()
+            authority = files.authority
+            own = None if self._settings.get("ssl.client.auth", "none") == "none" else files.client
+        return settings_for(library, bootstrap, authority, own)
 
     def start(self) -> Self:
         """Starts the broker unless it runs already, and returns this object when the broker is ready. Raises
@@ -204,20 +229,37 @@ class EmbeddedBroker:
 
     def _start(self, port: int) -> None:
         try:
-            self._process.start(self._command(port), brokers_environment() | as_environment(self._settings))
+            given = self._settings | self._files()
+            self._process.start(self._command(port, given), brokers_environment() | as_environment(given))
             self._bootstrap, self._pids = self._ready()
         except BaseException:
             self._process.close()
             raise
 
-    def _command(self, port: int) -> list[str]:
-        is_chosen = port or "listeners" not in self._settings
+    def _files(self) -> dict[str, str]:
+        """The settings of TLS; its files are made where they are not there yet."""
+        if not self._is_secured:
+            return {}
+        from pybroker.security.certificates import make
+
+        files = self._certificates()
+        if not files.server.exists():
+            make(files.server.parent)
+        return {"ssl.keystore.location": str(files.server), "ssl.truststore.location": str(files.authority)}
+
+    def _certificates(self) -> Files:
+        from pybroker.security.certificates import Files
+
+        return Files.of(self.data_dir.absolute() / TLS_FOLDER)
+
+    def _command(self, port: int, settings: dict[str, str]) -> list[str]:
+        is_chosen = port or "listeners" not in settings
         return [
             *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded"),
             *(("--port", str(port)) if is_chosen else ()),
             *("--processes", str(self._processes), "--data-dir", str(self.data_dir), "--log-level", self._log_level),
             *(("--temporary",) if self._temporary else ()),
-            *as_arguments(self._settings),
+            *as_arguments(settings),
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:
@@ -281,6 +323,7 @@ def run(
     data_dir: str | Path | None = None,
     log_level: str = "info",
     start_timeout_s: float = 60.0,
+    tls: bool = False,
     **config: object,
 ) -> EmbeddedBroker:
     """Starts brokers, by default one, on free ports, and returns when they are ready.
@@ -289,10 +332,13 @@ def run(
 
     ``config`` takes Kafka's keys with ``_`` for ``.`` (``num_partitions=3``). The defaults are Kafka's, except that
     ``group.initial.rebalance.delay.ms`` is 0. Environment variables ``KAFKA_…`` are ignored. ``data_dir`` is kept
-    afterwards; the default is a temporary folder, which is removed. Raises BrokerFailed.
+    afterwards; the default is a temporary folder, which is removed.
+
+    With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates;
+    ``broker.client_settings()`` gives clients what they need. Raises BrokerFailed.
     """
     broker = EmbeddedBroker(
-        processes, port=port, data_dir=data_dir, log_level=log_level, start_timeout_s=start_timeout_s, **config
+        processes, port=port, data_dir=data_dir, log_level=log_level, start_timeout_s=start_timeout_s, tls=tls, **config
     )
     return broker.start()
 
