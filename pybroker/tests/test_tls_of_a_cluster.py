@@ -1,0 +1,85 @@
+"""Three brokers with TLS between them: one is killed, all get other certificates, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+import pybroker
+
+pytestmark = pytest.mark.nightly
+
+PATIENCE_S = 120.0
+RECORDS = 3000
+READ_AGAIN = "has read its certificate again"
+CA = trustme.CA()
+
+
+def keys(path: Path) -> None:
+    """Another key with its certificate, in the place of the one before."""
+    leaf = CA.issue_cert("localhost", "127.0.0.1", organization_unit_name="brokers")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(path.with_suffix(".new")))
+    path.with_suffix(".new").replace(path)
+
+
+def test_nothing_acknowledged_is_lost_where_a_broker_dies_and_certificates_change(tmp_path: Path) -> None:
+    from confluent_kafka import Consumer, Producer
+
+    authority, own = tmp_path / "ca.pem", tmp_path / "broker.pem"
+    CA.cert_pem.write_to_path(str(authority))
+    keys(own)
+    acknowledged: list[bytes] = []
+    given = {
+        "listeners": "SSL://localhost:0",
+        "security_inter_broker_protocol": "SSL",
+        "ssl_keystore_location": str(own),
+        "ssl_truststore_location": str(authority),
+        "ssl_client_auth": "required",
+        "ssl_principal_mapping_rules": "RULE:^.*OU=([a-z]+).*$/$1/,DEFAULT",
+        "default_replication_factor": 3,
+        "min_insync_replicas": 2,
+        "offsets_topic_num_partitions": 1,
+    }
+    with pybroker.run(processes=3, **given) as cluster:
+        client = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority),
+            "ssl.certificate.location": str(own),
+            "ssl.key.location": str(own),
+        }
+        producer = Producer({**client, "acks": "all", "enable.idempotence": True})
+
+        def write(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                producer.produce("t", b"%d" % number, on_delivery=on_delivery)
+                producer.poll(0)
+            assert producer.flush(PATIENCE_S) == 0
+
+        def on_delivery(error: object, message: object) -> None:
+            assert error is None
+            acknowledged.append(message.value())  # type: ignore[attr-defined]
+
+        write(0, RECORDS)
+        for killed in cluster.node_ids:
+            before = cluster.log.count(READ_AGAIN)
+            keys(own)
+            cluster.kill(killed)
+            write(len(acknowledged), RECORDS)
+            cluster.restart(killed)
+            while cluster.log.count(READ_AGAIN) < before + 2:
+                write(len(acknowledged), 1)
+        consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        found: list[bytes] = []
+        while len(found) < len(acknowledged):
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, f"{len(found)} of {len(acknowledged)}"
+            assert message.error() is None, message.error()
+            found.append(message.value())
+        consumer.close()
+        assert found == acknowledged
+        assert "Traceback" not in cluster.log
+        assert "PLAINTEXT" not in cluster.log
