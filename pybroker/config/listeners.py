@@ -105,8 +105,8 @@ def _protocol_map(config: BrokerConfig) -> dict[str, str]:
     key = "listener.security.protocol.map"
     protocols = {} if config.is_set(key) else dict.fromkeys(controllers(config), PLAIN)
     for entry in filter(None, (part.strip() for part in config[key].split(","))):
-        name, _, protocol = entry.partition(":")
-        if protocol.upper() not in PROTOCOLS:
-            raise ConfigError(f"{key}={entry} names none of {', '.join(PROTOCOLS)}")
-        protocols[name.upper()] = protocol.upper()
+        name, protocol = (part.strip().upper() for part in entry.rpartition(":")[::2])
+        if protocol not in PROTOCOLS or not name:
+            raise ConfigError(f"{key}={entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
+        protocols[name] = protocol
     return protocols

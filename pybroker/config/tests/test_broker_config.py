@@ -21,6 +21,7 @@ from pybroker.config import (
     parse_topic_overrides,
     topic_config,
 )
+from pybroker.config.listeners import between_brokers
 from pybroker.config.log_config import LogConfig
 from pybroker.config.remarks import of_environment
 
@@ -254,6 +255,13 @@ def test_listeners_are_parsed_with_their_protocols() -> None:
     assert advertised_listeners(config) == {"OUT": Endpoint("OUT", "SASL_SSL", "example.org", 9)}
 
 
+@pytest.mark.parametrize("text", ["SSL:PLAINTEXT,PLAINTEXT:SSL", "ssl: plaintext , Plaintext :ssl"])
+def test_the_name_of_a_listener_is_only_a_name(text: str) -> None:
+    config = BrokerConfig({"listeners": "SSL://a:1,PLAINTEXT://a:2", "listener.security.protocol.map": text})
+    assert listeners(config) == (Endpoint("SSL", "PLAINTEXT", "a", 1), Endpoint("PLAINTEXT", "SSL", "a", 2))
+    assert between_brokers(config) == Endpoint("SSL", "PLAINTEXT", "a", 1)
+
+
 def test_older_kafkas_port_and_host_are_heard_where_listeners_is_unset() -> None:
     config = BrokerConfig({"port": "7", "host.name": "h"})
     assert listeners(config) == (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 7),)
@@ -267,6 +275,7 @@ def test_older_kafkas_port_and_host_are_heard_where_listeners_is_unset() -> None
         {"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"},
         {"listeners": "OTHER://h:1"},
         {"listener.security.protocol.map": "PLAINTEXT:NONE"},
+        {"listener.security.protocol.map": "PLAINTEXT"},
         {"advertised.listeners": "PLAINTEXT://:1"},
         {"advertised.listeners": "SSL://h:1"},
     ],

@@ -52,6 +52,12 @@ def test_elsewhere_the_secret_decides(settings: dict[str, str], tmp_path: Path) 
     assert broker.refusal("SSL", "User:CN=anybody") is None
 
 
+def test_a_listener_with_the_name_of_the_other_protocol_is_what_the_map_says(tmp_path: Path) -> None:
+    swapped = tls(tmp_path, listener_security_protocol_map="SSL:PLAINTEXT,PLAINTEXT:SSL")
+    assert set(swapped.listeners) == {"PLAINTEXT"}
+    assert swapped.between is None
+
+
 def test_the_listener_for_brokers_is_found_by_its_name_in_any_case(tmp_path: Path) -> None:
     broker = tls(
         tmp_path,
