@@ -146,6 +146,11 @@ class Connection:
         return self._out.unsent
 
     @property
+    def partial_since(self) -> float:
+        """When the frame that is not whole yet began to arrive, by the loop's time; negative where there is none."""
+        return self._partial_since if self._reader.pending else -1.0
+
+    @property
     def closed(self) -> bool:
         return self._socket is None
 
@@ -178,10 +183,12 @@ class Connection:
         """Goes on after the server's memory was at its limit, or after the handshake: TLS may hold bytes already."""
         if self._socket is not None and not self._stopped:
             self._read(True)
-            self._server.loop.call_soon(self._on_resumed)
+            self._server.loop.call_soon(self.go_on)
 
-    def _on_resumed(self) -> None:
+    def go_on(self) -> None:
+        """Receives now."""
         if self._socket is not None:
+            self._read(True)
             self._on_readable()
 
     def _visit(self) -> None:

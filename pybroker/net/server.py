@@ -12,6 +12,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from cy.wire.frames import ReceiveMemory
@@ -20,7 +21,7 @@ from pybroker.descriptors import EXHAUSTED
 from pybroker.loop_watch import LoopWatch
 from pybroker.net.apart import Apart
 from pybroker.net.connection import Connection
-from pybroker.net.limits import Limits
+from pybroker.net.limits import UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Routes
 
@@ -89,6 +90,8 @@ class SocketServer:
         self._number = 0
         self._accepting = False
         self._starved: set[Connection] = set()
+        self._oldest: tuple[Connection | None, float] = (None, 0.0)
+        """The one whose frame is exempt from the limit of memory, and when that frame began."""
         self._sweep: asyncio.TimerHandle | None = None
 
     # -- letting in --------------------------------------------------------------------------------
@@ -231,7 +234,20 @@ class SocketServer:
         self._starved.add(connection)
 
     def _feed(self) -> None:
-        """Lets one starved connection go on for each time that memory is found free."""
+        """Lets one starved connection go on for each time that memory is found free. Where frames that are not whole
+        have taken all, none would ever get free: the oldest one goes on beyond the limit until it is whole.
+        """
+        oldest, since = self._oldest
+        if oldest is None or oldest.partial_since != since:
+            oldest = min(self._starved, key=attrgetter("partial_since"), default=None)
+            self._oldest = oldest, 0.0 if oldest is None else oldest.partial_since
+        if oldest in self._starved:
+            self._starved.discard(oldest)
+            limit, self.memory.limit = self.memory.limit, UNLIMITED
+            try:
+                oldest.go_on()
+            finally:
+                self.memory.limit = limit
         if self._starved and self.memory.taken < self.memory.limit:
             self._starved.pop().resume()
         if self._starved:
