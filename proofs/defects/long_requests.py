@@ -229,13 +229,13 @@ def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
 )
 def topics_are_made_in_one_write() -> list[Patch]:
     """Four thousand topics held the controller's loop for 390 ms."""
-    return [(writes, "AT_ONCE", 1 << 40)]
+    return [(writes, "ITEMS_AT_ONCE", 1 << 40)]
 
 
 @defect("pybroker/handlers/tests/test_topic_administration.py::test_a_piece_is_as_large_as_a_write_to_the_store_is_worth")
 def each_topic_is_written_by_itself() -> list[Patch]:
     """A write takes more than a turn, however little it writes: four thousand topics took eleven seconds."""
-    return [(writes, "AT_ONCE", 1)]
+    return [(writes, "ITEMS_AT_ONCE", 1)]
 
 
 @defect(
@@ -245,7 +245,7 @@ def each_topic_is_written_by_itself() -> list[Patch]:
 @defect("pybroker/handlers/tests/test_groups_of_many.py::test_markers_of_many_partitions_are_written_part_by_part")
 def each_partition_waits_for_other_replicas_by_itself() -> list[Patch]:
     """Of three brokers OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 were not answered in 20 s."""
-    return [(existing, "AT_ONCE", 1), (write_txn_markers, "AT_ONCE", 1)]
+    return [(existing, "PARTITIONS_AT_ONCE", 1), (write_txn_markers, "WAITING_AT_ONCE", 1)]
 
 
 @defect("pybroker/coordinator/tests/test_runtime.py::test_refused_requests_leave_nothing_to_the_garbage_collector")

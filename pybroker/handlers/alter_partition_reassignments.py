@@ -12,7 +12,7 @@ from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.pacing import Part, one_by_one, parts
-from pybroker.handlers.common.writes import AT_ONCE, Repeated
+from pybroker.handlers.common.writes import ITEMS_AT_ONCE, Repeated
 from pyclient.protocol import AlterPartitionReassignments, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -50,7 +50,7 @@ async def handle(
                 told.responses.append(more)
 
     try:
-        await one_by_one(parts(topics, "partitions", AT_ONCE), alter, call)
+        await one_by_one(parts(topics, "partitions", ITEMS_AT_ONCE), alter, call)
     except KafkaError as error:
         return Response(error_code=error.code, error_message=str(error))
     return told

@@ -8,19 +8,15 @@ The leader's segments that hold deleted records only have lost their names by th
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pybroker.handlers.common.pacing import WAITING_AT_ONCE, Part, one_by_one, parts
 from pyclient.protocol import DeleteRecords, errors
 
 Response = DeleteRecords.Response
 Result = Response.DeleteRecordsPartitionResult
 
-
-AT_ONCE: Final = 64
-"""Partitions that wait for their replicas together."""
 
 
 async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Response:
@@ -41,7 +37,7 @@ async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Re
                 work.append(delete(call, topic.name, each.offset, left_ms, result))
         await asyncio.gather(*work)
 
-    await one_by_one(parts(request.topics, "partitions", AT_ONCE), delete_some, call)
+    await one_by_one(parts(request.topics, "partitions", WAITING_AT_ONCE), delete_some, call)
     return response
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.pacing import Part, one_by_one, parts
-from pybroker.handlers.common.writes import AT_ONCE
+from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ElectLeaders, errors
 from pyclient.protocol.errors import KafkaError
@@ -45,7 +45,7 @@ async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Resp
                 told.replica_election_results.append(more)
 
     try:
-        await one_by_one(parts(topics, "partitions", AT_ONCE), elect, call)
+        await one_by_one(parts(topics, "partitions", ITEMS_AT_ONCE), elect, call)
     except KafkaError as error:
         return ElectLeaders.Response(error_code=error.code)
     return told

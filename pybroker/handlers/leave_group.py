@@ -12,7 +12,7 @@ from pyclient.protocol import LeaveGroup
 
 Member = LeaveGroup.Request.MemberIdentity
 
-_AT_ONCE: Final = 100
+_MEMBERS_AT_ONCE: Final = 100
 """Members that leave in one turn."""
 
 
@@ -26,5 +26,5 @@ async def handle(request: LeaveGroup.Request, call: Call) -> LeaveGroup.Response
         told.error_code = told.error_code or some.error_code
         told.members += some.members
 
-    await one_by_one(pieces(request.members, _AT_ONCE) if request.members else [[]], leave, call)
+    await one_by_one(pieces(request.members, _MEMBERS_AT_ONCE) if request.members else [[]], leave, call)
     return told

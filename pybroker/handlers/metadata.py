@@ -21,7 +21,7 @@ from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionI
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
-from pybroker.handlers.common.writes import AT_ONCE
+from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -98,7 +98,7 @@ async def _after_creation(
         except KafkaError as error:
             outcomes.update(dict.fromkeys(names, error))
 
-    await one_by_one(pieces(await settled(missing), AT_ONCE), create, call)
+    await one_by_one(pieces(await settled(missing), ITEMS_AT_ONCE), create, call)
     return await settled(_response(request, call, outcomes))  # type: ignore[no-any-return]
 
 

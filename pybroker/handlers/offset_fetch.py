@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
 _FIRST_WITH_IDS = 10
-_AT_ONCE = 1000
+_ASKED_AT_ONCE = 1000
 """Partitions that the coordinator is asked for in one turn."""
 
 
@@ -63,7 +63,7 @@ async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respo
 
 
 def _parts(topics: list[Any] | None) -> Iterable[list[Part] | None]:
-    return [None] if topics is None else parts(topics, "partition_indexes", _AT_ONCE)
+    return [None] if topics is None else parts(topics, "partition_indexes", _ASKED_AT_ONCE)
 
 
 @in_turns

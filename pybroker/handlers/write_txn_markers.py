@@ -5,10 +5,9 @@ version (KIP-1228)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pybroker.handlers.common.pacing import WAITING_AT_ONCE, Part, one_by_one, parts
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import WriteTxnMarkers, errors
@@ -16,9 +15,6 @@ from pyclient.protocol import WriteTxnMarkers, errors
 Asked = WriteTxnMarkers.Request.WritableTxnMarker
 Response = WriteTxnMarkers.Response
 Result = Response.WritableTxnMarkerResult
-
-AT_ONCE: Final = 64
-"""Partitions of a marker that wait for their replicas together."""
 
 
 async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarkers.Response:
@@ -33,7 +29,7 @@ async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarker
         for asked in request.markers:
             result = Result(producer_id=asked.producer_id)
             response.markers.append(result)
-            for part in parts(asked.topics, "partition_indexes", AT_ONCE):
+            for part in parts(asked.topics, "partition_indexes", WAITING_AT_ONCE):
                 yield asked, result, part
 
     await one_by_one(work(), lambda row: _write(*row, call, sane=sane), call)

@@ -169,7 +169,7 @@ class LogManager:
 
     def _load_dir(self, log_dir: LogDir) -> None:
         closed = log_dir.take_clean_shutdown()
-        clean = closed is not None
+        was_clean = closed is not None
         self._remove_leftovers(log_dir)
         config = self._configs.one_for(self._config.keeping_everything())
         opened = open_logs(log_dir, config, self._threads, self._clock.now_ms(), closed)
@@ -177,11 +177,11 @@ class LogManager:
         log_dir.stale |= opened.checkpointed - log_dir.logs.keys()
         for pair in filter(None, pairs):
             _logged(partial(self._displace, *pair))
-        if log_dir.stale or opened.returned or (log_dir.logs and not clean):
+        if log_dir.stale or opened.returned or (log_dir.logs and not was_clean):
             log_dir.write_checkpoints()
         log_dir.unlink([f"{folder}/{strays.FILE_NAME}" for folder in opened.returned])
         self._strays.look_into(log_dir)
-        stop = " after a clean stop" if clean else " after an unclean stop" if log_dir.logs else ""
+        stop = " after a clean stop" if was_clean else " after an unclean stop" if log_dir.logs else ""
         logger.info("%d logs opened in %s%s", len(log_dir.logs), log_dir.path, stop)
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:

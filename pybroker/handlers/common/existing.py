@@ -14,7 +14,7 @@ from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Part, one_by_one, parts
 from pyclient.protocol import errors
 
-AT_ONCE: Final = 500
+PARTITIONS_AT_ONCE: Final = 500
 """Partitions of one write."""
 
 
@@ -71,4 +71,4 @@ async def of_existing(
             for topic, answered in zip(answers, (await ask(request)).topics, strict=True):
                 topic.partitions += answered.partitions
 
-    await one_by_one(parts(request.topics, "partitions", AT_ONCE), commit, call)
+    await one_by_one(parts(request.topics, "partitions", PARTITIONS_AT_ONCE), commit, call)

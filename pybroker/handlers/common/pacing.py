@@ -28,6 +28,9 @@ class Part(NamedTuple):
 PIECE: Final = 1000
 """Items that take about a microsecond each: as many as a turn has time for."""
 
+WAITING_AT_ONCE: Final = 64
+"""Partitions that wait for their replicas together."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 Paced = Generator[None, None, R]

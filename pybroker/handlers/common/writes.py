@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one, pieces, repeated, settled, walk
 
-AT_ONCE: Final = 100
+ITEMS_AT_ONCE: Final = 100
 """Items of one write, which costs as much as they do."""
 
 T = TypeVar("T")
@@ -61,11 +61,11 @@ async def in_writes(
     """
     asked, told = lists
     items: Sequence[Any] = getattr(request, asked)
-    is_long = len(items) > AT_ONCE
+    is_long = len(items) > ITEMS_AT_ONCE
     named_twice = await Repeated.of(map(key, items), call) if is_long else Repeated()
 
     def arranged() -> Iterator[list[Any]]:
-        for piece in pieces(items, AT_ONCE):
+        for piece in pieces(items, ITEMS_AT_ONCE):
             if arranged := named_twice.arranged(piece, key, spelled or key):
                 yield arranged
 

@@ -105,8 +105,8 @@ def test_offsets_are_committed_fetched_and_forgotten_part_by_part_as_in_one(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = everything(node)
-    monkeypatch.setattr(existing, "AT_ONCE", 3)
-    monkeypatch.setattr(offset_fetch, "_AT_ONCE", 3)
+    monkeypatch.setattr(existing, "PARTITIONS_AT_ONCE", 3)
+    monkeypatch.setattr(offset_fetch, "_ASKED_AT_ONCE", 3)
     node.turns.count = 0
     assert everything(node) == whole
     assert node.turns.count > 7 * 5
@@ -117,8 +117,8 @@ def test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alo
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients took what stood in the answer for all that was committed."""
-    monkeypatch.setattr(existing, "AT_ONCE", 3)
-    monkeypatch.setattr(offset_fetch, "_AT_ONCE", 3)
+    monkeypatch.setattr(existing, "PARTITIONS_AT_ONCE", 3)
+    monkeypatch.setattr(offset_fetch, "_ASKED_AT_ONCE", 3)
     commit(node)
     plain, asked = node.groups.committed, 0
 
@@ -167,7 +167,7 @@ def test_many_groups_have_turns_of_their_own(node: Node, api: Any, version: int,
 
 
 def test_many_members_leave_in_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leave_group, "_AT_ONCE", 2)
+    monkeypatch.setattr(leave_group, "_MEMBERS_AT_ONCE", 2)
     members = [LeaveGroup.Request.MemberIdentity(member_id=f"m{number}") for number in range(5)]
     response = ask(node, LeaveGroup, 4, group_id="g", members=members)
     assert node.turns.count == 3
@@ -226,7 +226,7 @@ def test_markers_of_many_partitions_are_written_part_by_part(node: Node) -> None
 def test_the_timeout_of_a_request_is_that_of_all_its_parts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred parts waited a hundred times as long."""
     left: list[int] = []
-    monkeypatch.setattr(delete_records, "AT_ONCE", 2)
+    monkeypatch.setattr(delete_records, "WAITING_AT_ONCE", 2)
 
     async def delete(partition: Any, offset: int, timeout_ms: int) -> int:
         if partition.topic_partition.partition % 2:

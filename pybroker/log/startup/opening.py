@@ -48,7 +48,7 @@ def open_logs(
 
     ``closed``: what is known of logs after a clean stop, None after another one. Raises OSError and KafkaStorageError.
     """
-    clean = closed is not None
+    was_clean = closed is not None
     recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
     starts = log_dir.read_checkpoint(checkpoints.LOG_START)
     high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
@@ -64,25 +64,25 @@ def open_logs(
             recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
         )
         path = log_dir.file(folder)
-        found = log_dir.storage.stamps(path)
-        if tp not in known and not _is_log(log_dir.storage, path, found):
+        stamps = log_dir.storage.stamps(path)
+        if tp not in known and not _is_log(log_dir.storage, path, stamps):
             logger.warning("%s has the name of a log, and nothing of one: it is left alone", path)
             return None
-        note = strays.read_note(log_dir.storage, path) if strays.FILE_NAME in found else None
+        note = strays.read_note(log_dir.storage, path) if strays.FILE_NAME in stamps else None
         if note is not None:
             returned.append(path)
             checkpointed = strays.merged(checkpointed, note)
         if closed is not None and folder in closed:
-            log = reopen(log_dir, tp, path, config, checkpointed, closed[folder], found, now_ms)
+            log = reopen(log_dir, tp, path, config, checkpointed, closed[folder], stamps, now_ms)
             if log is not None:
                 return log
-        sizes = {name: size for name, (size, _) in found.items()}
+        sizes = {name: size for name, (size, _) in stamps.items()}
         return recovery.load(
-            log_dir, tp, path, config, checkpointed, clean=clean, now_ms=now_ms, found=sizes
+            log_dir, tp, path, config, checkpointed, clean=was_clean, now_ms=now_ms, sizes=sizes
         )
 
     folders = log_dir.storage.folders(log_dir.path)
-    with _mapping(1 if clean else threads) as over:
+    with _mapping(1 if was_clean else threads) as over:
         logs = [log for log in over(open_one, folders) if log is not None]
     return Opened(logs, known, returned)
 

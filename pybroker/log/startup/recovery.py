@@ -62,15 +62,15 @@ def load(
     *,
     clean: bool,
     now_ms: int,
-    found: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Log:
     """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError.
 
-    ``found``: the files in the folder, by name with their sizes, where that is known.
+    ``sizes``: of the files in the folder, by name, where they are known.
     """
     with log_dir.failing(f"opening {folder}"):
-        found = log_dir.storage.files(folder) if found is None else found
-        return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms, found).load()
+        sizes = log_dir.storage.files(folder) if sizes is None else sizes
+        return _Loader(log_dir, topic_partition, folder, config, checkpointed, clean, now_ms, sizes).load()
 
 
 class _Loader:
@@ -85,7 +85,7 @@ class _Loader:
         checkpointed: Checkpointed,
         clean: bool,
         now_ms: int,
-        found: Mapping[str, int],
+        sizes: Mapping[str, int],
     ) -> None:
         self.log_dir = log_dir
         self.storage = log_dir.storage
@@ -97,7 +97,7 @@ class _Loader:
         self.is_whole = clean
         """Nothing of the log can be lost or torn."""
         self.now_ms = now_ms
-        self.files = self._known_files(found)
+        self.files = self._known_files(sizes)
 
     def load(self) -> Log:
         self._remove_leftovers()
