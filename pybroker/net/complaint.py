@@ -46,12 +46,12 @@ class Accused(Arrived, Protocol):
 
 def malformed(log: RateLimitedLog, connection: Accused, error: Exception) -> None:
     """The peer has sent what is no request that we serve."""
-    hint = _hint(getattr(error, "prefix", b""))
+    advice = _advice(getattr(error, "prefix", b""))
     peer = f"{connection.peer_address[0]}:{connection.peer_address[1]}"
     log(
         logging.WARNING,
         "malformed",
-        f"closed the connection of {peer} to {connection.listener_name}: {error}{hint}",
+        f"closed the connection of {peer} to {connection.listener_name}: {error}{advice}",
     )
 
 
@@ -100,10 +100,10 @@ def _is_http(prefix: bytes) -> bool:
     return prefix[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ")
 
 
-def _hint(prefix: bytes) -> str:
-    """What a peer that speaks another protocol should know."""
+def _advice(prefix: bytes) -> str:
+    """What a peer that speaks another protocol should know: goes on with what ``frames.protocol_of`` says of it."""
     if prefix[:2] == b"\x16\x03":
-        return " (it speaks TLS, and this listener does not: security.protocol=PLAINTEXT)"
+        return ", and this listener does not: set its security.protocol=PLAINTEXT"
     if _is_http(prefix):
-        return " (it speaks HTTP: this is a Kafka listener)"
+        return ", and this is a Kafka listener"
     return ""

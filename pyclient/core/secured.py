@@ -53,7 +53,8 @@ class Secured:
 
     def failure(self, error: Exception, host: str, port: int, pipe: TlsPipe | None) -> ConnectionFailed:
         """The error of a handshake, or of the first answer after it, in words."""
-        trouble = tls_trouble.of_tls(error, host, {} if pipe is None else pipe.shown(), self.has_key)
+        shown = {} if pipe is None else tls_trouble.certificate_of(pipe.ssl)
+        trouble = tls_trouble.of_tls(error, host, shown, self.has_key)
         if trouble is None:
             return ConnectionFailed(f"{host}:{port}", PHASE, error)
         kind = TlsRefused if trouble.lasts else ConnectionFailed

@@ -64,6 +64,15 @@ def advice(error: Exception, has_key: bool | None) -> str:
     return ""
 
 
+def certificate_of(side: ssl.SSLObject | ssl.SSLSocket) -> dict[str, Any]:
+    """The peer's certificate as ``ssl.SSLSocket.getpeercert`` has it, also one that was refused; empty where there is
+    none, or this Python does not tell.
+    """
+    told = getattr(getattr(side, "_sslobj", None), "get_unverified_chain", None)
+    chain = told() if told is not None else None
+    return chain[0].get_info() if chain and hasattr(chain[0], "get_info") else {}
+
+
 def _of_certificate(error: ssl.SSLCertVerificationError, host: str, certificate: Mapping[str, Any]) -> Trouble:
     code = error.verify_code
     if code in _OTHER_NAME:

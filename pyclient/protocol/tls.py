@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from cy.wire.frames import AGAIN, FrameReader
 from cy.wire.send_queue import SendQueue
@@ -217,19 +217,6 @@ class TlsPipe(TlsLayer):
             else:
                 return await self._send_left(loop)
 
-    def shown(self) -> dict[str, Any]:
-        """The server's certificate, as ``certificate_of`` has it."""
-        return certificate_of(self.ssl)
-
     async def _send_left(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self.push():
             await writable(loop, self._sock)
-
-
-def certificate_of(side: ssl.SSLObject | ssl.SSLSocket) -> dict[str, Any]:
-    """The peer's certificate as ``ssl.SSLSocket.getpeercert`` has it, also one that was refused; empty where there is
-    none, or this Python does not tell.
-    """
-    told = getattr(getattr(side, "_sslobj", None), "get_unverified_chain", None)
-    chain = told() if told is not None else None
-    return chain[0].get_info() if chain and hasattr(chain[0], "get_info") else {}

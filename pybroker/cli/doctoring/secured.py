@@ -26,9 +26,8 @@ def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Findin
     """Shakes hands with the address, and goes away again."""
     from pyclient.config import ADMIN, load
     from pyclient.core.secured import secured
-    from pyclient.core.tls_trouble import IS_PROTOCOL_RIGHT, of_tls
+    from pyclient.core.tls_trouble import IS_PROTOCOL_RIGHT, certificate_of, of_tls
     from pyclient.errors import ConfigError
-    from pyclient.protocol.tls import certificate_of
 
     what = f"TLS with {way.name}"
     try:
