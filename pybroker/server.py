@@ -389,7 +389,8 @@ class Broker:
         tls_slips.check(self.config, settings)
         if self._tls is not None:
             common = self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER)
-            await self._on_pool(self._tls.try_out, self.config.overridden(settings, common))
+            wanted = self.config.overridden(settings, common)
+            await self.loop.run_in_executor(self.pools.upkeep, self._tls.try_out, wanted)
 
     def _on_config_change(self, names: frozenset[str]) -> None:
         """The limits of connections are dynamic; they count for new connections."""

@@ -10,11 +10,13 @@ from pybroker.net.client_hello import HelloReader
 from pybroker.net.handshakes import Handshakes
 from pybroker.net.limits import UNLIMITED
 from pybroker.security import listener_tls
+from pybroker.security.broker_tls import BrokerTls
 from pybroker.security.principal_mapping import PrincipalMapping
 from pyclient.protocol import tls
 
 NET = "pybroker/net/tests/test_tls.py"
 SECURITY = "pybroker/security/tests"
+BETWEEN = "pybroker/tests/test_tls_between_brokers.py"
 
 
 @defect(f"{NET}::test_handshakes_that_do_not_go_on_give_way_to_new_ones")
@@ -57,6 +59,24 @@ def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
 def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
     """As Kafka has it: the old one expires in a broker that nobody has told."""
     return [(listener_tls, "stamp_of", lambda path: None)]
+
+
+@defect(f"{SECURITY}/test_listener_tls.py::test_a_store_that_cannot_be_had_does_not_pass_the_trial")
+def a_key_store_is_accepted_untried() -> list[Patch]:
+    """The next start fails."""
+    return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]
+
+
+@defect(f"{BETWEEN}::test_who_knows_the_secret_and_has_no_certificate_is_no_broker")
+def who_knows_the_secret_is_a_broker_without_a_certificate() -> list[Patch]:
+    """All who can read the coordination store do."""
+    return [(BrokerTls, "refusal", lambda self, listener, principal: None)]
+
+
+@defect(f"{BETWEEN}::test_a_broker_whose_certificate_does_not_fit_is_not_talked_to[host]")
+def a_broker_does_not_look_at_the_host_of_another() -> list[Patch]:
+    """Whom the authority has certified may stand for every broker."""
+    return [(listener_tls.ListenerTls, "client_context", property(lambda self: self._made.probe))]
 
 
 @defect(f"{SECURITY}/test_principals.py::test_a_name_that_no_rule_matches_is_refused")

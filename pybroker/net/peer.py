@@ -126,14 +126,16 @@ class Peer:
                     return
                 except (OSError, TimeoutError, NotAPeer, errors.KafkaError) as error:
                     self._back_off()
-                    logger.log(self._level(), "broker %d at %s: %s", self.node_id, endpoint, error or "no answer")
+                    logger.log(self._level(error), "broker %d at %s: %s", self.node_id, endpoint, error or "no answer")
                     self._fail(errors.NetworkException(f"broker {self.node_id} at {endpoint}: {error}"))
         finally:
             if self._connecting is asyncio.current_task():
                 self._connecting = None
 
-    def _level(self) -> int:
-        return logging.INFO if self._pause_s <= FIRST_PAUSE_S * 2 else logging.DEBUG
+    def _level(self, error: Exception) -> int:
+        if self._pause_s > FIRST_PAUSE_S * 2:
+            return logging.DEBUG
+        return logging.WARNING if isinstance(error, NotAPeer) else logging.INFO
 
     def _ready(self, connection: PeerConnection) -> None:
         self._connection = connection

@@ -90,7 +90,10 @@ def test_a_broker_of_another_name_is_none_unless_it_is_a_super_user(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("host", "authority", "why"),
-    [("10.1.1.1", CA, "IP address mismatch"), ("127.0.0.1", OTHER, "unable to get local issuer certificate")],
+    [
+        pytest.param("10.1.1.1", CA, "IP address mismatch", id="host"),
+        pytest.param("127.0.0.1", OTHER, "unable to get local issuer certificate", id="authority"),
+    ],
 )
 def test_a_broker_whose_certificate_does_not_fit_is_not_talked_to(
     host: str, authority: trustme.CA, why: str, tmp_path: Path
@@ -125,6 +128,18 @@ def test_who_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_path: Path
             assert plain.peer_secret == first.peer_secret
             with pytest.raises(errors.NetworkException, match="come by listener INTERNAL"):
                 await plain.peers.request(1, DescribeCluster.Request())
+
+    in_loop(scenario)
+
+
+def test_brokers_that_get_tls_between_them_one_after_the_other_reach_each_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with secured(tmp_path, ssl_client_auth="requested") as cluster:
+            new, old = await cluster.start(1), await cluster.start(2, inter_broker_listener_name="PLAINTEXT")
+            for here, there in ((new, old), (old, new)):
+                await cluster.until(lambda here=here: len(here.metadata.image.brokers) == 2)  # type: ignore[misc]
+                answer = await here.peers.request(there.node_id, DescribeCluster.Request())
+                assert len(answer.brokers) == 2
 
     in_loop(scenario)
 
