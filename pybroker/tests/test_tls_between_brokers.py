@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 import trustme
 
+from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.metadata.image import ResourceType
+from pybroker.handlers import incremental_alter_configs
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.tests.harness import FakeConnection
+from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pyclient.aio import Producer
-from pyclient.protocol import DescribeCluster, errors
+from pyclient.protocol import DescribeCluster, IncrementalAlterConfigs, errors
 
 CA, OTHER = trustme.CA(), trustme.CA()
 RULES = "RULE:^.*OU=([a-z]+).*$/$1/,DEFAULT"
@@ -140,6 +146,40 @@ def test_brokers_that_get_tls_between_them_one_after_the_other_reach_each_other(
                 await cluster.until(lambda here=here: len(here.metadata.image.brokers) == 2)  # type: ignore[misc]
                 answer = await here.peers.request(there.node_id, DescribeCluster.Request())
                 assert len(answer.brokers) == 2
+
+    in_loop(scenario)
+
+
+def _altering(name: str, location: Path, *, validate_only: bool = False) -> IncrementalAlterConfigs.Request:
+    """A request for another key store of a broker."""
+    asked, to_set = IncrementalAlterConfigs.Request, ConfigOperation.SET
+    config = asked.AlterableConfig(name="ssl.keystore.location", config_operation=to_set, value=str(location))
+    resource = asked.AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name=name, configs=[config])
+    return asked(resources=[resource], validate_only=validate_only)
+
+
+def test_a_broker_that_is_not_the_controller_tries_its_settings_and_another_one_cannot(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with secured(tmp_path, ssl_allow_dn_changes="true") as cluster:
+            both = await cluster.start(1), await cluster.start(2)
+            for broker in both:
+                await cluster.until(lambda broker=broker: len(broker.metadata.image.brokers) == 2)  # type: ignore[misc]
+            controller, other = both if both[0].controller.is_controller else both[::-1]
+            own, good = str(other.node_id), Path(keys(tmp_path / "good.pem"))
+
+            async def altered(broker: Broker, request: IncrementalAlterConfigs.Request) -> str | None:
+                call = Call(broker, 1, "test", FakeConnection())  # type: ignore[arg-type]
+                (result,) = (await incremental_alter_configs.handle(request, call)).responses
+                return result.error_message
+
+            said = await altered(other, _altering(own, tmp_path / "none.pem"))
+            assert "none.pem: No such file" in (said or "")
+            said = await altered(controller, _altering(own, good))
+            assert said == f"only broker {own} can try its settings of TLS: ask that one"
+            assert await altered(other, _altering(own, good, validate_only=True)) is None
+            assert await altered(other, _altering(own, good)) is None
+            await cluster.until(lambda: other.config["ssl.keystore.location"] == str(good))
+            assert controller.config["ssl.keystore.location"] != str(good)
 
     in_loop(scenario)
 

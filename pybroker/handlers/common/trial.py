@@ -6,11 +6,12 @@ TLS are tried; all others the controller judges by their text.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from pybroker.cluster.decisions.config_changes import ConfigChange, changed
-from pybroker.cluster.metadata.image import ResourceType
+from pybroker.cluster.metadata.image import DEFAULT_BROKER, ResourceType
 from pybroker.config import ConfigError
 from pybroker.config.tls_keys import LISTENER_PREFIX
 from pybroker.handlers.common.call import Call
@@ -24,30 +25,35 @@ Answer = Callable[[ConfigChange, KafkaError | None], Any]
 
 
 def tried(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """``write`` of the resources of a request. If this broker does not pass its trial, it is answered with the error,
-    and the others are written.
-    """
+    """``write`` of those resources of a request that pass the trial; the others are answered with their errors."""
 
     async def write_what_passes(request: Any, call: Call) -> Any:
-        own = [index for index, each in enumerate(request.resources) if _is_own(each, call)]
-        if len(own) != 1:  # what is named twice the controller refuses
+        changes = [change_of(resource) for resource in request.resources]
+        refused = await _refused(changes, call)
+        if not refused:
             return await write(request, call)
-        (index,) = own
-        change = change_of(request.resources[index])
-        error = await _refusal(change, call)
-        if error is not None:
-            request.resources = [*request.resources[:index], *request.resources[index + 1 :]]
+        request.resources = [each for index, each in enumerate(request.resources) if index not in refused]
         response = await write(request, call)
-        if error is not None:
-            response.responses = [*response.responses[:index], answer(change, error), *response.responses[index:]]
+        passed = iter(response.responses)
+        response.responses = [
+            answer(change, refused[index]) if index in refused else next(passed) for index, change in enumerate(changes)
+        ]
         return response
 
     return write_what_passes
 
 
-def _is_own(resource: Any, call: Call) -> bool:
-    own = (ResourceType.BROKER, str(call.broker.node_id))
-    return (resource.resource_type, resource.resource_name) == own
+async def _refused(changes: Sequence[ConfigChange], call: Call) -> dict[int, KafkaError]:
+    """The errors, by the places of the changes. What is named twice the controller refuses."""
+    of_brokers = [index for index, change in enumerate(changes) if change.resource_type == ResourceType.BROKER]
+    times = Counter(changes[index].name for index in of_brokers)
+    refused = {}
+    for index in of_brokers:
+        if times[changes[index].name] == 1:
+            error = await _refusal(changes[index], call)
+            if error is not None:
+                refused[index] = error
+    return refused
 
 
 async def _refusal(change: ConfigChange, call: Call) -> KafkaError | None:
@@ -58,9 +64,14 @@ async def _refusal(change: ConfigChange, call: Call) -> KafkaError | None:
     except KafkaError:
         return None  # the controller tells it
     touched = {name for name, _ in before.items() ^ settings.items()}
-    if any(name.startswith(_TRIED) for name in touched):
-        try:
-            await call.broker.try_out(settings)
-        except ConfigError as error:
-            return errors.InvalidRequest(str(error))
+    if change.name == DEFAULT_BROKER or not any(name.startswith(_TRIED) for name in touched):
+        return None
+    if change.name != str(call.broker.node_id):
+        is_tried = call.connection.broker_id is not None  # it forwards what it was asked
+        lacking = f"only broker {change.name} can try its settings of TLS: ask that one"
+        return None if is_tried else errors.InvalidRequest(lacking)
+    try:
+        await call.broker.try_out(settings)
+    except ConfigError as error:
+        return errors.InvalidRequest(str(error))
     return None
