@@ -65,6 +65,9 @@ class ListenerTls:
             self._made = self._make()
         except TlsConfigError as error:
             raise self._config_error(error) from None
+        if why := _hindrance(self._made, self._made):
+            text = "brokers with the settings of this one cannot come in by its listener %s: %s"
+            logger.warning(text, listener, why)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -94,12 +97,18 @@ class ListenerTls:
         if (settings, stamps) == (self._settings, self._stamps):
             return
         self._settings, self._stamps = settings, stamps
+        why = None
         try:
-            self._made = self._make()
+            made = self._make()
+            if (hindrance := _hindrance(made, made)) and _hindrance(self._made, self._made) is None:
+                why = f"brokers could not come in any longer: {hindrance}"
         except TlsConfigError as error:
-            logger.error("listener %s keeps its certificate as it was: %s", self.listener, self._named(error))
-        else:
-            logger.info("listener %s has read its certificate again: new connections get it", self.listener)
+            why = self._named(error)
+        if why is not None:
+            logger.error("listener %s keeps its certificate as it was: %s", self.listener, why)
+            return
+        self._made = made
+        logger.info("listener %s has read its certificate again: new connections get it", self.listener)
 
     def try_out(self, config: BrokerConfig) -> None:
         """Raises ConfigError where this listener could not have the settings of ``config``, or where its peers would
@@ -125,11 +134,7 @@ class ListenerTls:
         if not self._is_for_brokers:
             return Made(context, certificate, None, None)
         given = {name: value for name, value in self._settings.items() if value is not None}
-        made = Made(context, certificate, client_context(given), client_context(given | {IDENTIFICATION: ""}))
-        if why := _hindrance(made, made):
-            text = "brokers with the settings of this one cannot come in by its listener %s: %s"
-            logger.warning(text, self.listener, why)
-        return made
+        return Made(context, certificate, client_context(given), client_context(given | {IDENTIFICATION: ""}))
 
     def _warn_of_expiry(self, certificate: x509.Certificate) -> None:
         until = certificate.not_valid_after_utc

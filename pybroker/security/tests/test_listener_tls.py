@@ -196,8 +196,26 @@ def test_brokers_of_another_authority_do_not_pass_the_trial(tmp_path: Path) -> N
     )
     tls = ListenerTls(given, "SSL", is_for_brokers=True)
     said = tried(tls, given, ssl_keystore_location=str(strange))
-    assert "could not meet: unable to get local issuer certificate" in said or "could not meet: unable" in said
+    assert "could not meet: unable to get local issuer certificate" in said
     assert tried(ListenerTls(given, "SSL"), given, ssl_keystore_location=str(strange)) == ""
+
+
+def test_files_with_which_brokers_could_not_meet_any_longer_are_taken_when_both_are_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, trusted, other = tmp_path / "keys.pem", tmp_path / "ca.pem", trustme.CA()
+    CA.cert_pem.write_to_path(str(trusted))
+    tls = ListenerTls(
+        config(ssl_keystore_location=keys(own), ssl_truststore_location=str(trusted)), "SSL", is_for_brokers=True
+    )
+    before = tls.context
+    other.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(own))
+    tls.refresh()
+    assert tls.context is before
+    assert "keeps its certificate as it was: brokers could not come in any longer: unable" in caplog.text
+    other.cert_pem.write_to_path(str(trusted), append=True)
+    tls.refresh()
+    assert tls.context is not before
 
 
 def test_a_broker_looks_at_the_host_of_another_unless_that_is_off(tmp_path: Path) -> None:
