@@ -16,7 +16,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.decisions import features
@@ -51,6 +51,10 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import to_base64
+
+if TYPE_CHECKING:
+    from pybroker.cluster.decisions.scram_changes import Results as ScramResults
+    from pybroker.cluster.decisions.scram_changes import ScramChange
 
 T = TypeVar("T")
 
@@ -293,6 +297,12 @@ class ControllerService:
                     lambda image: self._controller.change_brokers(image, image.brokers)
                 )
         return results
+
+    async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
+        """None or the error of each user; who has a password now may log in when this returns."""
+        from pybroker.cluster.decisions.scram_changes import alter  # costs 5 ms, which a broker without users need not
+
+        return await self._change(lambda image: alter(image, changes))
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool

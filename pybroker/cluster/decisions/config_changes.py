@@ -120,7 +120,7 @@ class ConfigController:
         if not accepted:
             return Plan(results)
         partitions = _forget_eligible(image, accepted)
-        first, *others = [_step(image, part, partitions) for part in _parts(image, accepted)]
+        first, *others = [_step(image, part, partitions) for part in parts(image, accepted)]
         return Plan(results, [*partitions.steps(first), *others])
 
     def _check_resource(self, image: MetadataImage, change: ConfigChange) -> ResourceType:
@@ -233,7 +233,7 @@ def _merged(change: KeyChange, row: Key | None, current: str | None) -> str:
     return ",".join(member for member in members if member not in named)
 
 
-def _parts(image: MetadataImage, accepted: Accepted) -> Iterator[Accepted]:
+def parts(image: MetadataImage, accepted: Accepted) -> Iterator[Accepted]:
     """What goes into one write to the store each."""
     part: dict[tuple[ResourceType, str], Configs] = {}
     size = 0

@@ -37,11 +37,12 @@ UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to; the number is the wire's."""
+    """What a configuration belongs to; the number is the wire's. No request for configurations has users."""
 
     UNKNOWN = 0
     TOPIC = 2
     BROKER = 4
+    USER = 7
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
@@ -202,7 +203,7 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
-    """Of brokers and groups; one from which every key was taken is there, and empty, as its node is."""
+    """Of brokers, groups and users; one from which every key was taken is there, and empty, as its node is."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1

@@ -8,6 +8,7 @@
     /brokers/topics/t/partitions/0/state    leader, leader epoch, ISR; its version: partition epoch
     /config/topics/t, /config/brokers/1, /config/brokers/<default>
     /config/groups/g                        a group's configuration; its name is ``quoted``
+    /config/users/u                         what is stored of a user's passwords; its name is as in a URL
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /admin/delete_topics/<topic id>/nodes   its nodes above are not all removed yet
     /latest_producer_id_block               the last block of producer ids given out
@@ -21,7 +22,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -55,6 +56,7 @@ CONFIG_FOLDERS: Final[Mapping[ResourceType, str]] = {
     ResourceType.TOPIC: "/config/topics",
     ResourceType.BROKER: "/config/brokers",
     ResourceType.GROUP: "/config/groups",
+    ResourceType.USER: "/config/users",
 }
 FOLDERS: Final = (
     "/cluster",
@@ -108,14 +110,14 @@ def remains_path(topic_id: bytes) -> str:
 
 def config_path(resource_type: ResourceType, name: str) -> str:
     """Where a resource's configuration is; an empty name is the default of all, a group's is ``quoted``."""
-    entity = quoted(name) if resource_type is ResourceType.GROUP else name
+    entity = _QUOTED.get(resource_type, str)(name)
     return f"{CONFIG_FOLDERS[resource_type]}/{entity or DEFAULT_ENTITY}"
 
 
 def config_name(resource_type: ResourceType, entity: str) -> str:
     """Returns the resource whose configuration a node holds, by the node's name. Raises ValueError if there is none."""
     name = "" if entity == DEFAULT_ENTITY else entity
-    if resource_type is ResourceType.GROUP:
+    if resource_type in _QUOTED:
         name = unquote(name, errors="strict")
     if not config_path(resource_type, name).endswith(f"/{entity}"):
         raise ValueError(f"{entity} is no name of a {resource_type.name.lower()}")
@@ -136,6 +138,18 @@ def quoted(name: str) -> str:
     """A group's or member's name as part of a path: what ZooKeeper does not take is ``%2F``."""
     text = quote(name, safe=_SAFE)
     return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+def sanitized(name: str) -> str:
+    """A user's name as part of a path, as Kafka's Sanitizer writes it."""
+    text = quote(name, safe="").replace("~", "%7E")
+    return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+_QUOTED: Final[Mapping[ResourceType, Callable[[str], str]]] = {
+    ResourceType.GROUP: quoted,
+    ResourceType.USER: sanitized,
+}
 
 
 def members_path(group_id: str) -> str:

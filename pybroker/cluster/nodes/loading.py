@@ -301,7 +301,7 @@ async def _load_configs(
     store: CoordinationStore,
 ) -> dict[tuple[ResourceType, str], Configs]:
     found: dict[tuple[ResourceType, str], Configs] = {}
-    for resource_type in (ResourceType.BROKER, ResourceType.GROUP):
+    for resource_type in (ResourceType.BROKER, ResourceType.GROUP, ResourceType.USER):
         try:
             entities = await store.children(znodes.CONFIG_FOLDERS[resource_type])
         except NoNode:

@@ -11,6 +11,7 @@ import pytest
 from cy.wire.buffer import DecodeError, EncodeError
 from cy.wire.sendfile import FileSlice
 from pyclient.protocol import (
+    AlterUserScramCredentials,
     Fetch,
     FindCoordinator,
     Heartbeat,
@@ -142,7 +143,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 def test_librdkafkas_request_for_all_topics_is_read_though_bytes_are_left_over() -> None:
     request = decode(Metadata, 12, bytes.fromhex("00000000 01 00 00"))
     assert request == Metadata.Request(topics=None, allow_auto_topic_creation=False)
-    assert [api for api in apis.ALL if api.head.is_open] == [Metadata]
+    assert [api for api in apis.ALL if api.head.is_open] == [Metadata, AlterUserScramCredentials]
 
 
 def test_any_contiguous_buffer_can_be_read() -> None:

@@ -1,0 +1,43 @@
+"""AlterUserScramCredentials (51), 0: stores and forgets users' passwords for SCRAM (KIP-554).
+
+The request has salted passwords, which are as secret as passwords.
+"""
+
+from __future__ import annotations
+
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pyclient.protocol import AlterUserScramCredentials
+from pyclient.protocol.errors import KafkaError
+
+Response = AlterUserScramCredentials.Response
+
+
+async def handle(request: AlterUserScramCredentials.Request, call: Call) -> AlterUserScramCredentials.Response:
+    """One result per user; the passwords count when the reply comes."""
+    response: AlterUserScramCredentials.Response = await _at_controller(request, call)
+    return response
+
+
+async def _alter(request: AlterUserScramCredentials.Request, call: Call) -> AlterUserScramCredentials.Response:
+    from pybroker.cluster.decisions.scram_changes import ScramChange  # a broker without users need not have it
+
+    changes = [ScramChange(each.name, each.mechanism) for each in request.deletions]
+    changes += [
+        ScramChange(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
+        for each in request.upsertions
+    ]
+    try:
+        results = await call.broker.controller.alter_scram(changes)
+    except KafkaError as error:
+        results = dict.fromkeys((change.user for change in changes), error)
+    return Response(results=[_result(user, error) for user, error in results.items()])
+
+
+_at_controller = forwarded(AlterUserScramCredentials, _alter)
+
+
+def _result(user: str, error: KafkaError | None) -> Response.AlterUserScramCredentialsResult:
+    if error is None:
+        return Response.AlterUserScramCredentialsResult(user=user)
+    return Response.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=str(error))

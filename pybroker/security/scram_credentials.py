@@ -1,0 +1,28 @@
+"""What is stored of a user's password, as Kafka stores it: ``salt=…,stored_key=…,server_key=…,iterations=4096``."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from pyclient.protocol.scram import Credential
+
+MOST_ITERATIONS: Final = 16_384
+"""The most that AlterUserScramCredentials takes, as in Kafka; clients have to do them."""
+_FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
+
+
+def to_text(credential: Credential) -> str:
+    """The value under a mechanism's name in ``/config/users/<user>``."""
+    keys = (credential.salt, credential.stored_key, credential.server_key)
+    values = (*(base64.b64encode(key).decode() for key in keys), str(credential.iterations))
+    return ",".join(f"{name}={value}" for name, value in zip(_FIELDS, values, strict=True))
+
+
+def from_text(text: str) -> Credential:
+    """Raises ValueError, which has nothing of the text."""
+    pairs = dict(part.partition("=")[::2] for part in text.split(","))
+    if sorted(pairs) != sorted(_FIELDS) or not pairs["iterations"].isdecimal():
+        raise ValueError("not salt=…,stored_key=…,server_key=…,iterations=…")
+    salt, stored_key, server_key = (base64.b64decode(pairs[name], validate=True) for name in _FIELDS[:3])
+    return Credential(salt, stored_key, server_key, int(pairs["iterations"]))
