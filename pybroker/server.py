@@ -1,9 +1,9 @@
 """A broker: its rooms, put together, and the order in which they open and close.
 
 Opening: ports (bound first, so that a taken one is found before anything else) → coordination store, TLS and cluster
-id → logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means registration,
-controller and metadata image; partitions get their leaders then. Closing is the same backwards, as far as opening got.
-No request is served before everything is open, or after anything is closed.
+id → logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means
+registration, controller and metadata image; partitions get their leaders then. Closing is the same backwards, as far as
+opening got. No request is served before everything is open, or after anything is closed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pybroker.config import (
     tls_slips,
     topic_config,
 )
-from pybroker.config.listeners import PLAIN, TLS, between_brokers
+from pybroker.config.listeners import PLAIN, between_brokers
 from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
@@ -64,6 +64,7 @@ from pybroker.store.stores import StoreFactory, StoreOptions, open_store
 
 if TYPE_CHECKING:
     from pybroker.security.broker_tls import BrokerTls
+    from pybroker.security.listener_sasl import ListenerSasl
 
 T = TypeVar("T")
 
@@ -144,6 +145,17 @@ class Broker:
         self.watch.start()
         self._opened.callback(self.watch.stop)
 
+    def _authenticated(self) -> Mapping[str, ListenerSasl]:
+        """SASL of the listeners that speak it. Raises ConfigError."""
+        if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
+            return {}
+        from pybroker.security.listener_sasl import authenticated
+
+        def stored(user: str) -> Mapping[str, str]:
+            return self.metadata.image.configs(ResourceType.USER, user)
+
+        return authenticated(self.config, listeners(self.config), stored, self.peer_secret)
+
     def _bind(self) -> None:
         for endpoint in listeners(self.config):
             try:
@@ -190,7 +202,7 @@ class Broker:
 
     async def _secure(self) -> None:
         """TLS of the listeners that speak it, as this broker's settings in the store have it. Raises ConfigError."""
-        if any(endpoint.security_protocol == TLS for endpoint in listeners(self.config)):
+        if any(endpoint.is_tls for endpoint in listeners(self.config)):
             own = str(self.node_id)
             stored = await load_configs(self._store, ResourceType.BROKER, (own, DEFAULT_BROKER))
             self.config.override(stored.get(own, {}), stored.get(DEFAULT_BROKER, {}))
@@ -325,7 +337,8 @@ class Broker:
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
-            self.net.start(self._bound, None if self._tls is None else self._tls.listeners)
+            secured = None if self._tls is None else self._tls.listeners
+            self.net.start(self._bound, secured, self._authenticated())
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import Endpoint
-from pybroker.config.listeners import PLAIN
 
 Address = tuple[str, int]
 
@@ -31,7 +30,7 @@ def addresses(
     found = {}
     for broker in image.brokers.values():
         endpoint = broker.endpoint(listener)
-        is_plain = endpoint is None or endpoint.security_protocol == PLAIN
+        is_plain = endpoint is None or not endpoint.is_tls
         if broker.id == own_id and listener not in advertised and is_plain:
             found[broker.id] = local
         elif endpoint is not None:

@@ -18,10 +18,12 @@ from pybroker.config.broker_keys import BROKER_KEYS
 from pybroker.config.foreign_keys import is_foreign
 from pybroker.config.inert_keys import INERT_KEYS
 from pybroker.config.key import ConfigError, Key, Scope, Value, format_value
+from pybroker.config.sasl_keys import SASL_KEYS
+from pybroker.config.sasl_keys import key_of_listener as sasl_key_of_listener
 from pybroker.config.sources import Setting
 from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, key_of_listener, of_listener
 
-KEYS: dict[str, Key] = {key.name: key for key in (*BROKER_KEYS, *TLS_KEYS, *INERT_KEYS)}
+KEYS: dict[str, Key] = {key.name: key for key in (*BROKER_KEYS, *TLS_KEYS, *SASL_KEYS, *INERT_KEYS)}
 
 _FREE_PREFIXES = ("rlmm.config.", "rsm.config.", "sasl.", "ssl.")
 
@@ -59,7 +61,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def key_of(name: str) -> Key | None:
     """The row of a key, also of one of a single listener; None where there is none."""
-    return KEYS.get(name) or key_of_listener(name)
+    return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name)
 
 
 def is_known(name: str) -> bool:
@@ -88,7 +90,7 @@ class BrokerConfig:
     ):
         self._static_text: dict[str, Setting] = {}
         self.ignored: dict[str, Setting] = {}
-        """Settings of plug-ins, and of single listeners but for those of TLS."""
+        """Settings of plug-ins, and of single listeners but for those of TLS and SASL."""
         self.foreign: dict[str, Setting] = {}
         """Keys of files that are none of Kafka's."""
         self.unused: dict[str, Setting] = {}
@@ -176,7 +178,7 @@ class BrokerConfig:
         return self._values[name]
 
     def of_listener(self, listener: str, name: str) -> Any:
-        """The value that a key of TLS has for one listener: its own, else that of all; None where nobody gives one."""
+        """The value that a key has for one listener: its own, else that of all; None where nobody gives one."""
         own = of_listener(listener, name)
         if own in self._values:
             return self._values[own]

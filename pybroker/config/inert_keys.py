@@ -125,8 +125,6 @@ _TIERED: tuple[_Row, ...] = (
 _SECURITY: tuple[_Row, ...] = (
     ("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY),
-    ("connection.failed.authentication.delay.ms", INT, 100, at_least(0), LOW, READ_ONLY),
-    ("connections.max.reauth.ms", LONG, 0, ANY, MEDIUM, READ_ONLY),
     ("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY),
     ("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY),
@@ -137,8 +135,6 @@ _SECURITY: tuple[_Row, ...] = (
      "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
      ANY, MEDIUM, PER_BROKER),
     ("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
-    ("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, PER_BROKER),
-    ("sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
     ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", ANY, MEDIUM, PER_BROKER),
     ("sasl.kerberos.min.time.before.relogin", LONG, 60_000, ANY, MEDIUM, PER_BROKER),
     ("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), ANY, MEDIUM, PER_BROKER),
@@ -186,8 +182,6 @@ _SECURITY: tuple[_Row, ...] = (
     ("sasl.oauthbearer.scope.claim.name", STRING, "scope", ANY, LOW, READ_ONLY),
     ("sasl.oauthbearer.sub.claim.name", STRING, "sub", ANY, LOW, READ_ONLY),
     ("sasl.oauthbearer.token.endpoint.url", STRING, None, ANY, MEDIUM, READ_ONLY),
-    ("sasl.server.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
-    ("sasl.server.max.receive.size", INT, 524_288, ANY, MEDIUM, READ_ONLY),
     ("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ("ssl.engine.factory.class", CLASS, None, ANY, LOW, PER_BROKER),
 )
@@ -335,7 +329,7 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
 REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
-    ("there is no SASL and no authorizer", _SECURITY),
+    ("there is no authorizer, no Kerberos and no OAuth", _SECURITY),
     ("OpenSSL does this work, and ssl.enabled.protocols says what it speaks", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
     ("there are no JMX metrics", _METRICS),

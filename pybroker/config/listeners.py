@@ -11,7 +11,11 @@ from pybroker.config.key import ConfigError
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):(\d+)\Z")
 PLAIN: Final = "PLAINTEXT"
 TLS: Final = "SSL"
-PROTOCOLS: Final = (PLAIN, TLS, "SASL_PLAINTEXT", "SASL_SSL")
+SASL_PLAIN: Final = "SASL_PLAINTEXT"
+SASL_TLS: Final = "SASL_SSL"
+PROTOCOLS: Final = (PLAIN, TLS, SASL_PLAIN, SASL_TLS)
+BY_TLS: Final = frozenset({TLS, SASL_TLS})
+BY_SASL: Final = frozenset({SASL_PLAIN, SASL_TLS})
 
 
 class Endpoint(NamedTuple):
@@ -24,6 +28,16 @@ class Endpoint(NamedTuple):
     security_protocol: str
     host: str
     port: int
+
+    @property
+    def is_tls(self) -> bool:
+        """What goes over it is encrypted."""
+        return self.security_protocol in BY_TLS
+
+    @property
+    def is_sasl(self) -> bool:
+        """A client has to say who it is before anything else."""
+        return self.security_protocol in BY_SASL
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

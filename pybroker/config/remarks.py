@@ -10,7 +10,7 @@ from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
 from pybroker.config.listeners import between_brokers
 
-OF_LISTENERS = "of the settings of a single listener only those of TLS have an effect"
+OF_LISTENERS = "of the settings of a single listener only those of TLS and SASL have an effect"
 CLUSTER_ID = "CLUSTER_ID"
 
 
@@ -39,7 +39,7 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
     for name, setting in config.unused.items():
         yield f"{name}={setting.text} (from {setting.source}) is not used: process.roles says that this is KRaft's file"
     if names := list(tls_slips.without_effect(config)):
-        yield f"without effect, as their listener is PLAINTEXT: {', '.join(names)}"
+        yield f"without effect, as their listener is without TLS: {', '.join(names)}"
     for reason, names in _unmet(config).items():
         yield f"without effect, as {reason}: {', '.join(names)}"
 
@@ -69,4 +69,4 @@ def reason_of(name: str) -> str:
         return OF_LISTENERS
     if name.startswith(("rlmm.", "rsm.")):
         return UNMET["remote.log.storage.system.enable"]
-    return UNMET.get(name, UNMET["sasl.jaas.config"])
+    return UNMET.get(name, UNMET["authorizer.class.name"])

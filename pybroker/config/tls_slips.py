@@ -11,7 +11,7 @@ from typing import Final
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
 from pybroker.config.key import ConfigError
-from pybroker.config.listeners import PLAIN, TLS, controllers, listeners
+from pybroker.config.listeners import BY_TLS, controllers, listeners
 from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, of_listener, split
 
 CLIENT_AUTH: Final = "ssl.client.auth"
@@ -45,14 +45,14 @@ def errors_of(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) ->
 
 def without_effect(config: BrokerConfig) -> Iterator[str]:
     """Keys of TLS of a listener that is plain. Raises ConfigError for bad listeners."""
-    names = [key.name for key in config.keys_of_listeners]
-    plain = {each.listener.lower() for each in listeners(config) if each.security_protocol == PLAIN} if names else ()
+    names = [key.name for key in config.keys_of_listeners if ".ssl." in key.name]
+    plain = {each.listener.lower() for each in listeners(config) if not each.is_tls} if names else ()
     yield from (name for name in names if split(name, plain)[0] in plain)
 
 
 def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *, is_asking: bool) -> str:
     """What is wrong with it, nothing if all is well. ``others``: listeners of controllers, which are not opened."""
-    is_strict = is_asking or TLS in protocols.values()
+    is_strict = is_asking or not BY_TLS.isdisjoint(protocols.values())
     if name.startswith(_FAMILY):
         return f"is unknown{suggestion(name, _OF_SSL)}" if is_strict else ""
     listener, key = split(name, (*protocols, *others))
@@ -65,8 +65,9 @@ def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *,
         if listener not in protocols:
             near = suggestion(name, [of_listener(each, key) for each in protocols])
             return f"names no listener, and their names are in small letters there{near}"
-        if is_asking and protocols[listener] == PLAIN:
-            return f"is without effect, as listener {listener} is {PLAIN}: no client would be asked for a certificate"
+        if is_asking and protocols[listener] not in BY_TLS:
+            reason = f"listener {listener} is {protocols[listener]}"
+            return f"is without effect, as {reason}: no client would be asked for a certificate"
         return ""
     return f"is unknown{suggestion(name, _names(protocols))}" if is_strict and key not in _OF_SSL else ""
 

@@ -1,6 +1,6 @@
 """Settings that promise protection which is not built. A broker that took them would stand open: it does not start.
 
-What is built takes its lines out of here; when SASL and an authorizer are, this file goes.
+What is built takes its lines out of here; when an authorizer is, this file goes.
 Its callers are ``start_options.configure`` and ``doctor``.
 """
 
@@ -11,14 +11,13 @@ from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
-from pybroker.config.listeners import PLAIN, TLS, between_brokers, listeners
+from pybroker.config.listeners import TLS, Endpoint, between_brokers, listeners
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
 
 OPEN: Final = ". Without it the broker starts, open to everybody who reaches its port"
 CLIENT_AUTH: Final = "ssl.client.auth"
 BETWEEN: Final = "security.inter.broker.protocol"
 BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
-NO_SASL: Final = f"there is no SASL yet, only PLAINTEXT and SSL{OPEN}"
 NO_WAY: Final = f"several brokers reach each other by it, and no listener is that: set {BETWEEN} or {BETWEEN_BY_NAME}"
 
 
@@ -30,6 +29,10 @@ def check(config: BrokerConfig, *, alone: bool) -> None:
 
 def errors_of(config: BrokerConfig, *, alone: bool) -> Iterator[ConfigError]:
     """One for each setting whose promise would be broken. Raises ConfigError for bad listeners."""
+    if any(endpoint.is_sasl for endpoint in listeners(config)):
+        from pybroker.config import sasl_listeners  # which nobody else needs
+
+        yield from sasl_listeners.errors_of(config)
     for name, text, reason in broken_promises(config, alone=alone):
         where = config.where(name)
         yield ConfigError(f"{name}={text}{f' (from {where})' if where else ''}: {reason}")
@@ -40,30 +43,24 @@ def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str,
     if authorizer := config["authorizer.class.name"]:
         yield "authorizer.class.name", authorizer, f"there is no authorizer yet, ACLs would not hold{OPEN}"
     endpoints = listeners(config)
-    for endpoint in endpoints:
-        if endpoint.security_protocol not in (PLAIN, TLS):
-            yield "listeners", str(endpoint), f"it is {endpoint.security_protocol}, and {NO_SASL}"
-    yield from _between_brokers(config, alone=alone)
-    yield from _client_auth(config, {each.listener for each in endpoints if each.security_protocol == TLS})
+    if not alone and between_brokers(config) is None:
+        name = BETWEEN if config[BETWEEN_BY_NAME] is None else BETWEEN_BY_NAME
+        yield name, config[name], NO_WAY
+    yield from _client_auth(config, endpoints)
     for name in ("zookeeper.set.acl", "zookeeper.ssl.client.enable"):
         if config["zookeeper.connect"] and config[name]:
             yield name, "true", f"the way to ZooKeeper is plain, and its nodes are open{OPEN}"
 
 
-def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
-    """A broker that is alone needs no listener for brokers."""
-    protocol, listener = config[BETWEEN], config[BETWEEN_BY_NAME]
-    if protocol not in (PLAIN, TLS):
-        yield BETWEEN, protocol, NO_SASL
-    elif not alone and between_brokers(config) is None:
-        yield (BETWEEN, protocol, NO_WAY) if listener is None else (BETWEEN_BY_NAME, listener, NO_WAY)
 
 
-def _client_auth(config: BrokerConfig, secured: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Who wants certificates of clients must have a listener that asks for them."""
-    if config[CLIENT_AUTH] == "required" and not secured:
+def _client_auth(config: BrokerConfig, endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[str, str, str]]:
+    """Who wants certificates of clients must have a listener that asks for them. The key of all listeners is not for
+    those of SASL, as in Kafka.
+    """
+    if config[CLIENT_AUTH] == "required" and not any(each.security_protocol == TLS for each in endpoints):
         yield CLIENT_AUTH, "required", f"no listener is {TLS}, no client would have to show a certificate{OPEN}"
-    own = {of_listener(listener, CLIENT_AUTH) for listener in secured}
+    own = {of_listener(each.listener, CLIENT_AUTH) for each in endpoints if each.is_tls}
     for name in (key.name for key in config.keys_of_listeners):
         if name.endswith(f".{CLIENT_AUTH}") and config[name] == "required" and name not in own:
             listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{CLIENT_AUTH}")

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import cast
+
 from pybroker.cluster.peer_secret import NotAPeer
-from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.call import Call, SaslConnection
 from pyclient.protocol import SaslAuthenticate, errors
 
 Response = SaslAuthenticate.Response
 
 
-def handle(request: SaslAuthenticate.Request, call: Call) -> SaslAuthenticate.Response:
-    """Returns the next message, or the reason why the proof has failed. After a failure it has to start again."""
-    connection = call.connection
-    if connection.authentication is None:
-        return refused(errors.IllegalSaslState())
+def handle(
+    request: SaslAuthenticate.Request, call: Call
+) -> SaslAuthenticate.Response | Awaitable[SaslAuthenticate.Response]:
+    """Returns the next message, or the reason why it has failed; on a listener of SASL that is the end."""
+    connection, message = cast(SaslConnection, call.connection), bytes(request.auth_bytes)
+    sasl = connection.sasl
     try:
-        answer, connection.broker_id = connection.authentication.on_message(bytes(request.auth_bytes))
+        if connection.authentication is not None:
+            return _on_peer(message, call)
+        if sasl is None:
+            return refused(errors.IllegalSaslState())
+        answer = sasl.on_message(message, call.broker.loop.time())
+    except errors.IllegalSaslState as error:
+        return refused(error)
+    except errors.SaslAuthenticationFailed as error:
+        return refused(error) if sasl is None else connection.refuse(refused(error), error)
+    connection.on_said()
+    return Response(auth_bytes=answer, session_lifetime_ms=sasl.lifetime_ms if sasl.is_known else 0)
+
+
+def _on_peer(message: bytes, call: Call) -> SaslAuthenticate.Response:
+    """A broker's message. Raises SaslAuthenticationFailed; it has to start again then."""
+    connection = cast(SaslConnection, call.connection)
+    assert connection.authentication is not None
+    try:
+        answer, connection.broker_id = connection.authentication.on_message(message)
     except NotAPeer as error:
         connection.authentication = None
-        return refused(errors.SaslAuthenticationFailed(str(error)))
+        raise errors.SaslAuthenticationFailed(str(error)) from None
     if connection.broker_id is not None:
         connection.authentication = None
+        if connection.sasl is not None:
+            connection.sasl.on_proved()
+            connection.on_said()
     return Response(auth_bytes=answer)
 
 

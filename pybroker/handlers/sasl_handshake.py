@@ -1,26 +1,45 @@
-"""SaslHandshake (17), 0-1: chooses the way to authenticate (KIP-43, KIP-152).
+"""SaslHandshake (17), 0-1: chooses the way to authenticate (KIP-43, KIP-152, KIP-368).
 
-Clients do not authenticate yet, so as a listener of Kafka without SASL this refuses; but a broker
-of this cluster begins its proof here (``cluster.peer_secret``).
+On a listener without SASL this refuses, as Kafka does; but on every listener a broker of this cluster begins its proof
+here (``cluster.peer_secret``).
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable
+from typing import cast
 
 from pybroker.cluster import peer_secret
-from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.call import Call, SaslConnection
 from pyclient.protocol import SaslHandshake, errors
 
 FRAMED_SINCE = 1
+Response = SaslHandshake.Response
 
 
-def handle(request: SaslHandshake.Request, call: Call) -> SaslHandshake.Response:
-    """Ready for a broker's proof, ILLEGAL_SASL_STATE for everything else."""
-    if request.mechanism != peer_secret.MECHANISM or call.version < FRAMED_SINCE:
-        return SaslHandshake.Response(error_code=errors.IllegalSaslState.code)
+def handle(request: SaslHandshake.Request, call: Call) -> SaslHandshake.Response | Awaitable[SaslHandshake.Response]:
+    """Ready for the first message, ILLEGAL_SASL_STATE, or the mechanisms that there are."""
+    connection, is_framed = call.connection, call.version >= FRAMED_SINCE
+    sasl, is_peer = connection.sasl, request.mechanism == peer_secret.MECHANISM and is_framed
+    if sasl is None:
+        return _begin_with_peer(call) if is_peer else Response(error_code=errors.IllegalSaslState.code)
+    try:
+        if is_peer:
+            sasl.on_peer()
+            return _begin_with_peer(call)
+        sasl.on_handshake(request.mechanism, is_framed=is_framed, now_s=call.broker.loop.time())
+    except errors.IllegalSaslState as error:
+        return Response(error_code=error.code)
+    except errors.UnsupportedSaslMechanism as error:
+        refused = Response(error_code=error.code, mechanisms=sasl.mechanisms)
+        return cast(SaslConnection, connection).refuse(refused, error)
+    return Response(mechanisms=sasl.mechanisms)
+
+
+def _begin_with_peer(call: Call) -> SaslHandshake.Response:
     broker, nonce = call.broker, secrets.token_bytes(peer_secret.NONCE_SIZE)
     refusal = broker.peer_refusal(call.connection)
     call.connection.broker_id = None
     call.connection.authentication = peer_secret.Server(broker.peer_secret, broker.node_id, nonce, refusal)
-    return SaslHandshake.Response(mechanisms=[peer_secret.MECHANISM])
+    return Response(mechanisms=[peer_secret.MECHANISM])

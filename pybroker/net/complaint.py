@@ -55,6 +55,12 @@ def malformed(log: RateLimitedLog, connection: Accused, error: Exception) -> Non
     )
 
 
+def refused(log: RateLimitedLog, connection: Accused, why: str) -> None:
+    """The client could not say who it is."""
+    peer = f"{connection.peer_address[0]}:{connection.peer_address[1]}"
+    log(logging.WARNING, "refused", f"closed the connection of {peer} to {connection.listener_name}: {why}")
+
+
 def no_handshake(log: RateLimitedLog, arrival: Arrived, why: str, level: int) -> None:
     """A handshake of TLS has come to nothing."""
     peer = f"{arrival.peer_address[0]}:{arrival.peer_address[1]}"
@@ -67,7 +73,7 @@ def not_tls(first: bytes) -> str:
     if _is_http(first):
         return "it speaks HTTP: this is a Kafka listener"
     if first[:1] == b"\0":
-        return "it speaks Kafka's protocol without TLS: set its security.protocol=SSL"
+        return "it speaks Kafka's protocol without TLS: set its security.protocol=SSL, or SASL_SSL"
     return "what it sends is no TLS: set security.protocol=SSL, if it is a Kafka client"
 
 
@@ -103,7 +109,7 @@ def _is_http(prefix: bytes) -> bool:
 def _advice(prefix: bytes) -> str:
     """What a peer that speaks another protocol should know: goes on with what ``frames.protocol_of`` says of it."""
     if prefix[:2] == b"\x16\x03":
-        return ", and this listener does not: set its security.protocol=PLAINTEXT"
+        return ", and this listener does not: set its security.protocol=PLAINTEXT, or SASL_PLAINTEXT"
     if _is_http(prefix):
         return ", and this is a Kafka listener"
     return ""

@@ -65,6 +65,8 @@ class Server(Protocol):
 class Connection:
     """A connected socket and its state; made by the server, which ``closed`` tells when it ends."""
 
+    sasl: Any = None
+    """How the client says who it is (``security.authentication``), on listeners where it has to."""
     __slots__ = (
         "_apart",
         "_call",

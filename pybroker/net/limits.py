@@ -54,6 +54,11 @@ class Limits:
     """… and so many bytes of the client; the certificates that it shows are most of them."""
     max_handshakes: int = 1000
     """Handshakes under way; one more ends the one that has waited longest, for its peer or for the thread."""
+    strange_bytes: int = 512 * 1024
+    """``sasl.server.max.receive.size``: the longest frame of a client that has not said who it is; it must do so within
+    ``handshake_s``."""
+    refusal_delay_s: float = 0.1
+    """``connection.failed.authentication.delay.ms``: who could not say who it is hears so after this time."""
 
     def of_address(self, address: str) -> int:
         """How many connections ``address`` may have."""
@@ -82,6 +87,8 @@ def from_config(config: BrokerConfig) -> Limits:
         backlog=if_set("socket.listen.backlog.size", 1024),
         send_buffer=config["socket.send.buffer.bytes"],
         receive_buffer=if_set("socket.receive.buffer.bytes", -1),
+        strange_bytes=min(config["sasl.server.max.receive.size"], config["socket.request.max.bytes"]),
+        refusal_delay_s=config["connection.failed.authentication.delay.ms"] / 1000,
     )
 
 

@@ -27,7 +27,7 @@ from cy.wire.messages import Message
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.config import Endpoint
-from pybroker.config.listeners import PLAIN, TLS
+from pybroker.config.listeners import PLAIN
 from pybroker.net.peer_connection import PeerConnection, connect
 from pyclient.protocol import errors
 from pyclient.protocol.answers import OnDone, answer_on
@@ -259,7 +259,7 @@ class Peers:
 
     async def _shaken(self, sock: socket.socket, endpoint: Endpoint) -> TlsPipe | None:
         """TLS on a new connection, if the listener speaks it. Raises OSError, NotAPeer."""
-        if endpoint.security_protocol != TLS or self._context is None:
+        if self._context is None or not endpoint.is_tls:
             return None
         context = self._context()
         if self._tls is None or self._tls.context is not context:
@@ -284,6 +284,8 @@ class Peers:
         ways = [each for each in broker.endpoints if each.security_protocol == self.protocol]
         if self._listener is not None:
             ways = [each for each in ways if each.listener == self._listener]
+        else:
+            ways = [each for each in ways if each.security_protocol == self._protocol]
         return ways[0] if ways else None
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from pybroker.net.routes import Routes
 
 if TYPE_CHECKING:  # they cost a broker without TLS nothing
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
+    from pybroker.net.sasl_connection import Authenticated
     from pyclient.protocol.tls import TlsLayer
 
 ACCEPTS_PER_TURN = 64
@@ -85,6 +87,7 @@ class SocketServer:
         self._per_ip: Counter[str] = Counter()
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
         self._secured: Mapping[str, Secured] = {}
+        self._authenticated: Mapping[str, Authenticated] = {}
         self.handshakes: Handshakes | None = None
         """There where a listener speaks TLS."""
         self._number = 0
@@ -96,10 +99,16 @@ class SocketServer:
 
     # -- letting in --------------------------------------------------------------------------------
 
-    def start(self, listeners: Iterable[BoundSocket], secured: Mapping[str, Secured] | None = None) -> None:
-        """Listens; ``secured``: those that speak TLS, by name. Raises OSError: another process has taken a port since
-        it was bound.
+    def start(
+        self,
+        listeners: Iterable[BoundSocket],
+        secured: Mapping[str, Secured] | None = None,
+        authenticated: Mapping[str, Authenticated] | None = None,
+    ) -> None:
+        """Listens; ``secured``: those that speak TLS, by name; ``authenticated``: those that speak SASL. Raises
+        OSError: another process has taken a port since it was bound.
         """
+        self._authenticated = authenticated or {}
         if secured:
             from pybroker.net.handshakes import Handshakes
 
@@ -177,7 +186,7 @@ class SocketServer:
         secured = self._secured.get(name)
         if secured is None:
             self._number += 1
-            self.connections.add(Connection(self, sock, self._number, name, local, peer))
+            self.connections.add(self._kind(name)(self, sock, self._number, name, local, peer))
         else:
             assert self.handshakes is not None
             self.handshakes.begin(sock, name, local, peer, secured)
@@ -192,9 +201,18 @@ class SocketServer:
         reader = TlsReader(tls, self.memory, self.limits.max_request_bytes)
         name, local, peer = arrival.listener_name, arrival.local_address, arrival.peer_address
         out = TlsSendQueue(tls)
-        connection = Connection(self, arrival.sock, self._number, name, local, peer, reader, out, principal)
+        connection = self._kind(name)(self, arrival.sock, self._number, name, local, peer, reader, out, principal)
         self.connections.add(connection)
         connection.resume()
+
+    def _kind(self, listener_name: str) -> Callable[..., Connection]:
+        """What makes a connection of a listener."""
+        authenticated = self._authenticated.get(listener_name)
+        if authenticated is None:
+            return Connection
+        from pybroker.net.sasl_connection import SaslConnection
+
+        return partial(SaslConnection, authenticated.begin())
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setblocking(False)

@@ -1,8 +1,8 @@
 """TLS of a broker: of its listeners, and of its way to other brokers.
 
 Brokers know each other by the secret of the cluster (``cluster.peer_secret``), which all can read who can read the
-coordination store. Where the listener for brokers asks for certificates, the secret does not suffice: a broker shows
-the certificate of this one's name, or of one in ``super.users``.
+coordination store. Where the listener for brokers is SSL and asks for certificates, the secret does not suffice: a
+broker shows the certificate of this one's name, or of one in ``super.users``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ssl
 from typing import Final
 
 from pybroker.config import BrokerConfig, listeners
-from pybroker.config.listeners import TLS, between_brokers
+from pybroker.config.listeners import between_brokers
 from pybroker.security.listener_tls import ListenerTls
 
 SUPER_USERS: Final = "super.users"
@@ -25,9 +25,9 @@ class BrokerTls:
         """Reads files. Raises ConfigError."""
         between = between_brokers(config)
         self.listeners = {
-            each.listener: ListenerTls(config, each.listener, is_for_brokers=each == between)
+            each.listener: ListenerTls(config, each.listener, is_for_brokers=each == between, is_sasl=each.is_sasl)
             for each in listeners(config)
-            if each.security_protocol == TLS
+            if each.is_tls
         }
         self.between = None if between is None else self.listeners.get(between.listener)
         self._super_users = frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
@@ -40,7 +40,7 @@ class BrokerTls:
     def refusal(self, listener: str, principal: str) -> str | None:
         """Why a client that has come by ``listener`` is no broker; None where the secret decides."""
         between = self.between
-        if between is None or between.context.verify_mode is not ssl.CERT_REQUIRED:
+        if between is None or between.is_sasl or between.context.verify_mode is not ssl.CERT_REQUIRED:
             return None
         if listener != between.listener:
             return f"brokers have to come by listener {between.listener}, which asks for certificates"

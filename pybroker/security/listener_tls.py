@@ -26,6 +26,7 @@ from pybroker.security.principal_mapping import PrincipalMapping
 from pyclient.security import IDENTIFICATION, TlsConfigError, client_context, key_store, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+CLIENT_AUTH: Final = "ssl.client.auth"
 KEY_STORE: Final = "ssl.keystore.location"
 _FILES: Final = (KEY_STORE, "ssl.truststore.location")
 _DYNAMIC: Final = (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER)
@@ -50,9 +51,14 @@ class Made(NamedTuple):
 class ListenerTls:
     """TLS of one listener. Contexts may be read on any thread."""
 
-    def __init__(self, config: BrokerConfig, listener: str, *, is_for_brokers: bool = False) -> None:
-        """Raises ConfigError."""
+    def __init__(
+        self, config: BrokerConfig, listener: str, *, is_for_brokers: bool = False, is_sasl: bool = False
+    ) -> None:
+        """``is_sasl``: clients say by SASL who they are, and only the listener's own key asks for certificates. Raises
+        ConfigError.
+        """
         self.listener = listener
+        self.is_sasl = is_sasl
         self._config = config
         self._is_for_brokers = is_for_brokers
         self._settings = self._settings_in(config)
@@ -89,7 +95,7 @@ class ListenerTls:
 
     def principal(self, certificate: bytes | None) -> str:
         """The user who shows this certificate (DER), or none. Raises ValueError where no rule gives one."""
-        return ANONYMOUS if certificate is None else f"User:{self._mapping.user(subject(certificate))}"
+        return ANONYMOUS if certificate is None or self.is_sasl else f"User:{self._mapping.user(subject(certificate))}"
 
     def refresh(self) -> None:
         """Makes the contexts again where settings or files have changed since. Reads files."""
@@ -115,12 +121,17 @@ class ListenerTls:
         not know it again. Changes nothing. Reads files.
         """
         if self._settings_in(config) != self._settings:
-            trial = ListenerTls(config, self.listener, is_for_brokers=self._is_for_brokers)
+            trial = ListenerTls(
+                config, self.listener, is_for_brokers=self._is_for_brokers, is_sasl=self.is_sasl
+            )
             trial._check_follows(self._made)
 
     def _settings_in(self, config: BrokerConfig) -> dict[str, Any]:
         """The keys of this listener without their prefix; a default is no value."""
-        return {key.name: config.of_listener(self.listener, key.name) for key in TLS_KEYS}
+        settings = {key.name: config.of_listener(self.listener, key.name) for key in TLS_KEYS}
+        if self.is_sasl and not config.is_set(of_listener(self.listener, CLIENT_AUTH)):
+            settings[CLIENT_AUTH] = None
+        return settings
 
     def _look(self) -> list[Stamp]:
         return [stamp_of(self._settings[name]) for name in _FILES]

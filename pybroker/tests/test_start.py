@@ -146,7 +146,7 @@ def test_a_log_dir_that_cannot_be_made_is_told_with_the_line_that_names_it(tmp_p
 
 def test_a_listener_that_cannot_be_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    for text, words in (("SASL_SSL://:9393", "it is SASL_SSL"), ("://x", "is not of the form")):
+    for text, words in (("SASL_SSL://:9393", "listener SASL_SSL"), ("://x", "is not of the form")):
         file.write_text(f"\nlisteners={text}\n")
         line = one_line(run(file, "--data-dir", tmp_path).err)
         assert f"(from {file}:2)" in line

@@ -352,7 +352,8 @@ async def main():
 
 asyncio.run(main())
 print(*(name for name in sys.modules if name.startswith(("cryptography", "pybroker.security", "pyclient.security"))))
-print(*(name for name in sys.modules if name in ("pybroker.net.tls", "pybroker.net.handshakes")))
+of_net = {f"pybroker.net.{name}" for name in ("tls", "handshakes", "sasl_connection")}
+print(*(name for name in sys.modules if name in of_net))
 """
 
 

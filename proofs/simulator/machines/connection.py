@@ -131,6 +131,8 @@ class ServerEnd:
     principal = "User:ANONYMOUS"
     client_software_name = client_software_version = "simulated"
     authentication: peer_secret.Server | None = None
+    sasl: Any = None
+    principal = "User:ANONYMOUS"
 
     def __init__(self, process: Process, client: ClientEnd, channel: Any, broker_id: int | None) -> None:
         self.process = process

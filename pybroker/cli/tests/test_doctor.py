@@ -99,7 +99,7 @@ def test_all_that_is_wrong_with_a_file_is_told_and_its_own_log_dirs_are_looked_a
     assert ended.code == 1
     told = [each["found"] for each in ended.documents if each["check"] == f"settings {file}"]
     assert [each.partition("=")[0].partition(" ")[0] for each in told] == [
-        *("num.partition", "log.retention.hours", "authorizer.class.name", "listeners")
+        *("num.partition", "log.retention.hours", "listener", "authorizer.class.name")
     ]
     assert all(f"{file}:" in each for each in told)
     folders = {each["check"]: each["level"] for each in ended.documents if "dir" in each["check"]}

@@ -30,6 +30,7 @@ from pybroker.config.key import (
     one_of,
     parse_type,
 )
+from pybroker.config.sasl_keys import SASL_KEYS
 from pybroker.config.tls_keys import TLS_KEYS
 
 ALL = [*KEYS.values(), *TOPICS.values(), *GROUPS.values()]
@@ -48,7 +49,7 @@ def test_every_key_is_documented_in_one_sentence() -> None:
 
 
 def test_no_broker_key_is_there_twice() -> None:
-    assert len(KEYS) == len(BROKER_KEYS) + len(TLS_KEYS) + len(INERT_KEYS)
+    assert len(KEYS) == len(BROKER_KEYS) + len(TLS_KEYS) + len(SASL_KEYS) + len(INERT_KEYS)
 
 
 def test_every_synonym_is_a_broker_key_of_a_type_that_fits() -> None:

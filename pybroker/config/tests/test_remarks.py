@@ -138,8 +138,8 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("create.topic.policy.class.name=a.B", "there are no policies: create.topic.policy.class.name"),
         ("remote.log.storage.system.enable=true", "there is no tiered storage: remote.log.storage.system.enable"),
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
-        ("listener.name.a.ssl.protocol=x", "those of TLS have an effect: listener.name.a.ssl.protocol"),
-        ("sasl.enabled.mechanisms=PLAIN", "no authorizer: sasl.enabled.mechanisms"),
+        ("listener.name.a.ssl.protocol=x", "those of TLS and SASL have an effect: listener.name.a.ssl.protocol"),
+        ("sasl.kerberos.service.name=kafka", "no Kerberos and no OAuth: sasl.kerberos.service.name"),
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],
 )

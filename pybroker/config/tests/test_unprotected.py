@@ -8,6 +8,7 @@ from pybroker.config import BrokerConfig, ConfigError
 from pybroker.config.unprotected import check
 
 SASL = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL"
+MECHANISM = "sasl.enabled.mechanisms=SCRAM-SHA-256"
 
 
 @pytest.mark.parametrize(
@@ -17,9 +18,7 @@ SASL = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL"
         (["ssl.client.auth=required"], "ssl.client.auth=required.*no listener is SSL"),
         (["listener.name.a.ssl.client.auth=required"], "listener.name.a.ssl.client.auth=required.*the name a,"),
         (["listeners=SSL://:1", "listener.name.SSL.ssl.client.auth=required"], "SSL.ssl.client.auth.*small letters"),
-        (["listeners=SASL_PLAINTEXT://:9092", "sasl.enabled.mechanisms=PLAIN"], "it is SASL_PLAINTEXT"),
-        (["listeners=PLAINTEXT://:1,OUTSIDE://:2", SASL], "listeners=OUTSIDE://:2.*it is SASL_SSL"),
-        (["security.inter.broker.protocol=SASL_SSL"], "security.inter.broker.protocol=SASL_SSL.*no SASL"),
+        (["listeners=OUTSIDE://:2", SASL, MECHANISM, "ssl.client.auth=required"], "no listener is SSL"),
         (["zookeeper.set.acl=true", "zookeeper.connect=a:1"], "zookeeper.set.acl=true.*nodes are open"),
         (["zookeeper.ssl.client.enable=true", "zookeeper.connect=a:1"], "zookeeper.ssl.client.enable"),
     ],
@@ -65,6 +64,8 @@ def test_several_brokers_may_have_tls_between_them(settings: list[str]) -> None:
         ["listeners=PLAINTEXT://:1,CONTROLLER://:2", "controller.listener.names=CONTROLLER",
          "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL,SSL:SSL"],
         ["zookeeper.set.acl=true"],
+        ["security.inter.broker.protocol=SASL_SSL"],
+        ["listeners=OUTSIDE://:2", SASL, MECHANISM, "listener.name.outside.ssl.client.auth=required"],
     ],
 )
 def test_what_protects_no_listener_that_is_open_is_accepted(settings: list[str]) -> None:

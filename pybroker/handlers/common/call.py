@@ -6,7 +6,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cy.wire.messages import Message
 from pybroker.clock import Clock
@@ -22,6 +22,12 @@ from pybroker.handlers.common.turns import Turns
 from pybroker.log.manager import LogManager
 from pybroker.replication.replica_manager import ReplicaManager
 from pyclient.protocol.apis import Api
+from pyclient.protocol.errors import KafkaError
+
+if TYPE_CHECKING:  # it costs a broker without SASL nothing
+    from pybroker.security.authentication import Authentication
+
+T = TypeVar("T")
 
 
 class Connection(Protocol):
@@ -39,6 +45,10 @@ class Connection(Protocol):
     """The broker of this cluster at the other end, once it has proved itself (``cluster.peer_secret``)."""
     authentication: peer_secret.Server | None
     """The proof that is under way."""
+    sasl: Authentication | None
+    """How the client says who it is, on listeners where it has to."""
+    principal: str
+    """Who the client is: ``User:alice``."""
     pinned: bool
     """The bytes of the request that is being handled stay as long as they are referenced."""
 
@@ -48,6 +58,19 @@ class Connection(Protocol):
 
     def release(self) -> None:
         """Ends a ``hold``."""
+        ...
+
+
+
+class SaslConnection(Connection, Protocol):
+    """One that has ``sasl``."""
+
+    def on_said(self) -> None:
+        """What the client has said was right; ``principal`` may be another now."""
+        ...
+
+    async def refuse(self, response: T, error: KafkaError) -> T:
+        """The response to who could not say who it is, after which its connection ends."""
         ...
 
 

@@ -1,0 +1,66 @@
+"""The broker keys of SASL: for all listeners, or for one of them, and there for one of its mechanisms.
+
+    sasl.enabled.mechanisms                                          of all listeners
+    listener.name.<listener>.sasl.enabled.mechanisms                 of one
+    listener.name.<listener>.<mechanism>.sasl.jaas.config            of one of its mechanisms; both in small letters
+
+Passwords cannot be changed while the broker runs: they would lie open in the coordination store.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pybroker.config.key import (
+    ANY,
+    CLASS,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    READ_ONLY,
+    Key,
+    at_least,
+)
+from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
+
+MECHANISMS: Final = "sasl.enabled.mechanisms"
+JAAS: Final = "sasl.jaas.config"
+HANDLER: Final = "sasl.server.callback.handler.class"
+MAX_REAUTH: Final = "connections.max.reauth.ms"
+MAX_RECEIVE: Final = "sasl.server.max.receive.size"
+FAILED_DELAY: Final = "connection.failed.authentication.delay.ms"
+
+SASL_KEYS: Final[tuple[Key, ...]] = (
+    Key(MECHANISMS, LIST, ("GSSAPI",), ANY, MEDIUM, READ_ONLY,
+        "The ways in which a client may say who it is: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are there."),
+    Key(JAAS, PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The login module of a mechanism and its options, in Java's syntax; of PLAIN they are the users and their "
+        "passwords. Nothing is loaded."),
+    Key(HANDLER, CLASS, None, ANY, MEDIUM, READ_ONLY,
+        "A class that checks who clients are. None can be loaded: a listener of SASL with one does not start."),
+    Key(MAX_REAUTH, LONG, 0, ANY, MEDIUM, READ_ONLY,
+        "A client has to say again who it is after so long; 0, never."),
+    Key(MAX_RECEIVE, INT, 524_288, at_least(1), MEDIUM, READ_ONLY,
+        "The longest request of a client that has not said who it is."),
+    Key(FAILED_DELAY, INT, 100, at_least(0), LOW, READ_ONLY,
+        "A client that could not say who it is hears so after this time."),
+)
+_OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name in (MECHANISMS, JAAS, HANDLER, MAX_REAUTH)}
+
+
+def of_mechanism(listener: str, mechanism: str, name: str) -> str:
+    """The name that a key has for one mechanism of a listener."""
+    return of_listener(listener, f"{mechanism.lower()}.{name}")
+
+
+def key_of_listener(name: str) -> Key | None:
+    """The row of ``listener.name.<listener>[.<mechanism>].<key>``, None where it is something else."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    for row in _OF_LISTENERS.values():
+        if name.endswith(f".{row.name}") and len(name) > len(LISTENER_PREFIX) + len(row.name) + 1:
+            return row._replace(name=name, default=None)
+    return None

@@ -1,0 +1,141 @@
+"""What the configuration says of the listeners of SASL: their mechanisms, and users with their passwords.
+
+A mechanism that is not there, or whose settings cannot be obeyed, is an error: the broker does not start, so that
+nobody comes in by what was not understood. Callers are ``unprotected`` and the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from pybroker.config import jaas
+from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
+from pybroker.config.key import ConfigError
+from pybroker.config.listeners import controllers, listeners
+from pybroker.config.sasl_keys import HANDLER, JAAS, MAX_REAUTH, MECHANISMS, of_mechanism
+from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+BUILT: Final = (PLAIN, *SCRAM)
+_USER: Final = "user_"
+_MODULES: Final = {PLAIN: jaas.PLAIN_MODULE, **dict.fromkeys(SCRAM, jaas.SCRAM_MODULE)}
+_KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI", "OAUTHBEARER"))
+_OF_SASL: Final = ("sasl", "reauth")
+"""What a key that is about SASL has in its name, also with a slip elsewhere."""
+
+
+class SaslListener(NamedTuple):
+    """One listener: its mechanisms, each with the time after which a client says again who it is (0: never)."""
+
+    mechanisms: Mapping[str, int]
+    passwords: Mapping[str, str]
+    """Of the users of PLAIN."""
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError for the first setting that cannot be obeyed."""
+    for error in errors_of(config):
+        raise error
+
+
+def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
+    """One for each listener, and one for each slip in a name. Raises ConfigError for bad listeners."""
+    secured = [each.listener for each in listeners(config) if each.is_sasl]
+    for listener in secured:
+        try:
+            read(config, listener)
+        except ConfigError as error:
+            yield error
+    if secured:
+        yield from _slips(config)
+
+
+def read(config: BrokerConfig, listener: str) -> SaslListener:
+    """What is set for one listener. Raises ConfigError."""
+    names = config.of_listener(listener, MECHANISMS)
+    if not names:
+        default = ", ".join(config[MECHANISMS])
+        raise _error(config, listener, MECHANISMS, f"is not set, and {default} is not there: set {_choice()}")
+    for name in names:
+        if name not in BUILT:
+            raise _error(config, listener, MECHANISMS, f"has {name}, which is not there, only {_choice()}")
+    passwords = {}
+    for name in names:
+        if (handler := _value(config, listener, name, HANDLER)) is not None:
+            raise _error(config, listener, HANDLER, f"is {handler}, and no class can be loaded", name)
+        options = _options(config, listener, name, is_only=len(names) == 1)
+        if name == PLAIN:
+            passwords = {key.removeprefix(_USER): text for key, text in options.items() if key.startswith(_USER)}
+            if not passwords:
+                complaint = 'has no user: user_NAME="PASSWORD"'
+                raise _error(config, listener, JAAS, complaint, name, with_others=len(names) == 1)
+    return SaslListener({name: int(_value(config, listener, name, MAX_REAUTH) or 0) for name in names}, passwords)
+
+
+def _choice() -> str:
+    return f"{', '.join(BUILT[:-1])} or {BUILT[-1]}"
+
+
+def _options(config: BrokerConfig, listener: str, mechanism: str, *, is_only: bool) -> Mapping[str, str]:
+    """Of the login module. The key of all listeners counts where there is one mechanism only, which it must be for."""
+    text = _value(config, listener, mechanism, JAAS, with_others=is_only)
+    if text is None:
+        return {}
+    try:
+        login = jaas.parse(text)
+    except ValueError as error:
+        raise _error(config, listener, JAAS, str(error), mechanism) from None
+    if login.module != _MODULES[mechanism]:
+        raise _error(config, listener, JAAS, f"is not of {_MODULES[mechanism]}, and nothing else is known", mechanism)
+    return login.options
+
+
+def _value(config: BrokerConfig, listener: str, mechanism: str, name: str, *, with_others: bool = True) -> Any:
+    own = of_mechanism(listener, mechanism, name)
+    if config.is_set(own):
+        return config[own]
+    return config.of_listener(listener, name) if with_others else None
+
+
+def _error(
+    config: BrokerConfig, listener: str, name: str, complaint: str, mechanism: str = "", *, with_others: bool = True
+) -> ConfigError:
+    """With the name under which the setting was given, or is to be given; ``with_others``: perhaps for others too."""
+    names = [of_mechanism(listener, mechanism, name)] if mechanism else []
+    names += [of_listener(listener, name), name] if with_others else []
+    given = next((each for each in names if config.where(each)), names[0])
+    return ConfigError(f"listener {listener}{_from(config, 'listeners')}: {given}{_from(config, given)} {complaint}")
+
+
+def _from(config: BrokerConfig, name: str) -> str:
+    where = config.where(name)
+    return f" (from {where})" if where else ""
+
+
+def _slips(config: BrokerConfig) -> Iterator[ConfigError]:
+    """Keys of single listeners that are about SASL, and have no effect as the name of something in them is wrong."""
+    names = [each.listener.lower() for each in listeners(config)]
+    others = {each.lower() for each in controllers(config)}
+    keys = (MECHANISMS, MAX_REAUTH, JAAS, HANDLER)
+    meant = [of_listener(each, key) for each in names for key in keys]
+    meant += [of_mechanism(each, mechanism, key) for each in names for mechanism in BUILT for key in keys]
+    for name in (*config.given(), *config.ignored):
+        if not name.startswith(LISTENER_PREFIX) or not any(each in name for each in _OF_SASL):
+            continue
+        listener, rest = _split(name, (*names, *others))
+        mechanism, _, key = rest.partition(".")
+        is_known = rest in KEYS or (mechanism in _KAFKAS and key in KEYS)
+        is_about = any(each in rest for each in _OF_SASL)
+        if is_about and listener not in others and not (listener and is_known):
+            yield ConfigError(f"{name}{_from(config, name)} is unknown{suggestion(name, meant)}")
+
+
+def _split(name: str, names: Iterable[str]) -> tuple[str, str]:
+    """The listener that a key is of, none where it is not there, and the rest of the key."""
+    rest = name.removeprefix(LISTENER_PREFIX)
+    for listener in sorted(names, key=len, reverse=True):
+        if rest.startswith(f"{listener}."):
+            return listener, rest.removeprefix(f"{listener}.")
+    return "", rest.partition(".")[2]

@@ -1,0 +1,154 @@
+"""Listeners of SASL: what is read of their settings, and what stops the start."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from pybroker.config import BrokerConfig, ConfigError, jaas, unprotected
+from pybroker.config.key import PASSWORD
+from pybroker.config.sasl_listeners import read
+
+PLAIN = f'{jaas.PLAIN_MODULE} required user_alice="secret-1" user_bob=\'secret 2\';'
+SCRAM = f"{jaas.SCRAM_MODULE} required;"
+LISTENS = "listeners=SASL_PLAINTEXT://:9092"
+OWN = "listener.name.sasl_plaintext"
+ENABLED = "sasl.enabled.mechanisms=PLAIN"
+
+
+def loaded(*settings: str) -> BrokerConfig:
+    return BrokerConfig.load(settings, {})
+
+
+def check(*settings: str) -> None:
+    unprotected.check(loaded(*settings), alone=True)
+
+
+def test_users_and_passwords_of_plain_are_those_of_the_login_module() -> None:
+    config = loaded(LISTENS, ENABLED, f"{OWN}.plain.sasl.jaas.config={PLAIN}")
+    found = read(config, "SASL_PLAINTEXT")
+    assert (found.mechanisms, found.passwords) == ({"PLAIN": 0}, {"alice": "secret-1", "bob": "secret 2"})
+    unprotected.check(config, alone=True)
+
+
+def test_the_key_of_all_listeners_counts_where_there_is_one_mechanism() -> None:
+    check(LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}")
+    with pytest.raises(ConfigError, match=r"plain\.sasl\.jaas\.config has no user"):
+        check(LISTENS, "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", f"sasl.jaas.config={PLAIN}")
+
+
+def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
+    config = loaded(
+        "listeners=A://:1,B://:2",
+        "listener.security.protocol.map=A:SASL_PLAINTEXT,B:SASL_SSL",
+        "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.b.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        "connections.max.reauth.ms=1000",
+        "listener.name.a.connections.max.reauth.ms=2000",
+        "listener.name.a.scram-sha-256.connections.max.reauth.ms=3000",
+        f"listener.name.a.scram-sha-256.sasl.jaas.config={SCRAM}",
+    )
+    assert read(config, "A").mechanisms == {"SCRAM-SHA-256": 3000, "SCRAM-SHA-512": 2000}
+    assert read(config, "B").mechanisms == {"SCRAM-SHA-512": 1000}
+    unprotected.check(config, alone=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ([], "sasl.enabled.mechanisms is not set, and GSSAPI is not there: set PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+        (["sasl.enabled.mechanisms=GSSAPI"], r"sasl.enabled.mechanisms \(from --set\) has GSSAPI, which is not there"),
+        (["sasl.enabled.mechanisms=PLAIN,OAUTHBEARER"], "has OAUTHBEARER, which is not there"),
+        (["sasl.enabled.mechanisms=plain"], "has plain, which is not there"),
+        (["sasl.enabled.mechanisms="], "is not set"),
+        ([f"{OWN}.sasl.enabled.mechanisms=OAUTHBEARER", ENABLED], f"{OWN}.sasl.enabled.mechanisms .* OAUTHBEARER"),
+        ([ENABLED], f"{OWN}.plain.sasl.jaas.config has no user: user_NAME="),
+        ([ENABLED, f"sasl.jaas.config={jaas.PLAIN_MODULE} required username=a password=b;"], "has no user"),
+        ([ENABLED, f"sasl.jaas.config={SCRAM}"], "is not of org.*PlainLoginModule"),
+        ([ENABLED, "sasl.jaas.config=com.sun.security.auth.module.JndiLoginModule required;"], "nothing else is known"),
+        ([ENABLED, "sasl.jaas.config=com.sun.security.auth.module.LdapLoginModule required;"], "nothing else is known"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN}", "sasl.server.callback.handler.class=a.B"], "a.B, and no class can be"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN}", f"{OWN}.plain.sasl.server.callback.handler.class=a.B"], "no class can"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN}", f"{OWN}.plain.sasl.jaas.confg=x"], f"confg .*mean {OWN}.plain.sasl"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN}", f"{OWN}.plane.connections.max.reauth.ms=1"], "plane.* is unknown: did"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN}", "listener.name.sasl.connections.max.reauth.ms=1"], "is unknown: did"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN}", "listener.name.SASL_PLAINTEXT.plain.sasl.jaas.config=x"], "is unknown"),
+    ],
+)
+def test_a_listener_of_sasl_that_cannot_be_as_it_is_meant_stops_the_start(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        check(LISTENS, *settings)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["listeners=PLAINTEXT://:9092", "sasl.enabled.mechanisms=GSSAPI", "sasl.jaas.config=x"],
+        [LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}", f"{OWN}.scram-sha-512.sasl.jaas.config={SCRAM}"],
+        [LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}", f"{OWN}.gssapi.sasl.kerberos.service.name=kafka"],
+        [LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}", f"{OWN}.max.connections=5"],
+        [f"{LISTENS},CONTROLLER://:1", ENABLED, f"sasl.jaas.config={PLAIN}", "controller.listener.names=CONTROLLER",
+         "listener.name.controller.sasl.enabled.mechanisms=GSSAPI"],
+    ],
+)
+def test_what_has_no_effect_on_who_comes_in_is_accepted(settings: list[str]) -> None:
+    check(*settings)
+
+
+def test_several_brokers_may_reach_each_other_by_a_listener_of_sasl() -> None:
+    several = (LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}")
+    unprotected.check(loaded(*several, "security.inter.broker.protocol=SASL_PLAINTEXT"), alone=False)
+    unprotected.check(loaded(*several, "inter.broker.listener.name=SASL_PLAINTEXT"), alone=False)
+    with pytest.raises(ConfigError, match="none is PLAINTEXT, by which brokers reach each other"):
+        unprotected.check(loaded(*several), alone=False)
+    with pytest.raises(ConfigError, match=r"security.inter.broker.protocol=SASL_SSL .*: several brokers"):
+        unprotected.check(loaded(*several, "security.inter.broker.protocol=SASL_SSL"), alone=False)
+
+
+def test_what_a_login_module_has_is_a_password() -> None:
+    config = loaded(f"{OWN}.plain.sasl.jaas.config={PLAIN}")
+    assert [(key.name, key.type) for key in config.keys_of_listeners] == [(f"{OWN}.plain.sasl.jaas.config", PASSWORD)]
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("a.B required;", {}),
+        (" a.B\n REQUIRED\n // a comment; \"here\"\n k=v /* and = here */ k2 = 'v 2' ; ", {"k": "v", "k2": "v 2"}),
+        (r'''a.B sufficient user_a="q\"\\\t\101\x" "user_b@c"="d";''', {"user_a": 'q"\\\tAx', "user_b@c": "d"}),
+    ],
+)
+def test_a_login_module_is_read_as_java_reads_it(text: str, options: dict[str, str]) -> None:
+    assert jaas.parse(text) == jaas.Login("a.B", options)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no login module"),
+        (";", "no login module"),
+        ("a.B", "no control flag"),
+        ("a.B always;", "no control flag"),
+        ('a.B required k="v"', "semicolon"),
+        ('a.B required k="v"; c.D required;', "more than one"),
+        ('a.B required k="v" secret;', "option, number 2"),
+        ("a.B required = secret;", "option, number 1"),
+        ('a.B required k="secret;', "character 16 on: is a quote missing"),
+        ("a.B required k=a/b;", "character 17 on"),
+    ],
+)
+def test_what_is_no_login_module_is_refused_without_its_text(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        jaas.parse(text)
+    assert "secret" not in str(caught.value)
+
+
+@given(some.text("aB. =;\"'/*\\\n", max_size=40))
+def test_no_text_does_more_than_be_refused(text: str) -> None:
+    try:
+        jaas.parse(text)
+    except ValueError:
+        return
+    assert text.rstrip().endswith(";") or "/" in text

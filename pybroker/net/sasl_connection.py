@@ -1,0 +1,130 @@
+"""A connection whose client has to say by SASL who it is, before anything else and perhaps again and again.
+
+Which request may come when is decided in ``security.authentication``; what it says, its handlers hand on. A client that
+is refused hears so after a delay, and its connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any, Final, Protocol
+
+from cy.wire.frames import FrameReader
+from cy.wire.send_queue import SendQueue
+from pybroker import waiting
+from pybroker.net import complaint
+from pybroker.net.connection import ANONYMOUS, Connection, Server
+from pybroker.net.reply import Reply
+from pybroker.net.routes import Refused
+from pyclient.protocol.errors import IllegalSaslState, KafkaError
+
+_key = struct.Struct(">h")
+_length = struct.Struct(">i")
+UNKNOWN: Final = -1
+
+
+class Says(Protocol):
+    """What is needed of ``security.authentication.Authentication``."""
+
+    user: str | None
+    is_strange: bool
+
+    @property
+    def takes_tokens(self) -> bool: ...
+
+    @property
+    def is_known(self) -> bool: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def admit(self, api_key: int, now_s: float) -> None: ...
+
+    def on_message(self, message: bytes, now_s: float) -> bytes: ...
+
+
+class Authenticated(Protocol):
+    """What is needed of a listener's SASL (``security.listener_sasl``)."""
+
+    def begin(self) -> Says:
+        """For a new connection."""
+
+
+class SaslConnection(Connection):
+    """A connection of a listener of SASL; ``principal`` is that of its user, once it is known."""
+
+    __slots__ = ("_began_at", "_is_refused", "sasl")
+    sasl: Says
+
+    def __init__(
+        self,
+        sasl: Says,
+        server: Server,
+        sock: socket.socket,
+        number: int,
+        listener_name: str,
+        local_address: tuple[str, int],
+        peer_address: tuple[str, int],
+        reader: FrameReader | None = None,
+        out: SendQueue | None = None,
+        principal: str = ANONYMOUS,
+    ) -> None:
+        """``principal``: what a certificate says, which does not count here."""
+        super().__init__(server, sock, number, listener_name, local_address, peer_address, reader, out)
+        self.sasl = sasl
+        self._began_at = self.active_at
+        self._is_refused = False
+        self._reader.max_frame = server.limits.strange_bytes
+
+    def _serve(self, view: memoryview, start: int, end: int) -> None:
+        sasl = self.sasl
+        if not sasl.is_open:
+            if sasl.takes_tokens:
+                self._take(bytes(view[start:end]))
+                return
+            key = _key.unpack_from(view, start)[0] if end - start >= _key.size else UNKNOWN
+            try:
+                sasl.admit(key, self._server.loop.time())
+            except IllegalSaslState as error:
+                raise Refused(str(error)) from None
+        super()._serve(view, start, end)
+
+    def _take(self, token: bytes) -> None:
+        """A message of the mechanism, without a request around it (SaslHandshake v0)."""
+        try:
+            answer = self.sasl.on_message(token, self._server.loop.time())
+        except KafkaError as error:
+            result = waiting.start(self.refuse(None, error), self._server.loop)
+            self._answer_with(result, Reply(None, 0, 0))  # type: ignore[arg-type]
+            return
+        self._put(_length.pack(len(answer)) + answer)
+        self.on_said()
+
+    def on_said(self) -> None:
+        """The client has said something that was right."""
+        if self.sasl.is_known:
+            self.principal = ANONYMOUS if self.sasl.user is None else f"User:{self.sasl.user}"
+            self._reader.max_frame = self._server.limits.max_request_bytes
+
+    async def refuse(self, response: Any, error: KafkaError) -> Any:
+        """The last response, after a delay; nothing is read any more."""
+        why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+        complaint.refused(self._server.log, self, why)
+        self.hold()
+        await asyncio.sleep(self._server.limits.refusal_delay_s)
+        self._is_refused = True
+        return response
+
+    def _send(self) -> None:
+        super()._send()
+        if self._is_refused and not self.closed and not self.unanswered:
+            self.close()
+
+    def is_overdue(self, now: float) -> str | None:
+        """Also where it does not say who it is."""
+        limit_s = self._server.limits.handshake_s
+        if self.sasl.is_strange and now - self._began_at > limit_s:
+            return f"it did not say who it is within {limit_s:.0f} s"
+        return super().is_overdue(now)

@@ -1,0 +1,98 @@
+"""The broker's side of SCRAM (``pyclient.protocol.scram``), by what is stored of the users' passwords.
+
+An unknown user gets a salt as any other, the same one each time, and fails by the proof: nobody learns who is known.
+What it costs is a few HMACs; the iterations are the client's to do.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pybroker.security.authentication import BadMessage
+from pybroker.security.scram_credentials import from_text, to_text
+from pyclient.protocol import scram
+from pyclient.protocol.errors import SaslAuthenticationFailed
+from pyclient.protocol.scram import Credential, ScramError
+
+NONCE_BYTES: Final = 24
+SALT_LETTERS: Final = 26
+"""Of Kafka's own salts, in most cases."""
+_LETTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+logger = logging.getLogger("pybroker.security")
+
+Stored = Callable[[str], Mapping[str, str]]
+"""The configuration of a user."""
+
+
+class ScramUsers:
+    """The mechanism, with the users of the cluster."""
+
+    def __init__(self, mechanism: scram.Mechanism, stored: Stored, secret: bytes) -> None:
+        """``secret``: of the cluster, so that all brokers make up the same for an unknown user."""
+        self.mechanism = mechanism
+        self._stored = stored
+        self._secret = hmac.digest(secret, b"unknown users", mechanism.hash)
+
+    def begin(self) -> ScramExchange:
+        """One authentication."""
+        return ScramExchange(self, secrets.token_urlsafe(NONCE_BYTES))
+
+    def credential(self, user: str) -> Credential:
+        """What is stored, or what nobody has the password of; both take the same time."""
+        nobody = to_text(self._nobody(user))
+        try:
+            return from_text(self._stored(user).get(self.mechanism.name, nobody))
+        except ValueError as error:
+            logger.error("what is stored of a user's password for %s cannot be read: %s", self.mechanism.name, error)
+            return from_text(nobody)
+
+    def _nobody(self, user: str) -> Credential:
+        keys = [hmac.digest(self._secret, b"%d" % n + user.encode(), self.mechanism.hash) for n in range(2)]
+        salt = "".join(_LETTERS[each % len(_LETTERS)] for each in keys[0][:SALT_LETTERS])
+        return Credential(salt.encode(), keys[1], keys[1], scram.LEAST_ITERATIONS)
+
+
+class ScramExchange:
+    """Its two messages."""
+
+    def __init__(self, users: ScramUsers, nonce: str) -> None:
+        """``nonce``: the broker's part of it."""
+        self._users = users
+        self._nonce = nonce
+        self._begun: tuple[scram.ClientFirst, scram.ServerFirst, Credential] | None = None
+        self.user: str | None = None
+
+    def on_message(self, message: bytes) -> bytes:
+        """The challenge, then the broker's signature. Raises BadMessage, SaslAuthenticationFailed."""
+        try:
+            if self._begun is None:
+                return self._challenge(scram.read_client_first(message))
+            return self._signature(scram.read_client_final(message), *self._begun)
+        except ScramError as error:
+            raise BadMessage(str(error)) from None
+
+    def _challenge(self, first: scram.ClientFirst) -> bytes:
+        if first.authorization_id not in ("", first.user):
+            text = "Authentication failed: Client requested an authorization id that is different from username"
+            raise SaslAuthenticationFailed(text)
+        credential = self._users.credential(first.user)
+        challenge = scram.server_first(first.nonce + self._nonce, credential.salt, credential.iterations)
+        self._begun = first, challenge, credential
+        return challenge.message
+
+    def _signature(
+        self, final: scram.ClientFinal, first: scram.ClientFirst, challenge: scram.ServerFirst, credential: Credential
+    ) -> bytes:
+        mechanism, said = self._users.mechanism, scram.auth_message(first, challenge, final)
+        is_proved = scram.is_proved(mechanism, credential.stored_key, said, final.proof)
+        is_ours = hmac.compare_digest(final.nonce, challenge.nonce)  # CVE-2024-56128
+        header = first.message[: len(first.message) - len(first.bare.encode())]
+        if not (is_proved and is_ours and final.binding == header) or "tokenauth" in first.extensions:
+            raise BadMessage("an unknown user, or a wrong password")
+        self.user = first.user
+        return scram.ServerFinal(scram.server_signature(mechanism, credential.server_key, said)).message

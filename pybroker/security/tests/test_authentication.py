@@ -1,0 +1,263 @@
+"""Who may ask what, and when: an authentication as a state machine, without a socket and without a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from pybroker.handlers import ROWS
+from pybroker.security.authentication import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
+from pybroker.security.plain import Plain
+from pybroker.security.scram_credentials import from_text, to_text
+from pybroker.security.scram_server import ScramUsers
+from pyclient.protocol import scram
+from pyclient.protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+
+METADATA = 3
+GOOD, WRONG, UNKNOWN = b"\0alice\0alice-secret", b"\0alice\0wrong", b"\0nobody\0alice-secret"
+SCRAM = scram.SHA_256
+SALT = b"abcdefghijklmnopqrstuvwxyz"
+CREDENTIAL = scram.credential(SCRAM, scram.salted_password(SCRAM, "alice-secret", SALT, 4096), SALT, 4096)
+STORED = {"alice": {SCRAM.name: to_text(CREDENTIAL)}, "broken": {SCRAM.name: "salt=x"}, "none": {}}
+
+
+def made(max_reauth_ms: int = 0) -> Authentication:
+    users = ScramUsers(SCRAM, lambda user: STORED.get(user, {}), b"secret of the cluster")
+    mechanisms = {"PLAIN": Plain({"alice": "alice-secret", "bob": "bob-secret"}), SCRAM.name: users}
+    return Authentication("INSIDE", mechanisms, dict.fromkeys(mechanisms, max_reauth_ms))
+
+
+def known(max_reauth_ms: int = 0, now_s: float = 0.0) -> Authentication:
+    sasl = made(max_reauth_ms)
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=now_s)
+    sasl.on_message(GOOD, now_s)
+    return sasl
+
+
+def admitted(sasl: Authentication, now_s: float = 0.0) -> set[int]:
+    """The APIs that may be asked now."""
+
+    def may(key: int) -> bool:
+        try:
+            sasl.admit(key, now_s)
+        except IllegalSaslState:
+            return False
+        return True
+
+    return {row.api.key for row in ROWS if may(row.api.key)}
+
+
+EVERY = {row.api.key for row in ROWS}
+
+
+def test_of_every_api_only_those_that_begin_are_admitted_before_and_the_steps_during() -> None:
+    sasl = made()
+    assert admitted(sasl) == {API_VERSIONS, SASL_HANDSHAKE}
+    sasl.on_handshake(SCRAM.name, is_framed=True, now_s=0)
+    assert admitted(sasl) == {SASL_AUTHENTICATE}
+    sasl.on_message(b"n,,n=alice,r=x", 0)
+    assert admitted(sasl) == {SASL_AUTHENTICATE}
+    with pytest.raises(SaslAuthenticationFailed):
+        sasl.on_message(b"c=biws,r=x,p=eA==", 0)
+    assert admitted(sasl) == set()
+    assert admitted(known()) == EVERY
+    with pytest.raises(IllegalSaslState):
+        made().admit(-1, 0)
+
+
+def test_a_right_password_makes_the_client_known() -> None:
+    sasl = made()
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=0)
+    assert sasl.on_message(GOOD, 0) == b""
+    assert (sasl.user, sasl.is_known, sasl.is_open, sasl.lifetime_ms) == ("alice", True, True, 0)
+    with pytest.raises(IllegalSaslState, match="after successful authentication"):
+        sasl.on_message(GOOD, 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (WRONG, "Authentication failed: Invalid username or password"),
+        (UNKNOWN, "Authentication failed: Invalid username or password"),
+        (b"\0\0x", "username not specified"),
+        (b"\0alice\0", "password not specified"),
+        (b"bob\0alice\0alice-secret", "different from username"),
+        (b"bob\0alice\0wrong", "Invalid username or password"),
+        (b"", "due to invalid credentials with SASL mechanism PLAIN"),
+        (GOOD + b"\0", "due to invalid credentials with SASL mechanism PLAIN"),
+        (b"\0\xff\0\xfe", "due to invalid credentials with SASL mechanism PLAIN"),
+    ],
+)
+def test_plain_refuses_what_is_wrong(message: bytes, says: str) -> None:
+    sasl = made()
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=0)
+    with pytest.raises(SaslAuthenticationFailed, match=says):
+        sasl.on_message(message, 0)
+    assert (sasl.user, sasl.is_strange, sasl.is_over) == (None, True, True)
+
+
+def test_cve_2017_12610_an_authorization_id_that_is_the_user_is_accepted() -> None:
+    sasl = made()
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=0)
+    sasl.on_message(b"alice" + GOOD, 0)
+    assert sasl.user == "alice"
+
+
+def conversation(
+    user: str, password: str, *, nonce: Callable[[str], str] = str, first: bytes = b"", binding: str = "biws"
+) -> Authentication:
+    """SCRAM as a client speaks it, with slips."""
+    sasl = made()
+    sasl.on_handshake(SCRAM.name, is_framed=True, now_s=0)
+    said = scram.client_first(user, "client-nonce")
+    challenge = scram.read_server_first(sasl.on_message(first or said.message, 0))
+    salted = scram.salted_password(SCRAM, password, challenge.salt, challenge.iterations)
+    final = scram.ClientFinal(nonce(challenge.nonce), b"", f"c={binding},r={nonce(challenge.nonce)}")
+    said = scram.read_client_first(first) if first else said
+    proof = scram.client_proof(SCRAM, salted, scram.auth_message(said, challenge, final))
+    answer = sasl.on_message(final._replace(proof=proof).message, 0)
+    signature = scram.server_signature(
+        SCRAM, scram.server_key(SCRAM, salted), scram.auth_message(said, challenge, final)
+    )
+    assert scram.read_server_final(answer).signature == signature
+    return sasl
+
+
+def test_scram_makes_the_client_known_and_proves_the_broker() -> None:
+    assert conversation("alice", "alice-secret").user == "alice"
+    assert conversation("alice", "alice-secret", first=b"n,a=alice,n=alice,r=x", binding="bixhPWFsaWNlLA==").is_known
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "slips"),
+    [
+        ("alice", "wrong", {}),
+        ("nobody", "alice-secret", {}),
+        ("none", "alice-secret", {}),
+        ("broken", "alice-secret", {}),
+        ("alice", "alice-secret", {"nonce": lambda nonce: "client-nonce"}),
+        ("alice", "alice-secret", {"nonce": lambda nonce: nonce + "x"}),
+        ("alice", "alice-secret", {"binding": "eSws"}),
+        ("alice", "alice-secret", {"first": b"n,,n=alice,r=x,tokenauth=true"}),
+    ],
+)
+def test_cve_2024_56128_scram_refuses_what_is_wrong_all_alike(
+    user: str, password: str, slips: dict[str, object]
+) -> None:
+    with pytest.raises(SaslAuthenticationFailed) as caught:
+        conversation(user, password, **slips)  # type: ignore[arg-type]
+    says = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    assert str(caught.value) == says
+
+
+def test_scram_refuses_another_authorization_id() -> None:
+    with pytest.raises(SaslAuthenticationFailed, match="different from username"):
+        conversation("alice", "alice-secret", first=b"n,a=bob,n=alice,r=x")
+
+
+def test_an_unknown_user_gets_a_challenge_as_any_other_and_the_same_one_each_time() -> None:
+    def challenge(user: str) -> scram.ServerFirst:
+        sasl = made()
+        sasl.on_handshake(SCRAM.name, is_framed=True, now_s=0)
+        return scram.read_server_first(sasl.on_message(scram.client_first(user, "x").message, 0))
+
+    first, again, other, real = map(challenge, ("nobody", "nobody", "nobody else", "alice"))
+    assert first.salt == again.salt != other.salt
+    assert first.nonce != again.nonce
+    assert (len(first.salt), first.iterations, len(first.nonce)) == (len(real.salt), real.iterations, len(real.nonce))
+
+
+def test_a_mechanism_that_is_not_enabled_is_the_end() -> None:
+    sasl = made()
+    with pytest.raises(UnsupportedSaslMechanism, match="INSIDE has PLAIN, SCRAM-SHA-256 only"):
+        sasl.on_handshake("SCRAM-SHA-512", is_framed=True, now_s=0)
+    assert admitted(sasl) == set()
+
+
+def test_messages_without_frames_follow_the_handshake_of_old_clients() -> None:
+    sasl = made()
+    sasl.on_handshake("PLAIN", is_framed=False, now_s=0)
+    assert sasl.takes_tokens
+    sasl.on_message(GOOD, 0)
+    assert not sasl.takes_tokens
+    assert sasl.user == "alice"
+
+
+def test_a_session_ends_unless_the_client_says_again_who_it_is() -> None:
+    sasl = known(max_reauth_ms=10_000)
+    assert (sasl.is_open, sasl.lifetime_ms) == (False, 10_000)
+    assert admitted(sasl, 9.9) == EVERY
+    assert admitted(sasl, 10.0) == {SASL_HANDSHAKE}
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=10)
+    assert admitted(sasl, 10) == {SASL_AUTHENTICATE}
+    sasl.on_message(GOOD, 11)
+    assert admitted(sasl, 20.9) == EVERY
+    assert admitted(sasl, 21.0) == {SASL_HANDSHAKE}
+
+
+def test_a_client_that_comes_again_keeps_its_name_and_its_mechanism() -> None:
+    sasl = known(max_reauth_ms=10_000)
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=5)
+    with pytest.raises(SaslAuthenticationFailed, match="Cannot change principals"):
+        sasl.on_message(b"\0bob\0bob-secret", 5)
+    assert (sasl.user, admitted(sasl, 5)) == ("alice", set())
+    sasl = known(max_reauth_ms=10_000)
+    sasl.on_handshake(SCRAM.name, is_framed=True, now_s=5)
+    with pytest.raises(SaslAuthenticationFailed, match=r"'SCRAM-SHA-256' requested .* re-authentication of .*'PLAIN'"):
+        sasl.on_message(b"n,,n=alice,r=x", 5)
+
+
+def test_a_wrong_password_the_second_time_is_the_end() -> None:
+    sasl = known(max_reauth_ms=10_000)
+    sasl.on_handshake("PLAIN", is_framed=True, now_s=5)
+    with pytest.raises(SaslAuthenticationFailed, match="Invalid username"):
+        sasl.on_message(WRONG, 5)
+    assert admitted(sasl, 5) == set()
+
+
+def test_a_handshake_out_of_place_changes_nothing() -> None:
+    for_ever = known()
+    with pytest.raises(IllegalSaslState, match="no end"):
+        for_ever.on_handshake("PLAIN", is_framed=True, now_s=5)
+    assert for_ever.is_open
+    often = known(max_reauth_ms=10_000)
+    with pytest.raises(IllegalSaslState, match="too often"):
+        often.on_handshake("PLAIN", is_framed=True, now_s=0.5)
+    assert admitted(often, 0.5) == EVERY
+
+
+def test_a_broker_that_has_proved_itself_may_ask_and_a_client_cannot_become_one() -> None:
+    peer = made()
+    peer.on_peer()
+    assert admitted(peer) == {SASL_AUTHENTICATE}
+    peer.on_proved()
+    assert (admitted(peer), peer.user) == (EVERY, None)
+    with pytest.raises(IllegalSaslState):
+        known().on_peer()
+
+
+@given(some.lists(some.binary(max_size=40) | some.text("nar=,\0xyz", max_size=20).map(str.encode), max_size=4))
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM.name])
+def test_garbage_makes_nobody_known(mechanism: str, messages: list[bytes]) -> None:
+    sasl = made()
+    sasl.on_handshake(mechanism, is_framed=True, now_s=0)
+    with suppress(SaslAuthenticationFailed):
+        for message in messages:
+            sasl.on_message(message, 0)
+    assert (sasl.user, sasl.is_strange) == (None, True)
+
+
+def test_what_is_stored_is_as_kafka_stores_it() -> None:
+    text = to_text(CREDENTIAL)
+    assert [part.partition("=")[0] for part in text.split(",")] == ["salt", "stored_key", "server_key", "iterations"]
+    assert from_text(text) == CREDENTIAL
+
+
+@given(some.text("salt=,stored_key=server_key=iterations=0123456789ab+/", max_size=60))
+def test_what_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        from_text(text)

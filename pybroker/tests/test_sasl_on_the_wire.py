@@ -1,0 +1,277 @@
+"""What comes on a connection before, while and after its client says who it is, byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pybroker.cluster.metadata.image import ResourceType
+from pybroker.handlers import ROWS
+from pybroker.net.sasl_connection import SaslConnection
+from pybroker.security import authentication
+from pybroker.tests.cluster import PATIENCE_S
+from pybroker.tests.test_sasl import SETTINGS, add_users, address
+from pybroker.tests.test_tls import Running, running
+from pyclient.protocol import (
+    ApiVersions,
+    DescribeConfigs,
+    ListGroups,
+    Metadata,
+    SaslAuthenticate,
+    SaslHandshake,
+    errors,
+    scram,
+)
+from pyclient.protocol.frames import decode_response_header
+
+GOOD = b"\0alice\0alice-secret"
+EVERY_KEY = sorted({*range(95), *(row.api.key for row in ROWS)})
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    settings = {**SETTINGS, "sasl.server.max.receive.size": "4096", "connection.failed.authentication.delay.ms": "1",
+                "listener.name.inside.plain.connections.max.reauth.ms": "3600000"}
+    with running(tmp_path_factory.mktemp("wire"), **settings) as broker:
+        add_users(broker)
+        yield broker
+
+
+class Raw:
+    """A client that says what it wants."""
+
+    def __init__(self, served: Running, listener: str = "INSIDE") -> None:
+        host, _, port = address(served, listener).rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self.served = served
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(struct.pack(">i", len(data)) + data)
+
+    def receive(self) -> bytes | None:
+        """The next frame, None at the end."""
+        length = self._read(4)
+        return self._read(struct.unpack(">i", length)[0]) if length else None
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        with contextlib.suppress(ConnectionResetError):
+            while len(data) < count and (piece := self.socket.recv(count - len(data))):
+                data += piece
+        return data
+
+    def ask(self, api: Any, version: int, **fields: Any) -> Any:
+        """The response, None where the connection has ended."""
+        frame = api.encode_request(version, 7, "raw", api.Request(**fields))
+        self.socket.sendall(joined(frame))
+        data = self.receive()
+        if data is None:
+            return None
+        header = decode_response_header(api, version, data, 0, len(data))
+        return api.decode_response(version, data, header.position, len(data))
+
+    def login(self, message: bytes = GOOD, mechanism: str = "PLAIN") -> Any:
+        assert self.ask(SaslHandshake, 1, mechanism=mechanism).error_code == 0
+        return self.ask(SaslAuthenticate, 2, auth_bytes=message)
+
+    def connection(self) -> SaslConnection:
+        """The broker's end."""
+        own = self.socket.getsockname()[:2]
+        return next(each for each in self.served.broker.net.connections if each.peer_address == own)
+
+
+@pytest.fixture
+def raw(served: Running) -> Iterator[Raw]:
+    client = Raw(served)
+    yield client
+    client.socket.close()
+
+
+def joined(*frames: Any) -> bytes:
+    return b"".join(each if isinstance(each, bytes) else b"".join(each) for each in frames)
+
+
+def head(key: int, body: bytes = b"") -> bytes:
+    return struct.pack(">hhih", key, 0, 1, -1) + body
+
+
+@pytest.mark.parametrize("key", [key for key in EVERY_KEY if key not in (SaslHandshake.key, ApiVersions.key)])
+def test_before_it_says_who_it_is_a_request_ends_the_connection_unread(raw: Raw, key: int) -> None:
+    raw.send(head(key, b"\xff" * 30))
+    assert raw.receive() is None
+
+
+@pytest.mark.parametrize("key", [key for key in EVERY_KEY if key != SaslAuthenticate.key])
+def test_while_it_says_who_it_is_every_other_request_ends_the_connection(raw: Raw, key: int) -> None:
+    assert raw.ask(SaslHandshake, 1, mechanism="PLAIN").error_code == 0
+    raw.send(head(key, b"\xff" * 30))
+    assert raw.receive() is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\x16\x03\x01\x02\0", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 40])
+def test_what_is_no_request_ends_the_connection(raw: Raw, data: bytes) -> None:
+    raw.send(data)
+    assert raw.receive() is None
+
+
+def test_a_long_frame_is_not_read_before_but_afterwards(served: Running) -> None:
+    early, late = Raw(served), Raw(served)
+    early.socket.sendall(struct.pack(">i", 4097))
+    assert early.receive() is None
+    assert late.login().error_code == 0
+    names = [Metadata.Request.MetadataRequestTopic(name="x" * 200) for _ in range(100)]
+    assert late.ask(Metadata, 1, topics=names) is not None
+
+
+def test_the_versions_are_told_before(raw: Raw) -> None:
+    assert len(raw.ask(ApiVersions, 0).api_keys) > 20
+    assert raw.login().error_code == 0
+    assert raw.ask(ListGroups, 0).error_code == 0
+    assert raw.connection().principal == "User:alice"
+
+
+def test_requests_behind_the_last_message_are_served_in_order(served: Running) -> None:
+    client = Raw(served)
+    frames = [
+        SaslHandshake.encode_request(1, 1, None, SaslHandshake.Request(mechanism="PLAIN")),
+        SaslAuthenticate.encode_request(2, 2, None, SaslAuthenticate.Request(auth_bytes=GOOD)),
+        ListGroups.encode_request(0, 3, None, ListGroups.Request()),
+    ]
+    client.socket.sendall(joined(*frames))
+    told = [client.receive() for _ in frames]
+    assert [struct.unpack(">i", each[:4])[0] for each in told if each] == [1, 2, 3]
+
+
+def test_requests_behind_a_wrong_password_are_not_served(served: Running) -> None:
+    client = Raw(served)
+    frames = [
+        SaslHandshake.encode_request(1, 1, None, SaslHandshake.Request(mechanism="PLAIN")),
+        SaslAuthenticate.encode_request(2, 2, None, SaslAuthenticate.Request(auth_bytes=b"\0alice\0wrong")),
+        ListGroups.encode_request(0, 3, None, ListGroups.Request()),
+        SaslAuthenticate.encode_request(2, 4, None, SaslAuthenticate.Request(auth_bytes=GOOD)),
+    ]
+    client.socket.sendall(joined(*frames))
+    told = [client.receive() for _ in range(3)]
+    assert [each and struct.unpack(">i", each[:4])[0] for each in told] == [1, 2, None]
+
+
+def test_a_wrong_password_is_told_as_kafka_tells_it_and_ends_the_connection(
+    raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        answer = raw.login(b"\0alice\0hunter2")
+        assert raw.receive() is None
+    says = "Authentication failed: Invalid username or password"
+    assert (answer.error_code, answer.error_message) == (errors.SaslAuthenticationFailed.code, says)
+    assert "hunter2" not in caplog.text
+
+
+def test_a_mechanism_that_is_not_there_is_answered_by_those_that_are(raw: Raw) -> None:
+    answer = raw.ask(SaslHandshake, 1, mechanism="GSSAPI")
+    assert answer.error_code == errors.UnsupportedSaslMechanism.code
+    assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert raw.receive() is None
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_old_clients_send_messages_without_requests_around_them(raw: Raw, version: int) -> None:
+    assert raw.ask(SaslHandshake, 0, mechanism="SCRAM-SHA-512").error_code == 0
+    first = scram.client_first("bob", "nonce")
+    raw.send(first.message)
+    challenge = scram.read_server_first(raw.receive() or b"")
+    salted = scram.salted_password(scram.SHA_512, 'b"o b=,', challenge.salt, challenge.iterations)
+    raw.send(scram.client_final(first, challenge, scram.SHA_512, salted).message)
+    assert scram.read_server_final(raw.receive() or b"").signature
+    assert raw.ask(ListGroups, version).error_code == 0
+
+
+def test_old_clients_with_a_wrong_password_are_disconnected(raw: Raw) -> None:
+    assert raw.ask(SaslHandshake, 0, mechanism="PLAIN").error_code == 0
+    raw.send(b"\0alice\0wrong")
+    assert raw.receive() is None
+
+
+def test_a_session_has_an_end_and_a_client_that_comes_again_goes_on(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
+    assert raw.login().session_lifetime_ms == 3_600_000
+    assert raw.ask(ListGroups, 0).error_code == 0
+    assert raw.login().session_lifetime_ms == 3_600_000
+    assert raw.ask(ListGroups, 0).error_code == 0
+    raw.connection().sasl._expires_at = 0.0  # type: ignore[attr-defined]
+    assert raw.ask(ListGroups, 0) is None
+
+
+def test_a_client_that_comes_again_as_somebody_else_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
+    raw.login()
+    answer = raw.login(b'\0bob\0b"o b=,')
+    assert answer.error_message == "Cannot change principals during re-authentication"
+    assert raw.receive() is None
+
+
+def test_a_session_without_end_is_not_begun_again(raw: Raw, served: Running) -> None:
+    client = Raw(served)
+    assert client.ask(SaslHandshake, 1, mechanism="SCRAM-SHA-256").error_code == 0
+    first = scram.client_first("alice", "nonce")
+    challenge = scram.read_server_first(client.ask(SaslAuthenticate, 2, auth_bytes=first.message).auth_bytes)
+    salted = scram.salted_password(scram.SHA_256, "alice-secret", challenge.salt, challenge.iterations)
+    final = scram.client_final(first, challenge, scram.SHA_256, salted)
+    assert client.ask(SaslAuthenticate, 2, auth_bytes=final.message).session_lifetime_ms == 0
+    assert client.ask(SaslHandshake, 1, mechanism="SCRAM-SHA-256").error_code == errors.IllegalSaslState.code
+    answer = client.ask(SaslAuthenticate, 2, auth_bytes=b"x")
+    assert answer.error_code == errors.IllegalSaslState.code
+    assert client.ask(ListGroups, 0).error_code == 0
+
+
+def test_who_says_nothing_does_not_stay(served: Running) -> None:
+    silent = Raw(served)
+    own = silent.socket.getsockname()[:2]
+    served.until(lambda: any(each.peer_address == own for each in served.broker.net.connections))
+    connection = silent.connection()
+    limit_s = served.broker.net.limits.handshake_s
+    assert connection.is_overdue(connection.active_at + limit_s) is None
+    assert connection.is_overdue(connection.active_at + limit_s + 1) == "it did not say who it is within 10 s"
+    known = Raw(served)
+    known.login()
+    assert known.connection().is_overdue(connection.active_at + limit_s + 1) is None
+
+
+def test_a_plain_listener_begins_no_authentication(served: Running) -> None:
+    plain = Raw(served, "PLAINTEXT")
+    assert plain.ask(SaslHandshake, 1, mechanism="PLAIN").error_code == errors.IllegalSaslState.code
+    assert plain.ask(ListGroups, 0).error_code == 0
+    assert type(plain.connection()).__name__ == "Connection"
+
+
+def test_no_request_shows_a_password(raw: Raw) -> None:
+    raw.login()
+    resource = DescribeConfigs.Request.DescribeConfigsResource(resource_type=ResourceType.BROKER, resource_name="1")
+    answer = raw.ask(DescribeConfigs, 4, resources=[resource], include_synonyms=True)
+    shown = {each.name: each for each in answer.results[0].configs if each.name.endswith("sasl.jaas.config")}
+    assert "listener.name.inside.plain.sasl.jaas.config" in shown
+    assert all(each.is_sensitive and each.value is None for each in shown.values())
+    assert "alice-secret" not in repr(answer)
+
+
+def test_garbage_costs_its_connection_only(served: Running) -> None:
+    chance = random.Random(0)
+    for _ in range(300):
+        client = Raw(served)
+        with contextlib.suppress(OSError), client.socket:
+            if chance.random() < 0.5:
+                handshake = SaslHandshake.Request(mechanism=chance.choice(["PLAIN", "SCRAM-SHA-256", "x"]))
+                client.socket.sendall(joined(SaslHandshake.encode_request(chance.randrange(2), 1, None, handshake)))
+            client.send(chance.randbytes(chance.randrange(60)))
+            client.socket.shutdown(socket.SHUT_WR)
+            while client.receive():
+                pass
+    assert Raw(served).login().error_code == 0
