@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pybroker.client_settings import settings_for
 from pybroker.process.owned_process import OwnedProcess
-from pybroker.process.secret_settings import as_arguments, as_environment
+from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 
 if TYPE_CHECKING:  # a broker without TLS costs nothing of it
     from pybroker.security.certificates import Files
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
-OTHERS = ("KAFKA_", "CLUSTER_ID")
+OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
 """Environment variables that configure another broker, not this one."""
 TLS_FOLDER = "tls"
 """In the data folder."""

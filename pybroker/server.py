@@ -61,9 +61,11 @@ from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.store.interface import ConnectionLoss, CoordinationStore, SessionExpired
 from pybroker.store.stores import StoreFactory, StoreOptions, open_store
+from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.security.broker_tls import BrokerTls
+    from pybroker.security.first_users import FirstUser
     from pybroker.security.listener_sasl import ListenerSasl
 
 T = TypeVar("T")
@@ -94,8 +96,11 @@ class Broker:
         clock: Clock | None = None,
         storage: Storage | None = None,
         store: StoreOptions | StoreFactory | None = None,
+        first_users: Sequence[FirstUser] = (),
     ) -> None:
-        """``store``: the coordination store, or what opens it; by default one of its own in ``folder``."""
+        """``store``: the coordination store, or what opens it; by default one of its own in ``folder``.
+        ``first_users``: who shall have a password before the first client comes.
+        """
         self.config = config
         self.folder = folder
         self._store_place = store or StoreOptions(file=str(folder.store))
@@ -111,6 +116,7 @@ class Broker:
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
         self._tls: BrokerTls | None = None
+        self._first_users = first_users
         self._opened = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -133,6 +139,8 @@ class Broker:
         self._tell_lost()
         self.metadata.add_follower(self._tell_lost)
         self.replicas.on_lost = self._tell_lost
+        if self._first_users:
+            await self._add_users()
         self._serve()
 
     async def stop(self) -> None:
@@ -155,6 +163,17 @@ class Broker:
             return self.metadata.image.configs(ResourceType.USER, user)
 
         return authenticated(self.config, listeners(self.config), stored, self.peer_secret)
+
+    async def _add_users(self) -> None:
+        """Passwords that nobody has yet. Raises StartError."""
+        from pybroker.handlers.common.first_users import add
+
+        try:
+            added = await add(self._first_users, self)
+        except KafkaError as error:
+            raise StartError(f"--add-scram: passwords could not be stored: {error}") from error
+        if added:
+            logger.info("users who have got a password: %s", ", ".join(dict.fromkeys(added)))
 
     def _bind(self) -> None:
         for endpoint in listeners(self.config):

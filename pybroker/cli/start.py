@@ -18,6 +18,10 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--processes", type=click.IntRange(1), default=1, help="Number of brokers [1].")
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Coordination, for several machines.")
 @click.option("--set", "settings", multiple=True, metavar="key=value", help="A broker setting.")
+@click.option(
+    "--add-scram", multiple=True, metavar="MECHANISM=[name=…,password=…]",
+    help="A user who shall have a password, if there is none; also lines of $PYBROKER_ADD_SCRAM.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="[info]")
 @click.option("--restart-delay", type=click.FloatRange(0), default=1, help="Seconds until a dead broker restarts [1].")
 @click.option("--join", is_flag=True, help="Join the brokers of this --data-dir, with another --node-id.")
@@ -25,7 +29,7 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--temporary", is_flag=True, hidden=True)
 @click.option("--base", hidden=True)
 @click.option("--member", is_flag=True, hidden=True)
-def start(settings: tuple[str, ...], **options: object) -> int:
+def start(settings: tuple[str, ...], add_scram: tuple[str, ...], **options: object) -> int:
     """Runs a broker until SIGTERM or SIGINT.
 
     Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
@@ -33,8 +37,10 @@ def start(settings: tuple[str, ...], **options: object) -> int:
     KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged.
     """
     from pybroker.process.diagnostics import level_of
+    from pybroker.process.secret_settings import added_scram
     from pybroker.process.start_options import StartOptions
     from pybroker.process.supervisor import run  # costs 0.5 s, which --help need not
 
     options["log_level"] = options["log_level"] or level_of(os.environ)
-    return run(StartOptions(settings=settings, **options))  # type: ignore[arg-type]
+    users = (*add_scram, *added_scram(os.environ))
+    return run(StartOptions(settings=settings, add_scram=users, **options))  # type: ignore[arg-type]

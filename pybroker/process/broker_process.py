@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from pybroker.process.secret_settings import as_arguments, as_environment
+from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 from pybroker.process.start_options import StartOptions
 
 SHOWN = 200
@@ -54,7 +54,7 @@ class BrokerProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env=environment() | as_environment(settings_of(options, settings)),
+            env=environment() | secrets_of(options, settings),
         )
         return cls(process)
 
@@ -124,6 +124,11 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
     if options.base is not None:
         words += ["--base", options.base]
     return words if options.file is None else [*words, options.file]
+
+
+def secrets_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:
+    """The variables by which a member gets what no list of processes may show."""
+    return {**as_environment(settings_of(options, settings)), ADD_SCRAM: "\n".join(options.add_scram)}
 
 
 def settings_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:

@@ -26,6 +26,8 @@ SECRETS: Final = (
     "zookeeper.ssl.truststore.password",
 )
 """Kafka's keys of type PASSWORD; with ``listener.name.…`` before them they are secret as well."""
+ADD_SCRAM: Final = "PYBROKER_ADD_SCRAM"
+"""The variable with what ``--add-scram`` takes, a line each."""
 
 
 def is_secret(name: str) -> bool:
@@ -41,6 +43,11 @@ def as_arguments(settings: Mapping[str, str]) -> list[str]:
 def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The variables of the others."""
     return {variable_of(name): text for name, text in settings.items() if is_secret(name)}
+
+
+def added_scram(environment: Mapping[str, str]) -> list[str]:
+    """What is in its variable."""
+    return environment.get(ADD_SCRAM, "").splitlines()
 
 
 def variable_of(name: str) -> str:

@@ -6,7 +6,8 @@ import logging
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pybroker.config import (
     BrokerConfig,
@@ -21,6 +22,9 @@ from pybroker.config import (
 from pybroker.data_folder import DataFolder, plan
 from pybroker.process.secret_settings import is_secret
 from pybroker.store.stores import StoreOptions
+
+if TYPE_CHECKING:
+    from pybroker.security.first_users import FirstUser
 
 RESTART_DELAY_S = 1.0
 LAST_PORT = 65535
@@ -64,6 +68,8 @@ class StartOptions:
     """More brokers for those that run on this data folder, whose supervisor serves the store."""
     base: str | None = None
     """A file of settings below all others: of the supervisor that was joined."""
+    add_scram: tuple[str, ...] = field(default=(), repr=False)
+    """Users who shall have passwords (``security.first_users``)."""
     member: bool = False
     """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
 
@@ -78,6 +84,7 @@ def configure(options: StartOptions) -> BrokerConfig:
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
     alone = is_alone(options, given)
+    first_users(options)
     tls_slips.check(given)
     unprotected.check(given, alone=alone)  # what is chosen below hides who gave it
     chosen = list(options.settings)
@@ -94,6 +101,15 @@ def configure(options: StartOptions) -> BrokerConfig:
         raise ConfigError("--join is for brokers of one data folder: with --zookeeper, give each its own --data-dir")
     unprotected.check(config, alone=alone)
     return config
+
+
+def first_users(options: StartOptions) -> list[FirstUser]:
+    """Those who shall have passwords. Raises ConfigError."""
+    if not options.add_scram:
+        return []
+    from pybroker.security.first_users import parse
+
+    return [parse(text) for text in options.add_scram]
 
 
 def is_alone(options: StartOptions, config: BrokerConfig) -> bool:
