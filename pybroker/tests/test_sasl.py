@@ -157,6 +157,20 @@ def test_a_wrong_password_and_an_unknown_user_hear_the_same(
     assert not any("nobody" in each for each in served.principals)
 
 
+def test_what_is_set_of_a_listener_is_not_changed_while_it_runs(served: Running) -> None:
+    """Passwords would lie open in the coordination store, and an authentication that goes on has begun with others."""
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+    admin = AdminClient(librdkafka(served, "INSIDE", "PLAIN"))
+    for key in ("sasl.enabled.mechanisms", "listener.name.inside.plain.sasl.jaas.config", "connections.max.reauth.ms"):
+        entry = ConfigEntry(key, "hunter2", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+        (done,) = admin.incremental_alter_configs([resource]).values()
+        with pytest.raises(Exception, match=f"{key} cannot be changed while the broker runs") as caught:
+            done.result(PATIENCE_S)
+        assert "hunter2" not in str(caught.value)
+
+
 def test_users_are_described_without_their_secrets(served: Running) -> None:
     from confluent_kafka.admin import AdminClient
 

@@ -34,10 +34,9 @@ from pybroker.config import (
     check_group_configs,
     parse_topic_overrides,
 )
-from pybroker.config.broker_config import suggestion
+from pybroker.config.broker_config import key_of, suggestion
 from pybroker.config.group_config import GROUPS
 from pybroker.config.key import format_value, parse_type
-from pybroker.config.tls_keys import key_of_listener
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
@@ -176,7 +175,7 @@ def check_broker_name(name: str, node_id: int, others: Collection[int] = ()) -> 
 
 
 def _check_dynamic(name: str, text: str, *, is_default: bool) -> None:
-    key = KEYS.get(name) or key_of_listener(name)
+    key = KEYS.get(name) or key_of(name)
     if key is None:
         raise errors.InvalidRequest(f"{name} is unknown{suggestion(name, KEYS)}")
     if key.scope is Scope.READ_ONLY:
