@@ -1,0 +1,79 @@
+"""``sasl.jaas.config`` in Java's syntax: one login module and its options. Nothing that it names is loaded.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="…";
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_TOKEN: Final = re.compile(
+    r"""\s+ | //[^\n]* | /\*.*?\*/
+    | "(?P<double>(?:[^"\\\n]|\\.)*)" | '(?P<single>(?:[^'\\\n]|\\.)*)'
+    | (?P<mark>[=;]) | (?P<word>(?!//|/\*)[^\s"'=;]+?(?=[\s"'=;]|//|/\*|\Z))""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_IS: Final = (True, "=")
+_END: Final = (True, ";")
+_MARKS: Final = (_IS, _END)
+
+
+class JaasError(ValueError):
+    """The text is none of JAAS. The error has nothing of it, since it may be a secret."""
+
+
+@dataclass(frozen=True)
+class LoginModule:
+    """The one module that a text names."""
+
+    name: str
+    """Of its class, without the package: ``PlainLoginModule``."""
+    options: Mapping[str, str] = field(repr=False)
+
+
+def parse(text: str) -> LoginModule:
+    """The login module of a ``sasl.jaas.config``. Raises JaasError."""
+    tokens = list(_tokens(text))
+    if len(tokens) < 3 or tokens[0] in _MARKS:
+        raise JaasError('it is `CLASS required name="value" …;`')
+    (_, name), (_, flag), *rest = tokens
+    if flag.lower() not in _FLAGS:
+        raise JaasError(f"the class must be followed by one of {', '.join(_FLAGS)}")
+    if rest[-1] != _END:
+        raise JaasError("it must end with ;")
+    if _END in rest[:-1]:
+        raise JaasError("it names several login modules, and must name one")
+    return LoginModule(name.rpartition(".")[2], dict(_options(rest[:-1])))
+
+
+def _options(tokens: list[tuple[bool, str]]) -> Iterator[tuple[str, str]]:
+    """``name=value`` again and again. Raises JaasError."""
+    for at in range(0, len(tokens), 3):
+        option = tokens[at : at + 3]
+        if len(option) < 3 or option[1] != _IS or option[0] in _MARKS or option[2] in _MARKS:
+            raise JaasError(f'its option {at // 3 + 1} is not name="value"')
+        yield option[0][1], option[2][1]
+
+
+def _tokens(text: str) -> Iterator[tuple[bool, str]]:
+    """Whether it is a mark, and the text of each. Raises JaasError."""
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise JaasError("a quotation or a remark does not end")
+        at = found.end()
+        kind = found.lastgroup
+        if kind is not None:
+            value = found[kind]
+            yield kind == "mark", value if kind in ("mark", "word") else _ESCAPE.sub(_unescaped, value)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[1], found[1])

@@ -1,0 +1,54 @@
+"""``sasl.jaas.config``: what is read of it, and what is said of what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyclient.security.jaas import JaasError, parse
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f'{PLAIN} required username="alice" password="secret";', {"username": "alice", "password": "secret"}),
+        (f"{PLAIN} required username='alice' password=secret;", {"username": "alice", "password": "secret"}),
+        (f'{PLAIN} REQUIRED\n  username="a=b;c"\n  password="d//e";\n', {"username": "a=b;c", "password": "d//e"}),
+        (f'{PLAIN} required // who\n username = "a" /* and\n how */ x = "/*b*/" ;', {"username": "a", "x": "/*b*/"}),
+        (f'{PLAIN} required password="say \\"it\\", \\\\ and \'that\'";', {"password": "say \"it\", \\ and 'that'"}),
+        (f'{PLAIN} required user_bob="";', {"user_bob": ""}),
+        (f"{PLAIN} optional;", {}),
+        (f"{PLAIN} required scope=a:b/c-d_e$f;", {"scope": "a:b/c-d_e$f"}),
+    ],
+)
+def test_the_options_of_a_module_are_read_as_java_does(text, options):
+    module = parse(text)
+    assert module.name == "PlainLoginModule"
+    assert module.options == options
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "CLASS required"),
+        ("hush", "CLASS required"),
+        (f'{PLAIN} password="hush";', "followed by one of required"),
+        (f'{PLAIN} required password="hush"', "must end with ;"),
+        (f'{PLAIN} required password="hush;', "does not end"),
+        (f'{PLAIN} required /* password="hush";', "does not end"),
+        (f"{PLAIN} required password=;", "option 1 is not"),
+        (f"{PLAIN} required username=a hush;", "option 2 is not"),
+        (f"{PLAIN} required password hush hush;", "option 1 is not"),
+        (f"{PLAIN} required; {PLAIN} required password=hush;", "several login modules"),
+    ],
+)
+def test_what_is_wrong_is_told_without_a_secret(text, told):
+    with pytest.raises(JaasError, match=told) as caught:
+        parse(text)
+    assert "hush" not in str(caught.value)
+    assert "hush" not in repr(caught.value)
+
+
+def test_a_module_does_not_show_its_options():
+    assert "hush" not in repr(parse(f"{PLAIN} required password=hush;"))
