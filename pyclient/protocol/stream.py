@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from errno import EINPROGRESS, EINTR
 from functools import partial
 from typing import Any, Final
@@ -21,6 +19,7 @@ from cy.wire.buffer import DecodeError
 from cy.wire.frames import AGAIN, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
 from pyclient.protocol.readiness import writable
+from pyclient.protocol.threads import on_thread
 from pyclient.protocol.tls import TlsPipe
 
 MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
@@ -151,27 +150,7 @@ async def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list
     none of them, waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and
     RuntimeError where no thread can begin.
     """
-    answer: asyncio.Future[list[Any]] = loop.create_future()
-
-    def settle(found: list[Any], error: Exception | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(found)
-        else:
-            answer.set_exception(error)
-
-    def work() -> None:
-        found, trouble = [], None
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except Exception as error:
-            trouble = error
-        with suppress(RuntimeError):  # nobody waits: the loop is closed
-            loop.call_soon_threadsafe(settle, found, trouble)
-
-    threading.Thread(target=work, name="look-up", daemon=True).start()
-    return await answer
+    return await on_thread(loop, "look-up", lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 async def connect(
