@@ -11,7 +11,13 @@ from __future__ import annotations
 from typing import Any, Final, Self
 
 from pyclient.protocol import errors as _kafka
-from pyclient.protocol.errors import KafkaError, NetworkException, RequestTimedOut, by_code
+from pyclient.protocol.errors import (
+    KafkaError,
+    NetworkException,
+    RequestTimedOut,
+    SaslAuthenticationFailed,
+    by_code,
+)
 
 __all__ = [
     "BufferExhausted",
@@ -23,6 +29,7 @@ __all__ = [
     "ConnectionLost",
     "KafkaError",
     "RequestTimedOut",
+    "SaslRefused",
     "TlsRefused",
     "UnsupportedByBroker",
     "WakeupError",
@@ -106,7 +113,9 @@ class _AtHost:
 
 
 class ConnectionFailed(_AtHost, ClientError, ConnectionError):
-    """No connection was made; ``phase`` is ``resolve``, ``connect``, ``TLS handshake`` or ``handshake``."""
+    """No connection was made; ``phase`` is ``resolve``, ``connect``, ``TLS handshake``, ``handshake``, ``SASL token``
+    or ``SASL authentication``.
+    """
 
     name = "CONNECTION_FAILED"
     retriable = True
@@ -119,6 +128,22 @@ class ConnectionFailed(_AtHost, ClientError, ConnectionError):
 
 class TlsRefused(ConnectionFailed):
     """A certificate or a setting of TLS was refused, here or by the broker. It will be until one is changed."""
+
+    @property
+    def lasts(self) -> bool:
+        """True."""
+        return True
+
+
+class SaslRefused(ConnectionFailed, SaslAuthenticationFailed):
+    """The broker, or the source of tokens, does not accept who this client says it is. It will not until a setting or
+    a user is changed. ``cause`` may be the broker's error: SaslAuthenticationFailed, UnsupportedSaslMechanism.
+    """
+
+    name = SaslAuthenticationFailed.name
+    code = SaslAuthenticationFailed.code
+    retriable = False
+    fatal = False
 
     @property
     def lasts(self) -> bool:

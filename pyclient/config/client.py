@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyclient.config.key import INT, LIST, MAX_INT, MAX_LONG, STRING, Key
-from pyclient.config.security import PROTOCOL, SSL
+from pyclient.config.security import PROTOCOL, SASL, SSL
 
 MINUTE: Final = 60_000
 
@@ -15,6 +15,7 @@ CLIENT: Final = (
     Key("client.rack", STRING, "", "where the client runs; a consumer then reads from a replica there (KIP-392)"),
     PROTOCOL,
     *SSL,
+    *SASL,
     Key("request.timeout.ms", INT, 30_000, "how long to wait for a response", 1, MAX_INT),
     Key("default.api.timeout.ms", INT, MINUTE, "how long a call may take, retries included", 0, MAX_INT),
     Key("retry.backoff.ms", INT, 100, "the first wait before a retry", 0, MAX_LONG),

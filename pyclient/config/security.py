@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyclient.config.key import LIST, PASSWORD, STRING, Key
+from pyclient.config.key import FLOAT, INT, LIST, MAX_LONG, OBJECT, PASSWORD, STRING, Key
 
-PROTOCOL: Final = Key("security.protocol", STRING, "PLAINTEXT", "how connections are secured: SSL is TLS",
-                      words=("PLAINTEXT", "SSL"))
+PROTOCOL: Final = Key("security.protocol", STRING, "PLAINTEXT", "how connections are secured: SSL is TLS, SASL_… also "
+                      "says who the client is", words=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
+BY_TLS: Final = frozenset({"SSL", "SASL_SSL"})
+BY_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 SSL: Final = (
     Key("ssl.truststore.location", STRING, None, "the file with the certificates that are trusted: PEM, PKCS12 or JKS; "
@@ -30,6 +32,36 @@ SSL: Final = (
     Key("ssl.protocol", STRING, None, "without effect; ssl.enabled.protocols decides"),
 )  # fmt: skip
 
+_LOGIN: Final = "sasl.login."
+_ENDPOINT: Final = "sasl.oauthbearer."
+SASL: Final = (
+    Key("sasl.mechanism", STRING, None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
+    Key("sasl.username", STRING, None, "the name of PLAIN and SCRAM"),
+    Key("sasl.password", PASSWORD, None, "the password of PLAIN and SCRAM"),
+    Key("sasl.jaas.config", PASSWORD, None, "the same, or a token's client id and secret, in Java's syntax; no class "
+        "that it names is loaded"),
+    Key("sasl.oauth.token.provider", OBJECT, None, "OAUTHBEARER: a function, or an object with a method `token`, that "
+        "returns a token, or a token and the second since 1970 at which it expires; plain or `async`"),
+    Key(f"{_ENDPOINT}token.endpoint.url", STRING, None, "OAUTHBEARER: where a token is to be had for the client's id "
+        "and secret"),
+    Key(f"{_ENDPOINT}client.credentials.client.id", STRING, None, "the client's id there"),
+    Key(f"{_ENDPOINT}client.credentials.client.secret", PASSWORD, None, "the client's secret there"),
+    Key(f"{_ENDPOINT}scope", STRING, None, "the scope to ask for"),
+    Key(f"{_LOGIN}connect.timeout.ms", INT, 10_000, "how long to wait for a connection to it", 1, MAX_LONG),
+    Key(f"{_LOGIN}read.timeout.ms", INT, 10_000, "how long to wait for its answer", 1, MAX_LONG),
+    Key(f"{_LOGIN}retry.backoff.ms", INT, 100, "the first wait after it has failed", 0, MAX_LONG),
+    Key(f"{_LOGIN}retry.backoff.max.ms", INT, 10_000, "the longest wait after it has failed", 0, MAX_LONG),
+    Key(f"{_LOGIN}refresh.window.factor", FLOAT, 0.8, "the part of a token's life after which the next one is fetched",
+        0.5, 1.0),
+    Key(f"{_LOGIN}refresh.window.jitter", FLOAT, 0.05, "up to so much later, at random", 0.0, 0.25),
+    Key(f"{_LOGIN}refresh.min.period.seconds", INT, 60, "no sooner than after this time", 0, 900),
+    Key(f"{_LOGIN}refresh.buffer.seconds", INT, 300, "no later than this before its end", 0, 3600),
+    *(Key(f"sasl.{name}", STRING, None, "without effect; the mechanism and the keys above decide")
+      for name in ("login.class", "login.callback.handler.class", "client.callback.handler.class")),
+)  # fmt: skip
+FUNCTIONS: Final = frozenset({"sasl_oauth_token_provider"})
+"""Objects that may show a secret where they are shown."""
+
 _KEY_FILE: Final = "ssl.keystore.location, a PEM of key and certificates, or ssl.keystore.key as text"
 _CHAIN_FILE: Final = "ssl.keystore.location, a PEM of key and certificates, or ssl.keystore.certificate.chain as text"
 _CA_FILE: Final = "ssl.truststore.location, or ssl.truststore.certificates as text"
@@ -45,5 +77,13 @@ FOREIGN: Final[Mapping[str, str]] = {
     "ssl.check.hostname": _HOST_NAMES,
     "enable.ssl.certificate.verification": f"{_HOST_NAMES}, but certificates are always checked",
     "ssl.context": "the keys ssl.*, such as ssl.truststore.location",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.plain.username": "sasl.username",
+    "sasl.plain.password": "sasl.password",
+    "oauth.cb": "sasl.oauth.token.provider",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.method": "sasl.oauthbearer.token.endpoint.url with client id and secret, which needs no method",
+    "sasl.oauthbearer.config": "sasl.oauth.token.provider, or sasl.jaas.config",
 }
 """What the keys of librdkafka, kafka-python and aiokafka are here."""

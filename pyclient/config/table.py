@@ -6,13 +6,12 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pyclient.config.key import Key
-from pyclient.config.security import FOREIGN, PROTOCOL
+from pyclient.config.key import HIDDEN, Key
+from pyclient.config.security import FOREIGN, FUNCTIONS, PROTOCOL
 from pyclient.errors import ConfigError
 
 Table = Mapping[str, Key]
-_SASL: Final = "sasl."
-_SPOKEN: Final = " and ".join(PROTOCOL.words)
+_KERBEROS: Final = "sasl.kerberos."
 
 
 def table(*parts: tuple[Key, ...]) -> Table:
@@ -48,7 +47,8 @@ class Config:
         return iter(self._values)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{n}={self[n]!r}" for n in map(_attribute, sorted(self.given)))
+        names = map(_attribute, sorted(self.given))
+        shown = ", ".join(f"{n}={HIDDEN if n in FUNCTIONS else repr(self[n])}" for n in names)
         return f"Config({shown})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,9 +81,7 @@ def load(
         raise ConfigError("bootstrap.servers is missing: Producer('localhost:9092')")
     protocol = known.get(PROTOCOL.name)
     if isinstance(protocol, str):
-        known[PROTOCOL.name] = protocol = protocol.strip().upper()  # Kafka takes small letters too
-        if protocol.startswith("SASL"):
-            raise ConfigError(f"{PROTOCOL.name}={protocol}: this client does not speak SASL yet, only {_SPOKEN}")
+        known[PROTOCOL.name] = protocol.strip().upper()  # Kafka takes small letters too
     return Config(keys, known)
 
 
@@ -111,8 +109,8 @@ def _known(names: Mapping[str, str], name: str) -> str:
     dotted = str(name).replace("_", ".")
     if dotted in FOREIGN:
         raise ConfigError(f"{dotted} is not a key of Kafka's: it is {FOREIGN[dotted]}")
-    if dotted.startswith(_SASL):
-        raise ConfigError(f"{dotted}: this client does not speak SASL yet")
+    if dotted.startswith(_KERBEROS):
+        raise ConfigError(f"{dotted}: this client does not speak GSSAPI yet")
     similar = difflib.get_close_matches(dotted, names.values(), 1, 0.6)
     hint = f": did you mean {similar[0]}?" if similar else ""
     raise ConfigError(f"unknown setting {name!r}{hint}")

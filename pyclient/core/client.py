@@ -480,6 +480,7 @@ class Client:
             try:
                 await self._keeper.stop()
             finally:
+                self._settings.close()
                 for node in self._nodes.values():
                     node.close(error)
 

@@ -1,11 +1,13 @@
 """A broker as a client sees it: an address, a connection when there is one, requests that wait.
 
     idle -> connecting -> ready -> idle (lost, idle for long, moved) -> waiting for back-off -> …
+                          ready -> authenticating again -> ready
 
 A request that is posted while there is no connection causes one and waits for it, behind those
 posted before. When connecting fails, all that wait fail with ConnectionFailed; the next attempt is
 made for the next request, no sooner than the back-off after it. When a connection is lost, what was
-in flight fails with ConnectionLost, in the order of the requests.
+in flight fails with ConnectionLost, in the order of the requests. While a connection authenticates again, which brokers
+may ask for from time to time, requests wait.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cy.wire.buffer import EncodeError
 from cy.wire.frames import ReceiveMemory
 from pyclient.config import Config
+from pyclient.config.security import BY_SASL
 from pyclient.core import last_resort, tls_trouble
 from pyclient.core.addresses import Addresses
 from pyclient.core.backoff import Backoff, delay
@@ -38,6 +42,10 @@ from pyclient.errors import (
 )
 from pyclient.protocol.tls import TlsPipe
 
+if TYPE_CHECKING:
+    from pyclient.core.sasl import Sasl
+
+T = TypeVar("T")
 LOG: Final = logging.getLogger("pyclient")
 last_resort.install()
 
@@ -60,6 +68,17 @@ class NodeSettings:
         self.memory = ReceiveMemory()
         self.secured = secured(config)
         """None: in plain text."""
+        self.protocol: str = config.security_protocol
+        self.sasl: Sasl | None = None
+        if self.protocol in BY_SASL:
+            from pyclient.core.sasl import sasl
+
+            self.sasl = sasl(config, random)
+
+    def close(self) -> None:
+        """Ends what goes on in the background."""
+        if self.sasl is not None:
+            self.sasl.close()
 
 
 class Node:
@@ -90,6 +109,8 @@ class Node:
         """Why the last attempt to connect failed; None after one that did not."""
         self.was_reached = False
         """At this address."""
+        self._was_served = self._has_warned = False
+        self._ready_at = 0.0
         self._on_outage, self._on_reached, self._on_left = on_outage, on_reached, on_left
         self._tried_since: float | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -100,6 +121,9 @@ class Node:
         self._clock = clock
         self._waiting: deque[Pending] = deque()
         self._transport: Transport | None = None
+        self._gate: Transport | None = None
+        """The same, where requests may go out: not while it authenticates again."""
+        self._renewal: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._backoff = Backoff(*settings.reconnect, settings.random)
         self._retry_at = 0.0
@@ -111,12 +135,12 @@ class Node:
     @property
     def is_ready(self) -> bool:
         """Connected, and its versions are known."""
-        return self._transport is not None
+        return self._gate is not None
 
     @property
     def unused(self) -> Transport | None:
         """The connection, if there is one, and nothing waits or is under way there."""
-        transport = self._transport
+        transport = self._gate
         return None if transport is None or transport.connection.is_busy else transport
 
     @property
@@ -150,8 +174,8 @@ class Node:
         """Sends the request now or when there is a connection. ``on_done`` is never called before
         this returns.
         """
-        if self._transport is not None:
-            self._write(self._transport, request)
+        if self._gate is not None:
+            self._write(self._gate, request)
         else:
             self._waiting.append(request)
             self._connect_soon()
@@ -194,7 +218,7 @@ class Node:
             wait = self._retry_at - self._clock()
             if wait > 0:
                 await asyncio.sleep(wait)
-            transport = await self._open()
+            transport, lifetime = await self._open()
         except ConnectionFailed as error:
             self._connecting = None
             self._refused(error)
@@ -204,12 +228,15 @@ class Node:
         else:
             self._connecting = None
             self._ready(transport)
+            self._renew_later(transport, lifetime)
 
-    async def _open(self) -> Transport:
-        """A connection that has shaken hands. Raises ConnectionFailed."""
+    async def _open(self) -> tuple[Transport, float]:
+        """A connection that has shaken hands, and for how many seconds. Raises ConnectionFailed."""
         settings = self._settings
         timeout = min(delay(*settings.setup, self._backoff.failures), settings.patience)
         host, port = self.host, self.port
+        if settings.sasl is not None:
+            await self._in_time(timeout, settings.sasl.token_phase, settings.sasl.ready())
         self._phase = "connect"
         end = self._clock() + timeout
         sock = await open_socket(self._loop, host, port, timeout, settings.options, self._addresses)
@@ -220,35 +247,54 @@ class Node:
         transport = Transport(
             self._loop, sock, settings.memory, Connection(settings.client_id), self._on_lost, pipe
         )
-        self._phase = "handshake"
-        timeout = min(timeout, settings.request_timeout)
         try:
-            async with asyncio.timeout(timeout):
-                versions = await handshake(transport, self._loop)
-        except TimeoutError:
-            transport.close()
-            raise ConnectionFailed(f"{host}:{port}", "handshake", f"no answer in {timeout:.3g} s") from None
+            lifetime = await self._greet(transport, min(timeout, settings.request_timeout))
         except KafkaError as error:
             transport.close()
+            if isinstance(error, ConnectionFailed):
+                raise
             raise self._unshaken(getattr(error, "cause", None) or error, pipe) from error
         except BaseException:
             transport.close()
             raise
         if transport.is_closed:
-            raise ConnectionFailed(f"{host}:{port}", "handshake", "closed by the broker")
+            raise ConnectionFailed(self.name, self._phase, "closed by the broker")
+        transport.greeted()
+        return transport, lifetime
+
+    async def _greet(self, transport: Transport, timeout: float) -> float:
+        """Learns the versions, and authenticates. Returns for how many seconds. Raises KafkaError."""
+        sasl = self._settings.sasl
+        versions = await self._in_time(timeout, "handshake", handshake(transport, self._loop))
         self.versions = versions
-        return transport
+        if sasl is None:
+            return math.inf
+        return await self._in_time(timeout, sasl.phase, sasl.authenticate(transport, versions, self.name))
+
+    async def _in_time(self, timeout: float, phase: str, work: Awaitable[T]) -> T:
+        """What ``work`` returns, a phase of connecting. Raises ConnectionFailed after so many seconds."""
+        self._phase = phase
+        try:
+            async with asyncio.timeout(timeout):
+                return await work
+        except TimeoutError:
+            raise ConnectionFailed(self.name, phase, f"no answer in {timeout:.3g} s") from None
 
     def _unshaken(self, cause: Exception, pipe: TlsPipe | None) -> ConnectionFailed:
-        """Why there was no answer to the first request."""
-        secured = self._settings.secured
-        if secured is not None and isinstance(cause, ssl.SSLError):
-            return secured.failure(cause, self.host, self.port, pipe)
-        advice = "" if self.was_reached else tls_trouble.advice(cause, None if secured is None else secured.has_key)
-        return ConnectionFailed(self.name, "handshake", cause, advice)
+        """Why there was no answer to the first requests."""
+        settings, advice = self._settings, ""
+        if settings.secured is not None and isinstance(cause, ssl.SSLError):
+            return settings.secured.failure(cause, self.host, self.port, pipe)
+        if settings.sasl is not None and self._phase == settings.sasl.phase:
+            advice = settings.sasl.failure()
+        elif not self.was_reached:
+            has_key = None if settings.secured is None else settings.secured.has_key
+            advice = tls_trouble.advice(cause, has_key, settings.protocol)
+        return ConnectionFailed(self.name, self._phase, cause, advice)
 
     def _ready(self, transport: Transport) -> None:
-        self._transport = transport
+        self._transport = self._gate = transport
+        self._ready_at = transport.used_at
         self._backoff.reset()
         self._retry_at = 0.0
         self._addresses.works()
@@ -256,6 +302,9 @@ class Node:
         self.was_reached = True
         self._end_outage()
         self._on_reached(self)
+        self._write_waiting(transport)
+
+    def _write_waiting(self, transport: Transport) -> None:
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             self._write(transport, request)
@@ -278,24 +327,79 @@ class Node:
             deliver(self._loop, request, None, error)
         LOG.log(level, "%s; the next attempt in %.3g s or later", error, wait)  # last: a handler may raise
 
+    # -- authenticating again ----------------------------------------------------------------------
+
+    def _renew_later(self, transport: Transport, lifetime: float) -> None:
+        """Before the broker ends the connection, which it has granted for ``lifetime``."""
+        sasl = self._settings.sasl
+        if sasl is not None and lifetime < math.inf and transport is self._transport:
+            wait = sasl.renewal_in(lifetime, self._settings.random)
+            self._renewal = self._loop.call_later(wait, self._begin_renewal, transport, sasl)
+
+    def _begin_renewal(self, transport: Transport, sasl: Sasl) -> None:
+        if transport is self._transport:
+            self._gate = None
+            self._connecting = self._loop.create_task(self._renew(transport, sasl))
+
+    async def _renew(self, transport: Transport, sasl: Sasl) -> None:
+        """Authenticates on a connection that serves; what is under way there is answered before."""
+        assert self.versions is not None
+        used_at, timeout = transport.used_at, self._settings.request_timeout
+        try:
+            await self._in_time(timeout, sasl.token_phase, sasl.ready())
+            again = sasl.authenticate(transport, self.versions, self.name)
+            lifetime = await self._in_time(timeout, sasl.phase, again)
+        except KafkaError as error:
+            self._connecting = None
+            if transport is self._transport:
+                self.disconnect(error)
+            if isinstance(error, ConnectionFailed):
+                self._refused(error)
+            elif self._waiting:
+                self._connect_soon()
+        except BaseException:
+            self._connecting = None
+            raise
+        else:
+            self._connecting = None
+            if transport is self._transport:
+                transport.used_at = used_at
+                self._gate = transport
+                self._write_waiting(transport)
+                self._renew_later(transport, lifetime)
+
     # -- the end of a connection -------------------------------------------------------------------
 
     def _on_lost(self, transport: Transport, cause: Exception | str) -> None:
         """The socket has ended; also during the handshake, which then is what was in flight."""
         if transport is self._transport:
-            self._transport = None
+            self._transport = self._gate = None
             self._retry_at = self._clock() + self._backoff.next()
+            self._was_served |= transport.used_at > self._ready_at
             LOG.debug("%s: lost: %s", self.name, cause)
-        self._fail(transport.connection.take_all(), cause)
+        lost = transport.connection.take_all()
+        self._fail(lost, cause, self._advice_of_loss(cause) if lost and self.was_reached else "")
 
-    def _fail(self, requests: list[Pending], cause: Exception | str) -> None:
+    def _advice_of_loss(self, cause: Exception | str) -> str:
+        """A listener with SASL tells its versions to all, and then closes the connections of those who use none."""
+        settings = self._settings
+        if self._was_served or settings.sasl is not None or not isinstance(cause, EOFError | ConnectionError):
+            return ""
+        advice = tls_trouble.IS_PROTOCOL_RIGHT.format(settings.protocol)
+        if not self._has_warned:
+            self._has_warned = True
+            text = "%s: closed by the broker before it answered%s; still trying"
+            LOG.warning(text, self.name, advice, extra={last_resort.URGENT: True})
+        return advice
+
+    def _fail(self, requests: list[Pending], cause: Exception | str, advice: str = "") -> None:
         for request in requests:
-            error = ConnectionLost(self.name, request.api.name, cause)
+            error = ConnectionLost(self.name, request.api.name, cause, advice)
             deliver(self._loop, request, None, error)
 
     def disconnect(self, cause: Exception | str) -> None:
         """Ends the connection; requests in flight fail with ConnectionLost."""
-        transport, self._transport = self._transport, None
+        transport, self._transport, self._gate = self._transport, None, None
         if transport is not None:
             transport.close()
             self._fail(transport.connection.take_all(), cause)
@@ -308,7 +412,7 @@ class Node:
             self.host, self.port = host, port
             self._addresses = Addresses()
             self._retry_at = 0.0
-            self.was_reached = False
+            self.was_reached = self._was_served = self._has_warned = False
             self._end_outage()
 
     def close(self, error: KafkaError) -> None:
@@ -319,7 +423,9 @@ class Node:
         self._on_left(self)
         if self._timer is not None:
             self._timer.cancel()
-        transport, self._transport = self._transport, None
+        if self._renewal is not None:
+            self._renewal.cancel()
+        transport, self._transport, self._gate = self._transport, None, None
         requests = list(self._waiting)
         self._waiting.clear()
         if transport is not None:
@@ -357,7 +463,7 @@ class Node:
 
     def _end_overdue(self, transport: Transport, now: float) -> None:
         """A response is missing: the connection ends, as the broker may be stuck."""
-        self._transport = None
+        self._transport = self._gate = None
         self._retry_at = now + self._backoff.next()
         transport.close()
         for request in transport.connection.take_all():

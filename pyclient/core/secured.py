@@ -9,7 +9,7 @@ import ssl
 from typing import Final
 
 from pyclient.config import Config
-from pyclient.config.security import PROTOCOL, SSL
+from pyclient.config.security import BY_TLS, PROTOCOL, SASL, SSL
 from pyclient.core import tls_trouble
 from pyclient.core.last_resort import URGENT
 from pyclient.errors import ConfigError, ConnectionFailed, TlsRefused
@@ -23,10 +23,12 @@ PHASE: Final = "TLS handshake"
 class Secured:
     """How the connections of one client are encrypted, which they share. ``has_key``: it can show a certificate."""
 
-    def __init__(self, context: ssl.SSLContext, has_key: bool) -> None:
+    def __init__(self, context: ssl.SSLContext, has_key: bool, protocol: str) -> None:
         self.context = context
         self._tls = Tls(context)
         self.has_key = has_key
+        self.protocol = protocol
+        """The client's security.protocol."""
 
     async def shake(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, host: str, port: int, timeout: float
@@ -41,7 +43,7 @@ class Secured:
                 await pipe.handshake(loop)
         except TimeoutError:
             sock.close()
-            advice = tls_trouble.IS_PROTOCOL_RIGHT.format("SSL")
+            advice = tls_trouble.IS_PROTOCOL_RIGHT.format(self.protocol)
             raise ConnectionFailed(name, PHASE, "no answer in time", advice) from None
         except (OSError, ValueError) as error:  # a host that cannot be in a certificate is a ValueError
             sock.close()
@@ -54,7 +56,7 @@ class Secured:
     def failure(self, error: Exception, host: str, port: int, pipe: TlsPipe | None) -> ConnectionFailed:
         """The error of a handshake, or of the first answer after it, in words."""
         shown = {} if pipe is None else tls_trouble.certificate_of(pipe.ssl)
-        trouble = tls_trouble.of_tls(error, host, shown, self.has_key)
+        trouble = tls_trouble.of_tls(error, host, shown, self.has_key, self.protocol)
         if trouble is None:
             return ConnectionFailed(f"{host}:{port}", PHASE, error)
         kind = TlsRefused if trouble.lasts else ConnectionFailed
@@ -62,16 +64,22 @@ class Secured:
 
 
 def secured(config: Config) -> Secured | None:
-    """As security.protocol and the keys ssl.* say; None for PLAINTEXT. Raises ConfigError."""
-    if config.security_protocol == "PLAINTEXT":
-        idle = [key.name for key in SSL if key.name in config.given]
-        if idle and PROTOCOL.name not in config.given:
-            text = "%s has no effect, nothing is encrypted: set security.protocol=SSL (or PLAINTEXT, to agree)"
-            LOG.warning(text, ", ".join(idle), extra={URGENT: True})
+    """As security.protocol and the keys ssl.* say; None without TLS. Raises ConfigError."""
+    if PROTOCOL.name not in config.given:
+        _warn_of_idle(config)
+    if config.security_protocol not in BY_TLS:
         return None
     try:
         settings = {key.name: config[key.name] for key in SSL}
         has_key = any(settings[name] for name in ("ssl.keystore.location", "ssl.keystore.key"))
-        return Secured(client_context(settings), has_key)
+        return Secured(client_context(settings), has_key, config.security_protocol)
     except TlsConfigError as error:
         raise ConfigError(str(error)) from None
+
+
+def _warn_of_idle(config: Config) -> None:
+    """Of settings that have no effect without a security.protocol."""
+    for keys, why, right in ((SSL, "nothing is encrypted", "SSL"), (SASL, "the client tells no name", "SASL_SSL")):
+        if idle := [key.name for key in keys if key.name in config.given]:
+            text = "%s has no effect, %s: set security.protocol=%s (or PLAINTEXT, to agree)"
+            LOG.warning(text, ", ".join(idle), why, right, extra={URGENT: True})

@@ -38,27 +38,30 @@ class Trouble(NamedTuple):
     lasts: bool
 
 
-def of_tls(error: Exception, host: str, certificate: Mapping[str, Any], has_key: bool) -> Trouble | None:
+def of_tls(
+    error: Exception, host: str, certificate: Mapping[str, Any], has_key: bool, protocol: str = "SSL"
+) -> Trouble | None:
     """Of an error of the handshake, or of the first answer after it: a broker refuses a client's certificate then.
     ``certificate``: what the broker has shown, as ``SSLSocket.getpeercert`` has it. None of what TLS has no part in.
+    ``protocol``: the client's security.protocol.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _of_certificate(error, host, certificate)
     if isinstance(error, ssl.SSLEOFError | ConnectionError | EOFError):
-        return Trouble("the peer closed the connection", IS_PROTOCOL_RIGHT.format("SSL"), False)
+        return Trouble("the peer closed the connection", IS_PROTOCOL_RIGHT.format(protocol), False)
     if isinstance(error, ssl.SSLError):
-        return _of_alert(error.reason or "", has_key) or Trouble(_plain(error), "", True)
+        return _of_alert(error.reason or "", has_key, protocol) or Trouble(_plain(error), "", True)
     return None
 
 
-def advice(error: Exception, has_key: bool | None) -> str:
+def advice(error: Exception, has_key: bool | None, protocol: str) -> str:
     """What to look at where the first answer did not come: a listener of another kind, or one that asks for a
-    certificate of clients. ``has_key``: None in plain text.
+    certificate of clients. ``has_key``: None in plain text. ``protocol``: the client's security.protocol.
     """
     if has_key is None:
         speaks_tls = isinstance(error, FrameError) and _TLS in protocol_of(error.prefix)
         if speaks_tls or isinstance(error, EOFError | ConnectionResetError | BrokenPipeError):
-            return IS_PROTOCOL_RIGHT.format("PLAINTEXT")
+            return IS_PROTOCOL_RIGHT.format(protocol)
     elif not has_key and isinstance(error, EOFError | ConnectionResetError | BrokenPipeError):
         return f"; does the broker ask clients for a certificate? Then {_SHOW_ONE}"
     return ""
@@ -100,7 +103,7 @@ def _of_certificate(error: ssl.SSLCertVerificationError, host: str, certificate:
     return Trouble(f"the certificate is refused: {error.verify_message}", "", True)
 
 
-def _of_alert(reason: str, has_key: bool) -> Trouble | None:
+def _of_alert(reason: str, has_key: bool, protocol: str) -> Trouble | None:
     is_alert = _ALERT in reason
     if "CERTIFICATE_REQUIRED" in reason or (is_alert and not has_key and reason.endswith(_REFUSED)):
         return Trouble("the broker asks for a certificate of this client", f"; {_SHOW_ONE}", True)
@@ -120,7 +123,7 @@ def _of_alert(reason: str, has_key: bool) -> Trouble | None:
             True,
         )
     if reason in _NO_TLS:
-        return Trouble("the peer answered no TLS", IS_PROTOCOL_RIGHT.format("SSL"), True)
+        return Trouble("the peer answered no TLS", IS_PROTOCOL_RIGHT.format(protocol), True)
     return None
 
 

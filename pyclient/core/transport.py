@@ -15,10 +15,12 @@ from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
 from pyclient.protocol import ApiVersions, stream
 from pyclient.protocol.answers import answer_on
-from pyclient.protocol.stream import FrameStream
+from pyclient.protocol.stream import MAX_FRAME, FrameStream
 from pyclient.protocol.tls import TlsPipe
 
 SOFTWARE: Final = ("pyclient", "0.1.0")
+MOST_GREETING: Final = 1 << 20
+"""Bytes of a frame of a broker that has not yet said who it is."""
 _UNSUPPORTED_VERSION: Final = 35
 
 OnLost = Callable[["Transport", Exception | str], None]
@@ -49,7 +51,12 @@ class Transport(FrameStream):
         self.connection = connection
         """The requests in flight; they stay there when the socket is closed."""
         self._on_lost = on_lost
+        self._reader.max_frame = MOST_GREETING
         self.used_at = loop.time()
+
+    def greeted(self) -> None:
+        """Takes frames of any size from now on."""
+        self._reader.max_frame = MAX_FRAME
 
     def send(self, request: Pending, version: int) -> None:
         """Encodes and sends one request. Raises EncodeError, and what makes the message raises."""

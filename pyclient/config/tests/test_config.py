@@ -52,9 +52,13 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(name, meant):
         ("enable_idempotence", 1, "is not a boolean"),
         ("compression_type", "lzma", "is none of none, gzip"),
         ("compression_gzip_level", 10, "is above 9"),
-        ("sasl_mechanism", "PLAIN", "does not speak SASL yet"),
-        ("security_protocol", "SASL_SSL", "does not speak SASL yet, only PLAINTEXT and SSL"),
-        ("security_protocol", "TLS", "is none of PLAINTEXT, SSL"),
+        ("security_protocol", "TLS", "is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("sasl_mechanisms", "PLAIN", "it is sasl.mechanism"),
+        ("sasl_plain_username", "alice", "it is sasl.username"),
+        ("sasl_plain_password", "hush", "it is sasl.password"),
+        ("oauth_cb", print, "it is sasl.oauth.token.provider"),
+        ("sasl_oauthbearer_client_id", "x", "it is sasl.oauthbearer.client.credentials.client.id"),
+        ("sasl_kerberos_service_name", "kafka", "does not speak GSSAPI yet"),
         ("ssl_ca_location", "ca.pem", "it is ssl.truststore.location"),
         ("ssl_certificate_location", "me.pem", "it is ssl.keystore.location"),
         ("ssl_key_location", "me.key", "it is ssl.keystore.location"),
@@ -101,6 +105,8 @@ def test_the_protocol_may_be_in_small_letters():
 
 def test_no_password_is_shown():
     given = {"ssl.key.password": "hush", "ssl.keystore.key": "hush", "ssl_truststore_password": "hush"}
+    given |= dict.fromkeys(("sasl.password", "sasl.jaas.config"), "hush")
+    given |= {"sasl.oauthbearer.client.credentials.client.secret": "hush"}
     for keys in TABLES.values():
         config = load(keys, "h:1", given)
         assert "hush" not in repr(config)

@@ -80,7 +80,7 @@ WRONG = [
     ({**TOPIC, "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
     ({**TOPIC, "kafka.interceptor.classes": "x"}, "'interceptor.classes' is not supported"),
     ({**TOPIC, "kafka.isolation.levle": "x"}, "did you mean isolation.level"),
-    ({**TOPIC, "kafka.sasl.mechanism": "PLAIN"}, "does not speak SASL yet"),
+    ({**TOPIC, "kafka.sasl.mechanisms": "PLAIN"}, "it is sasl.mechanism"),
 ]
 
 

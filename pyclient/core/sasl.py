@@ -1,0 +1,146 @@
+"""Says to brokers who the client is: SASL at the start of a connection, and again before the broker ends it (KIP-368).
+
+What is said in a mechanism is ``pyclient.protocol.sasl``'s; what it is said with, ``pyclient.core.credentials``'s.
+"""
+
+from __future__ import annotations
+
+import math
+from asyncio import get_running_loop
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from pyclient.config import Config
+from pyclient.core.connection import Pending
+from pyclient.core.credentials import Credentials, credentials
+from pyclient.core.oauth import PHASE as TOKEN_PHASE
+from pyclient.core.oauth import Tokens
+from pyclient.core.transport import Transport
+from pyclient.core.versions import Versions
+from pyclient.errors import ConnectionLost, SaslRefused, UnsupportedByBroker, of_code
+from pyclient.protocol import SaslAuthenticate, SaslHandshake, scram
+from pyclient.protocol.answers import answer_on
+from pyclient.protocol.apis import Api
+from pyclient.protocol.errors import IllegalSaslState, UnsupportedSaslMechanism
+from pyclient.protocol.sasl import Derive, SaslError, told
+from pyclient.protocol.threads import on_thread
+
+PHASE: Final = "SASL authentication"
+MOST_NAMED: Final = 10
+"""Mechanisms of a broker that an error names."""
+LONGEST_S: Final = 86_400.0
+"""A client authenticates again once a day at least, where the broker sets any end."""
+EARLY, LATE = 0.85, 0.95
+"""The part of its time after which a connection authenticates again, as Java's client has it."""
+_HANDSHAKE_VERSION: Final = 1
+"""After version 0 the exchange would have no frames of Kafka's: brokers before 1.0."""
+
+
+class Sasl:
+    """How the connections of one client authenticate, which they share."""
+
+    phase = PHASE
+    token_phase = TOKEN_PHASE
+
+    def __init__(self, given: Credentials, tokens: Tokens | None, protocol: str) -> None:
+        self._given = given
+        self.tokens = tokens
+        """None where the mechanism has none."""
+        self._protocol = protocol
+        self._salted: tuple[Derive, bytes] | None = None
+        """The last, which a broker asks for at each connection."""
+
+    async def ready(self) -> None:
+        """Makes sure that there is something to say. Raises ConnectionFailed, SaslRefused."""
+        if self.tokens is not None:
+            await self.tokens.ready()
+
+    async def authenticate(self, transport: Transport, versions: Versions, peer: str) -> float:
+        """Says to the broker who the client is. Returns the seconds until it has to be said again; infinity: never.
+
+        Raises SaslRefused; other KafkaErrors where the connection has ended.
+        """
+        ask = partial(_ask, transport, peer)
+        await self._choose(ask, versions, peer)
+        version = versions.choose(SaslAuthenticate)
+        exchange = self._given.begin()
+        lifetime_ms = 0
+        try:
+            step = next(exchange)
+            while True:
+                if isinstance(step, Derive):
+                    answer = await self._derived(step)
+                else:
+                    response = await ask(SaslAuthenticate, SaslAuthenticate.Request(auth_bytes=step), version)
+                    self._check(response, peer)
+                    answer, lifetime_ms = bytes(response.auth_bytes), response.session_lifetime_ms
+                step = exchange.send(answer)
+        except StopIteration:
+            return min(lifetime_ms / 1000, LONGEST_S) if lifetime_ms > 0 else math.inf
+        except SaslError as error:
+            raise SaslRefused(peer, PHASE, str(error), self._given.advice) from None
+
+    async def _choose(self, ask: Callable[..., Awaitable[Any]], versions: Versions, peer: str) -> None:
+        """Agrees on the mechanism. Raises SaslRefused."""
+        try:
+            if versions.choose(SaslHandshake) < _HANDSHAKE_VERSION:
+                raise SaslRefused(peer, PHASE, "the broker is older than Kafka 1.0")
+        except UnsupportedByBroker as unserved:
+            raise SaslRefused(peer, PHASE, unserved, self._without_sasl()) from unserved
+        request = SaslHandshake.Request(mechanism=self._given.mechanism)
+        response = await ask(SaslHandshake, request, _HANDSHAKE_VERSION)
+        error = of_code(response.error_code)
+        if isinstance(error, UnsupportedSaslMechanism):
+            known = ", ".join(map(told, response.mechanisms[:MOST_NAMED])) or "none"
+            error = UnsupportedSaslMechanism(f"the broker has no {self._given.mechanism}, but {known}")
+            raise SaslRefused(peer, PHASE, error, "; set sasl.mechanism to one of the broker's")
+        if isinstance(error, IllegalSaslState):
+            raise SaslRefused(peer, PHASE, "this listener of the broker's asks for no SASL", self._without_sasl())
+        if error is not None:
+            raise SaslRefused(peer, PHASE, error)
+
+    def _without_sasl(self) -> str:
+        protocol = self._protocol.removeprefix("SASL_")
+        return f"; set security.protocol={protocol}, or name one of its listeners with SASL"
+
+    def _check(self, response: SaslAuthenticate.Response, peer: str) -> None:
+        error = of_code(response.error_code, told(response.error_message or "") or None)
+        if error is not None:
+            raise SaslRefused(peer, PHASE, error, self._given.advice)
+
+    async def _derived(self, step: Derive) -> bytes:
+        """The salted password. Brokers of a cluster ask with the same salt, so the last one is kept."""
+        if self._salted is None or self._salted[0] != step:
+            password = self._given.password
+            work = partial(scram.salted_password, step.mechanism, password, step.salt, step.iterations)
+            self._salted = step, await on_thread(get_running_loop(), "scram", work)
+        return self._salted[1]
+
+    @staticmethod
+    def renewal_in(lifetime: float, random: Callable[[], float]) -> float:
+        """After how many seconds to authenticate again, of a connection that the broker grants ``lifetime``."""
+        return lifetime * (EARLY + (LATE - EARLY) * random())
+
+    def failure(self) -> str:
+        """What to look at where the connection ended while it was said: some brokers say no more."""
+        return f"; the log of the broker says why{self._given.advice}"
+
+    def close(self) -> None:
+        """Fetches no further tokens."""
+        if self.tokens is not None:
+            self.tokens.close()
+
+
+async def _ask(transport: Transport, peer: str, api: Api, message: Any, version: int) -> Any:
+    if transport.is_closed:
+        raise ConnectionLost(peer, api.name, "closed by the broker")
+    answer, on_done = answer_on(get_running_loop())
+    transport.send(Pending(api, message, on_done, math.inf, None), version)
+    return await answer
+
+
+def sasl(config: Config, random: Callable[[], float]) -> Sasl:
+    """As the keys sasl.* say, of a client whose security.protocol is SASL. Raises ConfigError."""
+    given, tokens = credentials(config, random)
+    return Sasl(given, tokens, config.security_protocol)
