@@ -19,7 +19,11 @@ from pyclient.admin.types import (
     NewTopic,
     OffsetSpec,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
     UpgradeType,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 __all__ = [
@@ -34,5 +38,9 @@ __all__ = [
     "OffsetSpec",
     "ResourceType",
     "Results",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "UpgradeType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

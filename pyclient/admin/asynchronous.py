@@ -7,9 +7,10 @@ from pyclient.admin.configs import Configs
 from pyclient.admin.groups import Groups
 from pyclient.admin.topics import Topics
 from pyclient.admin.transactions import Transactions
+from pyclient.admin.users import Users
 
 
-class Admin(Topics, Configs, Groups, Transactions, ClusterAdmin):
+class Admin(Topics, Configs, Groups, Transactions, Users, ClusterAdmin):
     """Administers a cluster, like Kafka's Admin with names in snake case.
 
     A method that takes several items returns ``Results``, a mapping by item, and raises the first error. With

@@ -92,6 +92,9 @@ class Admin:
     fence_producers = _blocking(_Async.fence_producers)
     force_terminate_transaction = _blocking(_Async.force_terminate_transaction)
 
+    describe_user_scram_credentials = _blocking(_Async.describe_user_scram_credentials)
+    alter_user_scram_credentials = _blocking(_Async.alter_user_scram_credentials)
+
     describe_cluster = _blocking(_Async.describe_cluster)
     api_versions = _blocking(_Async.api_versions)
     describe_features = _blocking(_Async.describe_features)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from operator import index
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyclient.topic_partition import TopicPartition
 
@@ -337,3 +338,45 @@ class VersionRange(NamedTuple):
     min_version: int
     max_version: int
     usable: int | None
+
+
+SCRAM_ITERATIONS: Final = 4096
+"""The default of Kafka's tools, and the fewest that a broker takes."""
+
+
+class ScramMechanism(IntEnum):
+    """A mechanism in which a user may have a password."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def label(self) -> str:
+        """Its name in settings: ``SCRAM-SHA-256``."""
+        return self.name.replace("_", "-")
+
+
+class ScramCredentialInfo(NamedTuple):
+    """What is known of a user's password: the mechanism and its iterations."""
+
+    mechanism: ScramMechanism
+    iterations: int = SCRAM_ITERATIONS
+
+
+@dataclass(frozen=True)
+class UserScramCredentialUpsertion:
+    """Sets a user's password in one mechanism. Without a ``salt``, a random one is taken."""
+
+    user: str
+    credential_info: ScramCredentialInfo
+    password: str = field(repr=False)
+    salt: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class UserScramCredentialDeletion:
+    """Deletes a user's password in one mechanism."""
+
+    user: str
+    mechanism: ScramMechanism
