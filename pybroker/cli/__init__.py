@@ -29,6 +29,7 @@ PLACES = {
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
     "log": Place("pybroker.cli.log", "log", "Dump, verify files of a log without a broker; log dirs."),
     "doctor": Place("pybroker.cli.doctor", "doctor", "What keeps clients and brokers from each other?"),
+    "user": Place("pybroker.cli.user", "user", "List, create, delete users of SCRAM; change passwords."),
     "tls": Place("pybroker.cli.tls", "tls", "Create certificates for a broker and its clients."),
     "bench": Place("pybroker.cli.bench", "bench", "How fast: produce, consume, e2e."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),

@@ -38,6 +38,7 @@ WAYS = [
     *(("SASL_PLAINTEXT", mechanism) for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
     *(("SASL_SSL", mechanism) for mechanism in LOGINS),
 ]
+PLAIN_CONTROLLER = ",CONTROLLER:PLAINTEXT"
 QUICKLY_S = 20.0
 
 
@@ -67,7 +68,7 @@ class SecuredKafka(RealKafka):
         return known | {name: text.replace("\n", "\\n") for name, text in keys.items()} | logins | {
             "listeners": f"{own},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": own,
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{each}:{each}" for each in self.ports),
+            "listener.security.protocol.map": ",".join(f"{each}:{each}" for each in self.ports) + PLAIN_CONTROLLER,
             "inter.broker.listener.name": "PLAINTEXT",
             "ssl.keystore.type": "PEM",
             "sasl.enabled.mechanisms": ",".join(LOGINS),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,17 +59,16 @@ class Cluster(NamedTuple):
                 yield producer
 
     def _connect(self, client: Admin | Consumer | Producer) -> None:
-        """Connects. One address that refuses, TLS too, or that is no name, will not do better in ten seconds.
+        """Connects. One address that refuses, TLS and SASL too, or that is no name, will not do better in ten seconds.
 
         Raises ConnectionFailed.
         """
-        from pyclient.errors import ConnectionFailed, TlsRefused
+        from pyclient.errors import ConnectionFailed
 
         try:
             client.connect(min(QUICKLY_S, CONNECT_S))
         except ConnectionFailed as error:
-            is_closed = isinstance(error.cause, (ConnectionRefusedError, socket.gaierror))
-            if "," not in self.bootstrap and (is_closed or isinstance(error, TlsRefused)):
+            if "," not in self.bootstrap and (error.lasts or isinstance(error.cause, ConnectionRefusedError)):
                 raise
             client.connect(CONNECT_S)
 

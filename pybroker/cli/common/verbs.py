@@ -43,8 +43,8 @@ NEAR = 0.7
 """How alike a name is that was mistyped; difflib's ratio."""
 COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "command_config", "file", "more"})
 BOOTSTRAP = "bootstrap.servers"
-TLS = "TLS"
-"""Begins the phase of an error that says itself what to do."""
+ADVISED = ("TLS", "SASL")
+"""Begin the phases of errors that say themselves what to do."""
 
 
 class Failure(click.ClickException):
@@ -190,7 +190,7 @@ def sentence(error: BaseException, what: object = None) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     if what is not None and str(what) not in text:
         text = f"{what}: {text}"
-    hint = None if getattr(error, "phase", "").startswith(TLS) else HINTS.get(name)
+    hint = None if getattr(error, "phase", "").startswith(ADVISED) else HINTS.get(name)
     return f"{text} ({name})" + (f": {hint}" if hint else "")
 
 

@@ -17,6 +17,10 @@ VERSION = 5
 MOST = 100 << 20
 """Bytes of an answer."""
 ANSWER_ID = 1
+HANDSHAKE_VERSION = 1
+NO_MECHANISM = "?"
+"""The answer to a mechanism that there is not names those that there are."""
+MOST_NAMED = 10
 
 
 class Foreign(Exception):
@@ -44,6 +48,26 @@ def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
             raise Foreign(f"no answer in {timeout:g} s") from None
         except OSError as error:
             raise Foreign(f"the connection ended before the answer: {error.strerror or error}") from None
+
+
+def mechanisms(host: str, port: int, timeout: float) -> list[str]:
+    """Those of SASL that a listener asks for; empty where it asks for none, or does not say."""
+    from pyclient.protocol import SaslHandshake, errors
+    from pyclient.protocol.sasl import told
+
+    request = SaslHandshake.Request(mechanism=NO_MECHANISM)
+    frame = SaslHandshake.encode_request(HANDSHAKE_VERSION, ANSWER_ID, "pybroker-doctor", request)
+    assert isinstance(frame, bytes)
+    try:
+        with socket.create_connection((host, port), timeout) as connection:
+            connection.settimeout(timeout)
+            connection.sendall(frame)
+            there = answer(connection)
+            found = SaslHandshake.decode_response(HANDSHAKE_VERSION, memoryview(there), 4, len(there))
+    except Exception:  # whatever bytes that are not Kafka's may look like
+        return []
+    is_told = found.error_code == errors.UnsupportedSaslMechanism.code
+    return [told(each) for each in found.mechanisms[:MOST_NAMED]] if is_told else []
 
 
 def answer(connection: socket.socket) -> bytes:

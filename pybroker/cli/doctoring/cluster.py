@@ -13,7 +13,7 @@ from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.doctoring import asking, network, secured
 from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.doctoring.network import Reach
-from pyclient.errors import KafkaError, TlsRefused
+from pyclient.errors import ConfigError, KafkaError, SaslRefused, TlsRefused
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -29,7 +29,7 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
     served = []
     for way in ways:
         if way.is_open:
-            if not secured.is_plain(cluster.settings):
+            if secured.is_by_tls(cluster.settings):
                 shaken = secured.handshake(cluster.settings, way, timeout)
                 yield shaken
                 if shaken.level == ERROR:
@@ -55,11 +55,14 @@ def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription
     is_plain = secured.is_plain(cluster.settings)
     try:
         return asking.brokers(way.host, way.port, timeout) if is_plain else identity_by_client(cluster, way, timeout)
-    except TlsRefused as error:
+    except ConfigError as error:
+        return Finding(ERROR, f"bootstrap {way.name}", str(error), "correct the settings of the client")
+    except (TlsRefused, SaslRefused) as error:
         return Finding(ERROR, f"bootstrap {way.name}", str(error), "correct the settings of one side")
     except (KafkaError, OSError, asking.Foreign) as error:
         is_tls = is_plain and network.speaks_tls(way.host, way.port, timeout)
-        return network.foreign(way.host, way.port, str(error), is_tls)
+        mechanisms = asking.mechanisms(way.host, way.port, timeout) if is_plain and not is_tls else []
+        return network.foreign(way.host, way.port, str(error), is_tls, mechanisms)
 
 
 def identity_by_client(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription:

@@ -92,9 +92,13 @@ def bootstrap(found: Reach) -> Finding:
     return Finding(OK, what, text)
 
 
-def foreign(host: str, port: int, error: str, is_tls: bool) -> Finding:
-    """Something answers, and not as Kafka does. ``is_tls``: by TLS."""
+def foreign(host: str, port: int, error: str, is_tls: bool, mechanisms: Collection[str] = ()) -> Finding:
+    """Something answers, and not as Kafka does. ``is_tls``: by TLS; ``mechanisms``: those of SASL that it asks for."""
     what = f"bootstrap {host}:{port}"
+    if mechanisms:
+        advice = "set security.protocol=SASL_PLAINTEXT, sasl.mechanism, sasl.username and sasl.password"
+        text = f"it asks who the client is, by SASL: {', '.join(mechanisms)}"
+        return Finding(ERROR, what, text, f"{advice} by --command-config or -X, or name a PLAINTEXT listener")
     if is_tls:
         advice = "set security.protocol=SSL and ssl.truststore.location by --command-config or -X"
         return Finding(ERROR, what, "it speaks TLS", f"{advice}, or name a PLAINTEXT listener")

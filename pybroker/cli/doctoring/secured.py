@@ -12,14 +12,27 @@ from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.doctoring.network import Reach
 
 PLAIN: Final = "PLAINTEXT"
+PROTOCOL: Final = "security.protocol"
 SOON_DAYS: Final = 30
 """A certificate that expires within so many days is reported."""
 DAY_S: Final = 86_400
 
 
+def protocol(settings: Mapping[str, str]) -> str:
+    """The client's security.protocol."""
+    return settings.get(PROTOCOL, PLAIN).strip().upper()
+
+
 def is_plain(settings: Mapping[str, str]) -> bool:
-    """Whether the client is to speak plain text."""
-    return settings.get("security.protocol", PLAIN).strip().upper() == PLAIN
+    """Whether the client is to speak plain text, and to tell no name."""
+    return protocol(settings) == PLAIN
+
+
+def is_by_tls(settings: Mapping[str, str]) -> bool:
+    """Whether the client is to speak TLS."""
+    from pyclient.config.security import BY_TLS
+
+    return protocol(settings) in BY_TLS
 
 
 def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Finding:
@@ -43,9 +56,10 @@ def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Findin
         try:
             tls.do_handshake()
         except TimeoutError:
-            return Finding(ERROR, what, f"no answer in {timeout:g} s", worded(IS_PROTOCOL_RIGHT.format("SSL")))
+            advice = worded(IS_PROTOCOL_RIGHT.format(security.protocol))
+            return Finding(ERROR, what, f"no answer in {timeout:g} s", advice)
         except OSError as error:
-            trouble = of_tls(error, way.host, certificate_of(tls), security.has_key)
+            trouble = of_tls(error, way.host, certificate_of(tls), security.has_key, security.protocol)
             if trouble is None:
                 return Finding(ERROR, what, str(error))
             return Finding(ERROR, what, trouble.why, worded(trouble.advice))

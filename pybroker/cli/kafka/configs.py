@@ -12,6 +12,7 @@ from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb, failures
+from pybroker.cli.kafka import scram_users
 from pybroker.cli.kafka.options import on_kafka, only
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 ACTIONS = ("describe", "alter")
 TYPES = ("topics", "brokers", "broker-loggers", "client-metrics", "groups", "users", "clients", "ips")
-UNSERVED = ("users", "clients", "ips")
+USERS = "users"
+UNSERVED = ("clients", "ips")
 #: An option for each type, which names one thing of it.
 SHORT = {
     "topic": "topics",
@@ -60,7 +62,7 @@ class Entity(NamedTuple):
 @click.option("--broker-logger", metavar="ID", help="--entity-type broker-loggers --entity-name ID.")
 @click.option("--client-metrics", metavar="NAME", help="--entity-type client-metrics --entity-name NAME.")
 @click.option("--group", metavar="NAME", help="--entity-type groups --entity-name NAME.", shell_complete=GROUP)
-@click.option("--user", hidden=True)
+@click.option("--user", metavar="NAME", help="--entity-type users --entity-name NAME.")
 @click.option("--user-defaults", is_flag=True, hidden=True)
 @click.option("--client", hidden=True)
 @click.option("--client-defaults", is_flag=True, hidden=True)
@@ -82,16 +84,21 @@ def configs(
     delete_config: str | None,
     **short: Any,
 ) -> int:
-    """kafka-configs.sh: --describe or --alter keys of topics, brokers, groups."""
+    """kafka-configs.sh: --describe or --alter keys of topics, brokers, groups; passwords of users."""
     action = only(actions, ACTIONS)
     entity = chosen(entity_type, entity_name, entity_default, short)
     if action == "describe":
         with cluster.admin() as admin:
+            if entity.type == USERS:
+                return scram_users.describe(admin, entity.name)
             return describe(admin, entity, everything)
     if entity.name is None:
         raise click.UsageError("--alter: --entity-name is missing")
     ops = changes(add_config, add_config_file, delete_config)
+    alterations = scram_users.alterations(entity.name, ops) if entity.type == USERS else []
     with cluster.admin() as admin:
+        if entity.type == USERS:
+            return scram_users.alter(admin, entity.name, alterations)
         return alter(admin, entity, ops)
 
 
@@ -103,7 +110,7 @@ def chosen(types: tuple[str, ...], names: tuple[str, ...], default: bool, short:
         found.append(Entity(kind, names[at] if at < len(names) else "" if default else None))
     unserved = [each.type for each in found if each.type in UNSERVED]
     if unserved:
-        raise Failure(f"kafka-configs of {unserved[0]}: this broker has no quotas and no SCRAM users yet")
+        raise Failure(f"kafka-configs of {unserved[0]}: there are no quotas yet")
     if len(found) != 1:
         raise click.UsageError("exactly one of --entity-type TYPE, --topic, --broker, --broker-defaults, --group …")
     (entity,) = found

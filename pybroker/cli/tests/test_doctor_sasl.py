@@ -1,0 +1,88 @@
+"""What the doctor, and any other verb, says of the way to a listener with SASL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.cli.doctoring.finding import ERROR, OK
+from pybroker.cli.tests.running import Shell
+from pybroker.cli.tests.scripted import serving
+from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
+from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker
+from pyclient.protocol import DescribeCluster, Metadata
+
+RIGHT = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.password": PASSWORD}
+TIMEOUT = ("--timeout", 30)
+
+
+def guarded(broker: ScriptedBroker) -> None:
+    Door(broker, "PLAIN", "SCRAM-SHA-512")
+    kind = DescribeCluster.Response
+
+    def described(*_: object) -> DescribeCluster.Response:
+        row = kind.DescribeClusterBroker(broker_id=7, host="127.0.0.1", port=broker.port)
+        return kind(cluster_id="c", controller_id=7, brokers=[row])
+
+    broker.handlers[DescribeCluster] = described
+
+
+def closing(broker: ScriptedBroker) -> None:
+    """To whom has not said who it is."""
+    guarded(broker)
+    broker.handlers[Metadata] = lambda *_: HANG_UP
+
+
+def written(folder: Path, **changed: str) -> Path:
+    file = folder / "client.properties"
+    settings = {"sasl.username": USER, **RIGHT, **{name.replace("_", "."): text for name, text in changed.items()}}
+    file.write_text("".join(f"{name}={text}\n" for name, text in settings.items() if text))
+    return file
+
+
+def examined(address: str, file: Path | None) -> dict[str, Any]:
+    """What is found of an address."""
+    config = () if file is None else ("--command-config", file)
+    ended = Shell(address)("doctor", *config, "-o", "json", *TIMEOUT)
+    return {each["check"]: each for each in json.loads(ended.out)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"sasl_password": "hush"}, "are sasl.username and sasl.password right?"),
+        ({"sasl_mechanism": "SCRAM-SHA-256"}, "the broker has no SCRAM-SHA-256, but PLAIN, SCRAM-SHA-512"),
+        ({"sasl_mechanism": ""}, "sasl.mechanism is missing: it is one of PLAIN"),
+    ],
+)
+def test_a_wrong_password_or_mechanism_is_told(tmp_path: Path, changed: dict[str, str], told: str) -> None:
+    with serving(guarded) as address:
+        found = examined(address, written(tmp_path, **changed))[f"bootstrap {address}"]
+    assert found["level"] == ERROR
+    assert told in found["found"]
+    assert "hush" not in json.dumps(found)
+
+
+def test_a_client_without_sasl_is_told_that_the_listener_asks_for_it(tmp_path: Path) -> None:
+    with serving(closing) as address:
+        found = examined(address, None)[f"bootstrap {address}"]
+    assert found["found"] == "it asks who the client is, by SASL: PLAIN, SCRAM-SHA-512"
+    assert "set security.protocol=SASL_PLAINTEXT, sasl.mechanism" in found["advice"]
+
+
+def test_a_client_that_is_let_in_is_told_nothing_of_it(tmp_path: Path) -> None:
+    with serving(guarded) as address:
+        found = examined(address, written(tmp_path))
+    assert (found[f"bootstrap {address}"]["level"], found["cluster"]["level"]) == (OK, OK), found
+
+
+def test_every_verb_fails_at_once_by_one_line(tmp_path: Path) -> None:
+    with serving(guarded) as address:
+        file = written(tmp_path, sasl_password="hush")
+        told = Shell(address).refused("topic", "list", "--command-config", file)
+    assert f"{address}: SASL authentication failed: " in told
+    assert "is a broker there" not in told
+    assert "hush" not in told
