@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def on_thread(loop: asyncio.AbstractEventLoop, name: str, work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises. A wait that is cancelled leaves the thread to itself. Raises RuntimeError where
-    no thread can begin.
+    """What ``work`` returns or raises; what would end a thread or a loop, SystemExit for one, is a RuntimeError. A wait
+    that is cancelled leaves the thread to itself. Raises RuntimeError where no thread can begin.
     """
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -25,8 +25,9 @@ async def on_thread(loop: asyncio.AbstractEventLoop, name: str, work: Callable[[
     def run() -> None:
         try:
             told = partial(settle, answer.set_result, work())
-        except Exception as error:
-            told = partial(settle, answer.set_exception, error)
+        except BaseException as error:
+            is_harmless = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            told = partial(settle, answer.set_exception, error if is_harmless else RuntimeError(repr(error)))
         with suppress(RuntimeError):  # nobody waits: the loop is closed
             loop.call_soon_threadsafe(told)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from pyclient.protocol import sasl, scram
 from pyclient.protocol.sasl import Derive, SaslError, oauthbearer, plain, scrammed
@@ -110,6 +112,21 @@ def test_a_refused_token_is_told_after_the_broker_has_had_its_say(answer, told):
     next(exchange)
     assert exchange.send(answer) == b"\x01"
     assert told in ended(exchange, b"")
+
+
+SAID = some.sampled_from([CHALLENGE, SIGNED, b"", b"r=" + b"x" * 99])
+ANSWERS = some.lists(some.binary(max_size=60) | SAID, max_size=4)
+
+
+@given(ANSWERS)
+def test_no_answer_of_a_broker_ends_an_exchange_otherwise_than_by_its_error(answers):
+    for exchange in (plain("a", "b"), scrammed(scram.SHA_256, "user", NONCE), oauthbearer("t", {})):
+        step, left = next(exchange), iter(answers)
+        try:
+            while True:
+                step = exchange.send(derived(step) if isinstance(step, Derive) else next(left, b""))
+        except (StopIteration, SaslError):
+            pass
 
 
 @pytest.mark.parametrize(

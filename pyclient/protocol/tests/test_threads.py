@@ -1,0 +1,50 @@
+"""Work on threads: its result, and whatever it raises, comes to the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pyclient.protocol.threads import on_thread
+
+
+def test_the_result_comes_from_another_thread() -> None:
+    async def work() -> int:
+        return await on_thread(asyncio.get_running_loop(), "t", threading.get_ident)
+
+    assert asyncio.run(work()) != threading.get_ident()
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [(OSError("x"), OSError), (SystemExit(1), RuntimeError), (StopIteration(), RuntimeError)],
+)
+def test_what_is_raised_there_is_raised_here_and_ends_no_loop(raised: BaseException, kind: type[Exception]) -> None:
+    def fail() -> None:
+        raise raised
+
+    async def work() -> None:
+        with pytest.raises(kind):
+            await on_thread(asyncio.get_running_loop(), "t", fail)
+
+    asyncio.run(work())
+
+
+def test_a_wait_that_is_cancelled_leaves_the_thread_to_itself() -> None:
+    go, done = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        go.wait()
+        done.set()
+
+    async def work() -> None:
+        waiting = asyncio.ensure_future(on_thread(asyncio.get_running_loop(), "t", wait))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    asyncio.run(work())
+    go.set()
+    assert done.wait(30)
