@@ -74,6 +74,7 @@ class SecuredKafka(RealKafka):
             "sasl.enabled.mechanisms": ",".join(LOGINS),
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.sasl_ssl.plain.connections.max.reauth.ms": str(REAUTHENTICATED_MS),
+            "listener.name.sasl_ssl.scram-sha-256.connections.max.reauth.ms": str(REAUTHENTICATED_MS),
         }
 
 
@@ -181,6 +182,20 @@ def test_a_connection_outlasts_the_time_that_kafka_grants_it(
             sent += 1
     assert sent > 10
     assert "lost" not in caplog.text
+
+
+def test_a_consumer_is_told_that_its_user_was_taken_away(java_broker: SecuredKafka) -> None:
+    eve, settings = "eve", client("SASL_SSL", "SCRAM-SHA-256", sasl_username="eve")
+    weak = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256)
+    with Admin(java_broker.bootstrap) as admin:
+        admin.create_topics("taken")
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(eve, weak, PASSWORD)])
+        until(lambda: admin.describe_user_scram_credentials(eve))
+        with Consumer(java_broker.at("SASL_SSL"), topics=["taken"], group_id=eve, **settings) as consumer:
+            until(lambda: consumer.poll(0.1) or consumer.assignment())
+            admin.alter_user_scram_credentials([UserScramCredentialDeletion(eve, weak.mechanism)])
+            with pytest.raises(SaslRefused, match="invalid credentials"):
+                consumer.poll(PATIENCE_S)
 
 
 def test_users_are_made_listed_and_deleted(java_broker: SecuredKafka) -> None:

@@ -1,0 +1,45 @@
+"""``kafka-configs --entity-type users`` beside Kafka's own script, on a real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.harness.brokers import RealKafka
+from conformance.harness.peers import Java
+from pybroker.cli.tests.running import Shell
+from pyclient.tests.brokers import until
+
+SCRIPT = "kafka.admin.ConfigCommand"
+USERS = ("--entity-type", "users")
+TOLD = "SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096"
+
+
+@pytest.fixture(scope="module")
+def java_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    with RealKafka(tmp_path_factory.mktemp("users") / "data") as broker:
+        yield broker
+
+
+def test_both_scripts_say_the_same_and_see_what_the_other_did(java_broker: RealKafka) -> None:
+    shell, where = Shell(java_broker.bootstrap), ("--bootstrap-server", java_broker.bootstrap)
+
+    def ours(*words: str) -> str:
+        return shell.done("kafka-configs", *words).out
+
+    def theirs(*words: str) -> str:
+        return Java()(SCRIPT, *where, *words)
+
+    for name, mine, other in (("alice", ours, theirs), ("bob", theirs, ours)):
+        for added in ("SCRAM-SHA-256=[iterations=8192,password=hush]", "SCRAM-SHA-512=[password=hu,sh]"):
+            done = mine(*USERS, "--entity-name", name, "--alter", "--add-config", added)
+            assert done == f"Completed updating config for user {name}.\n"
+        one = (*USERS, "--entity-name", name, "--describe")
+        told = until(lambda: other(*one), lambda text: "512" in text)  # noqa: B023
+        assert told == mine(*one) == f"SCRAM credential configs for user-principal '{name}' are {TOLD}\n"
+    assert sorted(ours(*USERS, "--describe").splitlines()) == sorted(theirs(*USERS, "--describe").splitlines())
+    gone = (*USERS, "--entity-name", "alice", "--alter", "--delete-config", "SCRAM-SHA-256")
+    assert ours(*gone) == "Completed updating config for user alice.\n"
+    until(lambda: ours("--describe", "--user", "alice"), lambda text: "256" not in text)
+    assert ours("--describe", "--user", "nobody") == theirs("--describe", "--user", "nobody") == ""
