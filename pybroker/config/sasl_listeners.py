@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from pybroker.config import jaas
 from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
 from pybroker.config.key import ConfigError
 from pybroker.config.listeners import controllers, listeners
 from pybroker.config.sasl_keys import HANDLER, JAAS, MAX_REAUTH, MECHANISMS, of_mechanism
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
+from pyclient.security import jaas
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 BUILT: Final = (PLAIN, *SCRAM)
 _USER: Final = "user_"
-_MODULES: Final = {PLAIN: jaas.PLAIN_MODULE, **dict.fromkeys(SCRAM, jaas.SCRAM_MODULE)}
+_PACKAGE: Final = "org.apache.kafka.common.security"
+PLAIN_MODULE: Final = f"{_PACKAGE}.plain.PlainLoginModule"
+SCRAM_MODULE: Final = f"{_PACKAGE}.scram.ScramLoginModule"
+_MODULES: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
 _KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI", "OAUTHBEARER"))
 _OF_SASL: Final = ("sasl", "reauth")
 """What a key that is about SASL has in its name, also with a slip elsewhere."""
@@ -86,8 +89,8 @@ def _options(config: BrokerConfig, listener: str, mechanism: str, *, is_only: bo
     try:
         login = jaas.parse(text)
     except ValueError as error:
-        raise _error(config, listener, JAAS, str(error), mechanism) from None
-    if login.module != _MODULES[mechanism]:
+        raise _error(config, listener, JAAS, f"cannot be read: {error}", mechanism) from None
+    if login.class_name != _MODULES[mechanism]:
         raise _error(config, listener, JAAS, f"is not of {_MODULES[mechanism]}, and nothing else is known", mechanism)
     return login.options
 

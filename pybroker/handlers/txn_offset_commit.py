@@ -10,7 +10,8 @@ from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.existing import by_id, by_name, of_existing
 from pyclient.protocol import TxnOffsetCommit, errors
 
-Request, Response = TxnOffsetCommit.Request, TxnOffsetCommit.Response
+Request = TxnOffsetCommit.Request
+Response = TxnOffsetCommit.Response
 
 _FIRST_WITH_IDS = 6
 

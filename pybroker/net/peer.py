@@ -284,8 +284,6 @@ class Peers:
         ways = [each for each in broker.endpoints if each.security_protocol == self.protocol]
         if self._listener is not None:
             ways = [each for each in ways if each.listener == self._listener]
-        else:
-            ways = [each for each in ways if each.security_protocol == self._protocol]
         return ways[0] if ways else None
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:

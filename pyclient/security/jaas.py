@@ -1,4 +1,5 @@
-"""``sasl.jaas.config`` in Java's syntax: one login module and its options. Nothing that it names is loaded.
+"""``sasl.jaas.config`` in Java's syntax: one login module and its options. Nothing that it names is loaded:
+CVE-2023-25194 and CVE-2025-27818 were modules that went elsewhere.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="…";
 """
@@ -17,8 +18,8 @@ _TOKEN: Final = re.compile(
     | (?P<mark>[=;]) | (?P<word>(?!//|/\*)[^\s"'=;]+?(?=[\s"'=;]|//|/\*|\Z))""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_CONTROLS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _IS: Final = (True, "=")
 _END: Final = (True, ";")
 _MARKS: Final = (_IS, _END)
@@ -32,9 +33,13 @@ class JaasError(ValueError):
 class LoginModule:
     """The one module that a text names."""
 
-    name: str
-    """Of its class, without the package: ``PlainLoginModule``."""
+    class_name: str
     options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Of the class, without the package: ``PlainLoginModule``."""
+        return self.class_name.rpartition(".")[2]
 
 
 def parse(text: str) -> LoginModule:
@@ -49,7 +54,7 @@ def parse(text: str) -> LoginModule:
         raise JaasError("it must end with ;")
     if _END in rest[:-1]:
         raise JaasError("it names several login modules, and must name one")
-    return LoginModule(name.rpartition(".")[2], dict(_options(rest[:-1])))
+    return LoginModule(name, dict(_options(rest[:-1])))
 
 
 def _options(tokens: list[tuple[bool, str]]) -> Iterator[tuple[str, str]]:
@@ -76,4 +81,5 @@ def _tokens(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[1], found[1])
+    escaped = found[1]
+    return chr(int(escaped, 8)) if escaped[0] in "01234567" else _CONTROLS.get(escaped, escaped)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from conformance.harness.brokers import RealKafka
 from conformance.harness.peers import Java
+
 from pybroker.cli.tests.running import Shell
 from pyclient.tests.brokers import until
 

@@ -38,7 +38,6 @@ class Connection(Protocol):
     listener_name: str
     local_address: tuple[str, int]
     peer_address: tuple[str, int]
-    principal: str
     client_software_name: str
     client_software_version: str
     broker_id: int | None
@@ -59,7 +58,6 @@ class Connection(Protocol):
     def release(self) -> None:
         """Ends a ``hold``."""
         ...
-
 
 
 class SaslConnection(Connection, Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from pybroker.cluster.decisions.scram_changes import TYPES, ScramChange
 from pybroker.cluster.metadata.image import ResourceType
@@ -56,6 +57,6 @@ async def _ask(changes: Sequence[ScramChange], broker: Broker) -> None:
         ]
     )
     answer = await broker.forwarding.ask(AlterUserScramCredentials, 0, None, request)
-    for result in answer.results:
+    for result in cast(AlterUserScramCredentials.Response, answer).results:
         if (error := errors.by_code(result.error_code)) is not None:
             raise error(result.error_message)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from pyclient.security.jaas import JaasError, parse
 
@@ -17,14 +19,15 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         (f'{PLAIN} REQUIRED\n  username="a=b;c"\n  password="d//e";\n', {"username": "a=b;c", "password": "d//e"}),
         (f'{PLAIN} required // who\n username = "a" /* and\n how */ x = "/*b*/" ;', {"username": "a", "x": "/*b*/"}),
         (f'{PLAIN} required password="say \\"it\\", \\\\ and \'that\'";', {"password": "say \"it\", \\ and 'that'"}),
-        (f'{PLAIN} required user_bob="";', {"user_bob": ""}),
+        (f'{PLAIN} required password="a\\tb\\1012";', {"password": "a\tbA2"}),
+        (f'{PLAIN} required user_bob="" "user_b@c"="d";', {"user_bob": "", "user_b@c": "d"}),
         (f"{PLAIN} optional;", {}),
         (f"{PLAIN} required scope=a:b/c-d_e$f;", {"scope": "a:b/c-d_e$f"}),
     ],
 )
 def test_the_options_of_a_module_are_read_as_java_does(text, options):
     module = parse(text)
-    assert module.name == "PlainLoginModule"
+    assert (module.class_name, module.name) == (PLAIN, "PlainLoginModule")
     assert module.options == options
 
 
@@ -48,6 +51,15 @@ def test_what_is_wrong_is_told_without_a_secret(text, told):
         parse(text)
     assert "hush" not in str(caught.value)
     assert "hush" not in repr(caught.value)
+
+
+@given(some.text("aB. =;\"'/*\\\n", max_size=40))
+def test_no_text_does_more_than_be_refused(text):
+    try:
+        parse(text)
+    except JaasError:
+        return
+    assert text.rstrip().endswith(";") or "/" in text
 
 
 def test_a_module_does_not_show_its_options():
