@@ -31,7 +31,6 @@ LEFT = {
     circle(f"{SIMULATOR}.machines", ("broker", "cluster", "connection")): (
         "a process has a broker, which connects to other processes"
     ),
-    circle(f"{SIMULATOR}.oracle", ("keeping", "oracle", "retention")): "parts of the oracle report to it",
 }
 """The circles that there are, and why; none is added without a reason, and none stays that is gone."""
 

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from proofs.simulator.machines.cluster import Machine
 from proofs.simulator.machines.disk import Disk
+from proofs.simulator.oracle.books import Books
 from proofs.simulator.oracle.chain import Chain
 from proofs.simulator.oracle.incarnations import real
 from pybroker.cluster.metadata import znodes
@@ -26,9 +26,6 @@ from pybroker.log.files import partition_metadata
 from pybroker.log.log import Log
 from pybroker.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from proofs.simulator.oracle.oracle import Oracle
-
 Place = tuple[int, TopicPartition]
 UNKNOWN = znodes.Assignment(())
 MARKS = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
@@ -37,7 +34,7 @@ MARKS = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 class Keeping:
     """Watches the disks of one history."""
 
-    def __init__(self, oracle: Oracle) -> None:
+    def __init__(self, oracle: Books) -> None:
         self.oracle = oracle
         self.estranged: dict[TopicPartition, tuple[int, ...]] = {}
         """The replicas that were in sync, or eligible, when the topic's nodes went."""

@@ -6,16 +6,14 @@ that a topic has ever had counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from proofs.simulator.oracle.books import Books
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.cluster.nodes.loading import NOT_OURS
 from pybroker.log.log import Log
 from pybroker.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from proofs.simulator.oracle.oracle import Oracle
 
 CONFIGS = znodes.CONFIG_FOLDERS[ResourceType.TOPIC] + "/"
 BY_TIME, BY_SIZE = "retention.ms", "retention.bytes"
@@ -24,7 +22,7 @@ BY_TIME, BY_SIZE = "retention.ms", "retention.bytes"
 class Retention:
     """The limits of each topic name."""
 
-    def __init__(self, oracle: Oracle) -> None:
+    def __init__(self, oracle: Books) -> None:
         self._oracle = oracle
         self._times: set[str] = set()
         """Topics that had a limit of time."""
