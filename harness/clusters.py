@@ -1,4 +1,4 @@
-"""ClusterTarget pybrokers under one supervisor, as processes that tests start, kill, halt and inspect.
+"""Several pybrokers under one supervisor, as processes that tests start, kill, halt and inspect.
 
 What several processes share with one (``Broker``) has the same names: ``bootstrap``, ``start``, ``stop``, ``logged``.
 """
@@ -53,7 +53,7 @@ def consecutive_ports(count: int) -> int:
 
 
 class Brokers(ABC):
-    """ClusterTarget brokers, on 127.0.0.1 unless told otherwise, and what they say of themselves."""
+    """Several brokers, on 127.0.0.1 unless told otherwise, and what they say of themselves."""
 
     def __init__(self, data_dir: Path, brokers: int) -> None:
         self.data_dir = data_dir

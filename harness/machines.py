@@ -1,4 +1,4 @@
-"""ClusterTarget brokers of ours as on machines of their own: one process each, on a ZooKeeper, without a supervisor.
+"""Several brokers of ours as on machines of their own: one process each, on a ZooKeeper, without a supervisor.
 
 Each has its own data folder. With a ``Network``, it also has an address in a namespace of its own, so that it can be
 cut from others, from ZooKeeper, or from its clients. A broker that has ended stays so until ``revive``.

@@ -126,7 +126,7 @@ def _fetch(target: Path, pom: Path = HERE / "pom.xml") -> None:
 def compiled(name: str) -> Path:
     """The jar of ``harness/java/<name>.java``, compiled when the source is newer than any jar of it.
 
-    ClusterTarget processes may ask at once: the first compiles, the others wait.
+    Several processes may ask at once: the first compiles, the others wait.
 
     Raises:
         PeerError: javac is missing, or found an error.

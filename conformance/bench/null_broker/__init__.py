@@ -28,7 +28,7 @@ class NullBrokerError(RuntimeError):
 
 
 def program() -> Path:
-    """The compiled program, as new as its sources. ClusterTarget processes may ask at once: the first compiles.
+    """The compiled program, as new as its sources. Several processes may ask at once: the first compiles.
 
     Raises:
         NullBrokerError: there is no C compiler, or it found an error.

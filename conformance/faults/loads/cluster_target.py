@@ -1,4 +1,4 @@
-"""ClusterTarget brokers as the target of a campaign's loads, and what a campaign asks of them."""
+"""Several brokers as the target of a campaign's loads, and what a campaign asks of them."""
 
 from __future__ import annotations
 
