@@ -17,12 +17,13 @@ from cy.consume.records import Record, Records
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
-from pyclient.consumer.closing import COMMIT_SHARE, close
+from pyclient.consumer.closing import COMMIT_SHARE, close, commit_first
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
+from pyclient.core.tasks import Ending
 from pyclient.core.unclosed import watch
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
@@ -64,6 +65,7 @@ class Consumer(ConsumerApi):
         self._ready = asyncio.Event()
         self._listener = listener
         self._is_closed = False
+        self._ending = Ending()
         self._rested_at = time.monotonic()
         self._core = ConsumerCore(given, asyncio.get_running_loop())
         self._core.on_ready = self._ready.set
@@ -85,39 +87,43 @@ class Consumer(ConsumerApi):
     async def close(self, timeout: float = 30.0) -> None:
         """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-        After ``timeout`` seconds the rest is given up and logged.
+        After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. Another
+        call waits for the end of the first.
         """
         await self._close(done=True, timeout=timeout)
 
     async def _close(self, *, done: bool, timeout: float) -> None:
         """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
         """
+        end = time.monotonic() + timeout
         if self._is_closed:
+            await self._ending.wait(timeout)
             return
         self._is_closed = True
-        end, is_interrupted = time.monotonic() + timeout, True
-        try:
-            if done:
-                self._rewind()
-                self._core.settle()
-            if self._core.is_started:
-                await self._give_up(COMMIT_SHARE * timeout)
-            is_interrupted = False
-        except Exception:  # the listener's: there is no hurry
-            is_interrupted = False
-            raise
-        finally:
-            left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
+        is_interrupted = True
+        with self._ending:
             try:
-                await close(self._core, commit=True, timeout=left)
+                if done:
+                    self._rewind()
+                    self._core.settle()
+                if self._core.is_started:
+                    await self._give_up(COMMIT_SHARE * timeout)
+                is_interrupted = False
+            except Exception:  # the listener's: there is no hurry
+                is_interrupted = False
+                raise
             finally:
-                self._unclosed.detach()
+                left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
+                try:
+                    await close(self._core, commit=True, timeout=left)
+                finally:
+                    self._unclosed.detach()
 
     async def _give_up(self, timeout: float) -> None:
         core = self._core
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
             try:
-                await core.commit_settled(timeout)
+                await commit_first(core, timeout)
             finally:
                 await self._tell(REVOKED, self.assignment())
 

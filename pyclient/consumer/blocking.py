@@ -14,7 +14,7 @@ from pyclient.config import Config
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
-from pyclient.consumer.closing import COMMIT_SHARE, close
+from pyclient.consumer.closing import COMMIT_SHARE, close, commit_first
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
@@ -89,8 +89,8 @@ class Consumer(ConsumerApi):
     def close(self, timeout: float = 30.0) -> None:
         """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-        After ``timeout`` seconds the rest is given up and logged. In a callback on the client's thread (``on_commit``)
-        it closes nothing and raises RuntimeError.
+        After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. In a
+        callback on the client's thread (``on_commit``) it closes nothing and raises RuntimeError.
         """
         self._close(done=True, timeout=timeout)
 
@@ -100,9 +100,9 @@ class Consumer(ConsumerApi):
         if self._is_closed or self._runner.forked:
             return
         self._runner.before_wait()
-        self._is_closed = True
         end, is_interrupted = time.monotonic() + timeout, True
         try:
+            self._is_closed = True
             if done:
                 self._rewind()
                 self._core.settle()
@@ -113,8 +113,8 @@ class Consumer(ConsumerApi):
             is_interrupted = False
             raise
         finally:
-            left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
             try:
+                left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
                 self._runner.run(close(self._core, commit=True, timeout=left), within=left)
             finally:
                 self._runner.stop()
@@ -124,12 +124,12 @@ class Consumer(ConsumerApi):
         core = self._core
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
             try:
-                self._runner.run(core.commit_settled(timeout), within=timeout)
+                self._runner.run(commit_first(core, timeout), within=timeout)
             finally:
                 self._tell(REVOKED, self.assignment())
 
     def __del__(self) -> None:
-        if not getattr(self, "_is_closed", True):
+        if hasattr(self, "_core") and not self._is_closed:
             self._runner.abandon()
 
     def __enter__(self) -> Consumer:

@@ -1,7 +1,8 @@
 """How a consumer ends: in order, and completely, whatever is raised, or cancelled, on the way.
 
 The remaining work is then done without waiting: the member tells the group that it leaves, and ignores the answer. A
-member that stayed would keep its partitions, which then would not be read.
+member that stayed would keep its partitions, which then would not be read. Nobody waits for brokers that have been
+out of reach for a few seconds.
 """
 
 from __future__ import annotations
@@ -23,25 +24,34 @@ COMMIT_SHARE: Final = 0.8
 
 async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> None:
     """Commits what is settled (with auto-commit), leaves the group, ends the connections; all in ``timeout``
-    seconds. What could not be done until then is logged. On the loop.
+    seconds, and while a broker can be reached. What could not be done until then is logged. On the loop.
     """
-    clock = core.client.clock
+    clock, while_reached = core.client.clock, core.client.outages.while_reached
     deadline = clock() + timeout
     left = 0.0
     missed: list[str] = []
     try:
         await core.stop()
         if commit and core.subscription.states:
-            missed += await _missed("commit", core.commit_or_raise(COMMIT_SHARE * timeout))
+            missed += await _missed("commit", while_reached(core.commit_or_raise(COMMIT_SHARE * timeout)))
         left = max(0.0, deadline - clock())
     finally:
         try:
-            missed += await _missed("leave", core.membership.leave("the consumer is being closed", left))
+            goodbye = core.membership.leave("the consumer is being closed", left)
+            missed += await _missed("leave", while_reached(goodbye))
         finally:
             if missed:
                 group = core.config.group_id
                 log.warning("group %s: closed, but could not %s", group, "; could not ".join(missed))
             await core.end()
+
+
+async def commit_first(core: ConsumerCore, timeout: float) -> None:
+    """Commits what is settled before the listener hears of the last revocation, as ``close`` does. On the loop."""
+    try:
+        await core.client.outages.while_reached(core.commit_or_raise(timeout))
+    except KafkaError as error:
+        core.on_commit_failed(error)
 
 
 async def _missed(what: str, work: Awaitable[None]) -> list[str]:

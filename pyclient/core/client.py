@@ -78,7 +78,7 @@ class Client:
         self.random = random
         self.cluster = Cluster()
         self._settings = NodeSettings(config, random)
-        self._outages = Outages()
+        self.outages = Outages()
         self._bootstrap = [self._node(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
         self._nodes: dict[int, Node] = {node.id: node for node in self._bootstrap}
         self._coordinators: dict[tuple[Coordinator, str], int] = {}
@@ -106,13 +106,13 @@ class Client:
             self.loop,
             self.clock,
             on_outage=self._on_outage,
-            on_reached=self._outages.end,
-            on_left=self._outages.forget,
+            on_reached=self.outages.end,
+            on_left=self.outages.forget,
         )
 
     def _on_outage(self, node: Node, error: ConnectionFailed) -> None:
         is_connected = any(other.is_ready for other in self._nodes.values())
-        self._outages.tell(node, broker_id(node.id), error, self.clock(), is_connected)
+        self.outages.tell(node, broker_id(node.id), error, self.clock(), is_connected)
 
     def backoff(self) -> Backoff:
         """A back-off of retry.backoff.ms and retry.backoff.max.ms."""

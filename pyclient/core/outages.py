@@ -5,13 +5,17 @@ An application that waits for records, or sends and forgets, has no call that wo
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyclient.core.last_resort import URGENT
 
 if TYPE_CHECKING:
     from pyclient.errors import ConnectionFailed
+
+T = TypeVar("T")
 
 LOG: Final = logging.getLogger("pyclient")
 FIRST_S: Final = 3.0
@@ -35,15 +39,41 @@ class Outages:
 
     def __init__(self) -> None:
         self._told: dict[str, float] = {}
+        self._on_cut_off: Callable[[ConnectionFailed], object] = lambda error: None
 
     def tell(self, node: Address, broker: int, error: ConnectionFailed, now: float, is_connected: bool) -> None:
         """Logs that the server of that broker is unreachable, unless it did so lately. ``is_connected``: to others;
         then an unreachable bootstrap server does not matter.
         """
+        if not is_connected:
+            self._on_cut_off(error)
         if (node.id < 0 and is_connected) or now - self._told.get(node.name, -AGAIN_S) < AGAIN_S:
             return
         self._told[node.name] = now
         LOG.warning("%s", _text(node, broker, error), extra={URGENT: True})
+
+    async def while_reached(self, work: Awaitable[T]) -> T:
+        """Returns what ``work`` returns. If there is no connection to any broker, and attempts have failed for
+        ``FIRST_S``, it cancels the work and raises why they fail.
+        """
+        loop = asyncio.get_running_loop()
+        why: list[ConnectionFailed] = []
+
+        def give_up(error: ConnectionFailed) -> None:
+            if not why:
+                why.append(error)
+                limit.reschedule(loop.time())
+
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._on_cut_off = give_up
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise why[0] from None
+        finally:
+            self._on_cut_off = lambda error: None
 
     def end(self, node: Address) -> None:
         """The server is reached."""

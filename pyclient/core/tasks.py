@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from pyclient.errors import ClientError, KafkaError
@@ -47,6 +48,29 @@ async def ended(task: asyncio.Task[Any]) -> None:
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, KafkaError):
         raise error
+
+
+class Ending:
+    """The end of a client. One task brings it about, within ``with``; others that close the client wait for it."""
+
+    def __init__(self) -> None:
+        self._by: asyncio.Task[Any] | None = None
+        self._is_over = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._by = asyncio.current_task()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+
+    async def wait(self, timeout: float | None) -> None:
+        """Returns at the end, or after ``timeout`` seconds. In the task that brings it about, such as in a listener
+        that is called meanwhile, it returns at once.
+        """
+        if asyncio.current_task() is not self._by:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._is_over.wait()
 
 
 def tell(loop: asyncio.AbstractEventLoop, what: str, function: Callable[..., object], *arguments: Any) -> None:

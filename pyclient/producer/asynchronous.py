@@ -15,6 +15,7 @@ from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.sending import SendingQueues
 from pyclient.config import PRODUCER, load
+from pyclient.core.tasks import Ending
 from pyclient.core.unclosed import watch
 from pyclient.errors import ClientForked
 from pyclient.producer import at_exit
@@ -60,6 +61,7 @@ class Producer(BaseProducer, SendingQueues):
         self.before_wait = partial(_before_wait, get_ident(), getpid())
         self.admit(self._settings.transactional_id is None)
         self._process = getpid()
+        self._ending = Ending()
 
     def __del__(self) -> None:
         if self.closed or not hasattr(self, "_process") or self._process != getpid():
@@ -196,11 +198,12 @@ class Producer(BaseProducer, SendingQueues):
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, for ``timeout`` seconds at most, fails the rest. A transaction that is open is
-        aborted. Complete also where it is cancelled.
+        aborted. Complete also where it is cancelled. Another call waits for the end of the first.
         """
         if self.closed:
+            await self._ending.wait(timeout)
             return
-        with self._closing():
+        with self._ending, self._closing():
             given_up = await self._engine.close(timeout)
             at_exit.tell_lost(self._owner, given_up, at_exit.CLOSED)
 

@@ -196,6 +196,79 @@ def test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled(admin, memb
     until(lambda: not members(admin, group))
 
 
+class Slow:
+    """A listener that ends when it may, and closes the consumer itself."""
+
+    def __init__(self):
+        self.begun, self.may_end, self.consumer = asyncio.Event(), asyncio.Event(), None
+
+    async def on_partitions_revoked(self, partitions):
+        await self.consumer.close()
+        self.begun.set()
+        await self.may_end.wait()
+
+
+def test_all_who_close_a_consumer_of_asyncio_wait_for_the_same_end(admin, member, group, place):
+    async def work():
+        listener = Slow()
+        consumer = listener.consumer = aio.Consumer(config=member, topics=place.topic, listener=listener)
+        while not await consumer.poll(timeout=PATIENCE_S):
+            pass
+        first, second = (asyncio.create_task(consumer.close()) for _ in range(2))
+        await listener.begun.wait()
+        hasty = asyncio.create_task(consumer.close(timeout=0))
+        await hasty
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not second.done()
+        listener.may_end.set()
+        await second
+        assert consumer._core.is_closed
+        assert not await asyncio.to_thread(members, admin, group)
+        await first
+        await consumer.close()
+
+    asyncio.run(asyncio.wait_for(work(), 3 * PATIENCE_S))
+
+
+def test_all_who_close_a_producer_of_asyncio_wait_for_the_same_end(broker, topic):
+    async def work():
+        producer = aio.Producer(broker.bootstrap, **LINGERING)
+        report = await producer.send(topic, b"v")
+        first, second = (asyncio.create_task(producer.close()) for _ in range(2))
+        await asyncio.wait([second])
+        assert report.done
+        await first
+        await producer.close()
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+
+
+@pytest.mark.parametrize("broken", ["_rewind", "_give_up"])
+@RAISED
+def test_no_thread_is_left_whatever_a_close_raises(broker, place, monkeypatch, broken, error):
+    def fail(*_):
+        raise error
+
+    consumer = Consumer(broker.bootstrap)
+    consumer.assign([place])
+    with monkeypatch.context() as patched:
+        patched.setattr(consumer, broken, fail)
+        with pytest.raises(error):
+            consumer.close()
+    assert not consumer._runner._thread.is_alive()
+    consumer.close()
+
+
+def test_a_close_with_a_wrong_time_closes_nothing(broker):
+    for kind in (Producer, Consumer, Admin):
+        client = kind(broker.bootstrap)
+        with pytest.raises(TypeError):
+            client.close(timeout="5")
+        client.close()
+        assert not client._runner._thread.is_alive()
+
+
 def test_calls_under_way_end_when_another_thread_closes(broker):
     for _ in range(20):
         admin = Admin(broker.bootstrap)

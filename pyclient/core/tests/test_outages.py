@@ -109,7 +109,7 @@ async def test_an_address_that_is_given_up_is_forgotten(caplog):
         await client.metadata(["t"], timeout=PATIENCE_S)
         await fails_until(client, 7, caplog, 1)
         client._nodes[7].move("127.0.0.1", 2)
-        assert not client._outages._told
+        assert not client.outages._told
 
 
 async def fails_until_refused(client) -> None:
@@ -145,7 +145,7 @@ from pyclient.core import node
 node.FIRST_S = 0.2
 consumer = Consumer("127.0.0.1:1", group_id="g", topics=["t"])
 end = time.monotonic() + 30
-while not consumer._core.client._outages._told and time.monotonic() < end:
+while not consumer._core.client.outages._told and time.monotonic() < end:
     consumer.poll(timeout=0.1)
 for _ in range(5):
     consumer.poll(timeout=0.1)
