@@ -55,6 +55,15 @@ cdef list headers_of(const Entry *entry):
     return headers
 
 
+cdef str shown(record, str part):
+    """A part of a record in words, whatever a deserializer, or what it has made, raises."""
+    try:
+        return repr(getattr(record, part))
+    except Exception as error:
+        cause = error.__cause__ or error
+        return f"<unreadable: {type(cause).__name__}>"
+
+
 @final
 @no_gc
 @freelist(512)
@@ -136,8 +145,8 @@ cdef class Record:
 
     def __repr__(self):
         return (f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
-                f"timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, "
-                f"headers={self.headers!r})")
+                f"timestamp={self.timestamp}, key={shown(self, 'key')}, value={shown(self, 'value')}, "
+                f"headers={shown(self, 'headers')})")
 
     def __eq__(self, other):
         return isinstance(other, Record) and self.__reduce__() == other.__reduce__()

@@ -47,6 +47,11 @@ cdef class Deliveries:
     def __len__(self):
         return self.filled
 
+    def __repr__(self):
+        # asyncio.create_task(deliveries) is refused with these words
+        state = "done" if self.done else "pending: await them, or asyncio.ensure_future(them)"
+        return f"Deliveries({self.filled} records, {state})"
+
     def __getitem__(self, Py_ssize_t at):
         if at < 0:
             at += self.filled

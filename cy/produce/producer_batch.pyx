@@ -470,5 +470,6 @@ cdef class DeliveryReport:
         return await_of(self)
 
     def __repr__(self):
-        state = "done" if self.done else "pending"
+        # asyncio.create_task(report) is refused with these words
+        state = "done" if self.done else "pending: await it, or asyncio.ensure_future(it)"
         return f"DeliveryReport({self.batch.topic}-{self.batch.partition}, {state})"
