@@ -51,7 +51,8 @@ def record_batch(chunks: list[Chunk], wanted: pyarrow.Schema | None = None) -> p
     """The records of the chunks, without copying what is in their columns again.
 
     ``wanted``: those columns only, in its order: of ``schema`` and ``timestamp_type`` (int32; 1 is LogAppendTime).
-    A timestamp may be in ms, us or ns. A key or value may be a string; its bytes are not checked.
+    A timestamp may be in ms, us or ns. A key or value may be a string; its bytes are not checked. If headers may be
+    null, those of a record that has none are.
     """
     pa = _arrow()
     wanted = schema() if wanted is None else wanted
@@ -63,22 +64,43 @@ def record_batch(chunks: list[Chunk], wanted: pyarrow.Schema | None = None) -> p
 
 def _array(field: Any, parts: Columns) -> Any:
     if field.name == "headers":
-        return _headers(field.type, parts)
+        return _headers(field, parts)
     column = getattr(parts, field.name)
     if isinstance(column, Strings):
         return _strings(field.type, column)
     return _arrow().Array.from_buffers(field.type, parts.rows, [None, column])
 
 
-def _headers(kind: Any, parts: Columns) -> Any:
+def _headers(field: Any, parts: Columns) -> Any:
     pa = _arrow()
     keys, values = parts.header_key, parts.header_value
     assert keys is not None
     assert values is not None
-    pairs = pa.StructArray.from_arrays(
-        [_strings(pa.string(), keys), _strings(pa.binary(), values)], fields=list(kind.value_type)
-    )
-    return pa.Array.from_buffers(kind, parts.rows, [None, parts.header_offsets], children=[pairs])
+    kind = field.type
+    pairs = pa.StructArray.from_arrays([_names(keys), _strings(pa.binary(), values)], fields=list(kind.value_type))
+    there = _there(parts) if field.nullable else None
+    return pa.Array.from_buffers(kind, parts.rows, [there, parts.header_offsets], children=[pairs])
+
+
+def _names(column: Strings) -> Any:
+    """Names of headers. What is not UTF-8 is replaced, as in ``Record.headers``."""
+    pa = _arrow()
+    names = _strings(pa.string(), column)
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        replaced = [name.decode(errors="replace") for name in _strings(pa.binary(), column).to_pylist()]
+        return pa.array(replaced, pa.string())
+    return names
+
+
+def _there(parts: Columns) -> Any:
+    """The bitmap of the records that have headers."""
+    from pyarrow.compute import not_equal
+
+    pa = _arrow()
+    offsets = pa.Array.from_buffers(pa.int32(), parts.rows + 1, [None, parts.header_offsets])
+    return not_equal(offsets[1:], offsets[:-1]).buffers()[1]
 
 
 def _strings(kind: Any, column: Strings) -> Any:

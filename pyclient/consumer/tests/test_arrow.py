@@ -11,7 +11,10 @@ from cy.batch import Builder
 from cy.consume.fetched import Chunk, Fetched
 from cy.consume.record_columns import columns
 from cy.consume.records import Records
+from cy.crc32c import crc32c
 from pyclient.consumer.arrow import record_batch, schema
+
+CRC_AT = 17
 
 optional_bytes = st.none() | st.binary(max_size=30)
 rows = st.lists(
@@ -94,3 +97,39 @@ def test_a_time_that_fits_in_no_microseconds_is_the_last_that_does() -> None:
     chunks = chunk_of("t", 0, [(2**62, None, b"v", [])])
     batch = record_batch(chunks, pa.schema([("timestamp", pa.timestamp("us", "UTC"))]))
     assert batch.column("timestamp").cast("int64").to_pylist() == [2**63 - 1]
+
+
+def with_headers(*rows: list[tuple[bytes, bytes | None]]) -> list[Chunk]:
+    """Records whose names of headers are any bytes, as other clients may send them."""
+    names = {f"h{number}": name for number, (name, _) in enumerate(pair for row in rows for pair in row)}
+    stand_ins = iter(names)
+    builder = Builder()
+    for row in rows:
+        builder.append(0, None, b"v", [(next(stand_ins), value) for _, value in row])
+    batch = builder.build(7)
+    for stand_in, name in names.items():
+        assert len(stand_in) == len(name)
+        batch = batch.replace(stand_in.encode(), name)
+    batch = batch[:CRC_AT] + crc32c(batch[CRC_AT + 4 :]).to_bytes(4, "big") + batch[CRC_AT + 4 :]
+    return [Fetched("t", 0, 7, batch).take(1000)]
+
+
+def test_a_name_of_a_header_that_is_no_utf_8_is_replaced_as_in_a_record() -> None:
+    chunks = with_headers([(b"\xff\xfe", b"1"), (b"ok", None)], [], [(b"\xc3\xa4", b"\xff")])
+    batch = record_batch(chunks)
+    batch.validate(full=True)
+    told = [[(each["key"], each["value"]) for each in row] for row in batch.column("headers").to_pylist()]
+    assert told == [record.headers for record in Records(chunks)]
+    assert told == [[("\ufffd\ufffd", b"1"), ("ok", None)], [], [("ä", b"\xff")]]
+
+
+def test_headers_that_may_be_null_are_null_where_a_record_has_none() -> None:
+    """As in Spark's ``kafka``."""
+    chunks = with_headers([], [(b"x1", None)], *[[]] * 9, [(b"x2", b"2")])
+    field = schema().field("headers").with_nullable(True)
+    batch = record_batch(chunks, pa.schema([field]))
+    batch.validate(full=True)
+    found = batch.column("headers").to_pylist()
+    assert [row for row in found if row is not None] == [[{"key": "x1", "value": None}], [{"key": "x2", "value": b"2"}]]
+    assert [number for number, row in enumerate(found) if row is not None] == [1, 11]
+    assert record_batch([], pa.schema([field])).num_rows == 0
