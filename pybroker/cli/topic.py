@@ -25,6 +25,8 @@ pybroker topic create flights -p 3 -c retention.ms=1d -c cleanup.policy=compact,
 pybroker topic create a b c --if-not-exists
 """
 DESCRIBED = ("topic", "partition", "leader", "epoch", "replicas", "isr", "offline", "retention")
+ELIGIBLE = ("elr", "last_known_elr")
+"""What documents have besides."""
 
 
 @click.group(cls=Suggesting)
@@ -73,7 +75,7 @@ def show_topics(admin: Admin, output: str, topics: tuple[str, ...]) -> int:
     configs = configs_of(admin, found)
     kept = {name: retention(keys) for name, keys in configs.items()}
     rows = [
-        (each.name, *partition, kept.get(each.name, {}).get("text"))
+        (each.name, *partition[: len(DESCRIBED) - 2], kept.get(each.name, {}).get("text"))
         for each in found.values()
         for partition in each.partitions
     ]
@@ -110,7 +112,7 @@ def document(topic: TopicDescription, keys: Mapping[str, ConfigEntry], kept: Any
         "internal": topic.is_internal,
         "configs": {key: row.value for key, row in keys.items() if row.source == ConfigSource.DYNAMIC_TOPIC_CONFIG},
         "retention": kept,
-        "partitions": [dict(zip(DESCRIBED[1:-1], each, strict=True)) for each in topic.partitions],
+        "partitions": [dict(zip((*DESCRIBED[1:-1], *ELIGIBLE), each, strict=True)) for each in topic.partitions],
     }
 
 

@@ -6,7 +6,8 @@ the leaders'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pyclient.admin.base import Base, by_topic, names
 from pyclient.admin.fan_out import Anywhere, Leaders, fan_out
@@ -20,17 +21,26 @@ from pyclient.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from pyclient.errors import CONTROLLER_LOST, KafkaError, of_code
+from pyclient.errors import CONTROLLER_LOST, KafkaError, UnsupportedByBroker, of_code
 from pyclient.protocol import (
     CreatePartitions,
     CreateTopics,
     DeleteRecords,
     DeleteTopics,
+    DescribeTopicPartitions,
     ListOffsets,
     Metadata,
 )
 from pyclient.protocol.uuids import to_base64
 from pyclient.topic_partition import TopicPartition, partition_of
+
+if TYPE_CHECKING:
+    _Described = DescribeTopicPartitions.Response.DescribeTopicPartitionsResponseTopic
+    _Row = Metadata.Response.MetadataResponseTopic | _Described
+    _PartitionRow = (
+        Metadata.Response.MetadataResponsePartition
+        | DescribeTopicPartitions.Response.DescribeTopicPartitionsResponsePartition
+    )
 
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -159,13 +169,37 @@ class Topics(Base):
         """Describes topics and their partitions. Raises the first error, for example UnknownTopicOrPartition, unless
         ``check=False``.
         """
-        response = await self._metadata(names(topics), self._deadline(timeout))
+        wanted, deadline = names(topics), self._deadline(timeout)
+        rows: Iterable[_Row]
+        try:
+            rows = await self._described(wanted, deadline)
+        except UnsupportedByBroker:
+            rows = (await self._metadata(wanted, deadline)).topics
         results: Results[str, TopicDescription] = Results()
-        for row in response.topics:
+        for row in rows:
             name = row.name or ""
             error = of_code(row.error_code)
             results.put(name, type(error)(f"{name}: {error}") if error else _description(name, row))
         return results.checked(check)
+
+    async def _described(self, wanted: list[str], deadline: float) -> Collection[_Described]:
+        """The topics, page by page (KIP-966). Raises UnsupportedByBroker before Kafka 3.7."""
+        request = DescribeTopicPartitions.Request
+        rows: dict[str, _Described] = {}
+        left, cursor = sorted(wanted), None
+        while left:
+            message = request(topics=[request.TopicRequest(name=name) for name in left], cursor=cursor)
+            response = await self._any(DescribeTopicPartitions, message, deadline)
+            for row in response.topics:
+                if row.name in rows:
+                    rows[row.name].partitions += row.partitions
+                else:
+                    rows[row.name] = row
+            if (end := response.next_cursor) is None:
+                break
+            cursor = request.Cursor(topic_name=end.topic_name, partition_index=end.partition_index)
+            left = [name for name in left if name >= end.topic_name]
+        return rows.values()
 
     async def delete_records(
         self,
@@ -285,21 +319,25 @@ def _created(row: CreateTopics.Response.CreatableTopicResult) -> CreatedTopic | 
     )
 
 
-def _description(name: str, row: Metadata.Response.MetadataResponseTopic) -> TopicDescription:
-    partitions = sorted(row.partitions, key=lambda each: each.partition_index)
-    return TopicDescription(
-        name,
-        to_base64(row.topic_id),
-        row.is_internal,
-        tuple(
-            PartitionDescription(
-                each.partition_index,
-                each.leader_id,
-                each.leader_epoch,
-                tuple(each.replica_nodes),
-                tuple(each.isr_nodes),
-                tuple(each.offline_replicas),
-            )
-            for each in partitions
-        ),
+def _description(name: str, row: _Row) -> TopicDescription:
+    partitions = sorted(_partition(each) for each in row.partitions)
+    return TopicDescription(name, to_base64(row.topic_id), row.is_internal, tuple(partitions))
+
+
+def _partition(row: _PartitionRow) -> PartitionDescription:
+    return PartitionDescription(
+        row.partition_index,
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+        _ids(row, "eligible_leader_replicas"),
+        _ids(row, "last_known_elr"),
     )
+
+
+def _ids(row: object, name: str) -> tuple[int, ...] | None:
+    """The brokers in a field that not every broker fills, and that Metadata does not have."""
+    found = getattr(row, name, None)
+    return None if found is None else tuple(found)

@@ -39,7 +39,9 @@ class TopicListing(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """A partition; ``leader`` is -1 if there is none. Brokers are given by id."""
+    """A partition; ``leader`` is -1 if there is none. Brokers are given by id. ``elr`` and ``last_known_elr`` are the
+    eligible leader replicas (KIP-966); None: the broker does not tell them.
+    """
 
     partition: int
     leader: int
@@ -47,6 +49,8 @@ class PartitionDescription(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: tuple[int, ...]
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
 
 class TopicDescription(NamedTuple):

@@ -218,8 +218,9 @@ def head(topic: TopicDescription, keys: Mapping[str, str | None]) -> str:
 
 def row(topic: str, each: PartitionDescription) -> str:
     leader = each.leader if each.leader >= 0 else "none"
-    replicas, in_sync = (",".join(map(str, ids)) for ids in (each.replicas, each.isr))
+    lists = each.replicas, each.isr, each.elr, each.last_known_elr
+    replicas, in_sync, elr, last_known = ("N/A" if ids is None else ",".join(map(str, ids)) for ids in lists)
     return (
         f"\tTopic: {topic}\tPartition: {each.partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {in_sync}"
-        "\tElr: N/A\tLastKnownElr: N/A\n"
+        f"\tElr: {elr}\tLastKnownElr: {last_known}\n"
     )

@@ -74,6 +74,7 @@ def test_topics_are_created_described_extended_and_deleted(admin):
     assert described.topic_id == created[name].topic_id
     assert [row.partition for row in described.partitions] == [0, 1]
     assert all(row.leader in row.isr for row in described.partitions)
+    assert [(row.elr, row.last_known_elr) for row in described.partitions] == [((), ())] * 2
     assert admin.list_topics()[name].topic_id == described.topic_id
     admin.create_partitions({name: 5})
     until(lambda: len(admin.describe_topics(name)[name].partitions) == 5)

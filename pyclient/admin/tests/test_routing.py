@@ -17,6 +17,7 @@ from pyclient.protocol import (
     ConsumerGroupDescribe,
     CreateTopics,
     DescribeGroups,
+    DescribeTopicPartitions,
     FindCoordinator,
     ListGroups,
     ListOffsets,
@@ -88,6 +89,51 @@ def coordinator(broker: ScriptedBroker):
         return kind(coordinators=rows)
 
     return answer
+
+
+def pages(request: DescribeTopicPartitions.Request, version: int) -> DescribeTopicPartitions.Response:
+    """Of topics with three partitions each, two at a time."""
+    kind = DescribeTopicPartitions.Response
+    first = 0 if request.cursor is None else request.cursor.partition_index
+    rows = [
+        kind.DescribeTopicPartitionsResponsePartition(
+            partition_index=number, leader_id=1, eligible_leader_replicas=[number], last_known_elr=[]
+        )
+        for number in range(first, min(3, first + 2))
+    ]
+    names = [each.name for each in request.topics]
+    topics = [kind.DescribeTopicPartitionsResponseTopic(name=names[0], partitions=rows)]
+    if first == 0:
+        return kind(topics=topics, next_cursor=kind.Cursor(topic_name=names[0], partition_index=2))
+    if not names[1:]:
+        return kind(topics=topics)
+    return kind(topics=topics, next_cursor=kind.Cursor(topic_name=names[1], partition_index=0))
+
+
+@with_admin
+async def test_topics_are_described_page_by_page(broker, admin):
+    broker.handlers[DescribeTopicPartitions] = pages
+    found = await admin.describe_topics(["u", "t"])
+    assert {name: [each.partition for each in topic.partitions] for name, topic in found.items()} == {
+        "t": [0, 1, 2],
+        "u": [0, 1, 2],
+    }
+    assert [each.elr for each in found["u"].partitions] == [(0,), (1,), (2,)]
+    assert found["t"].partitions[0].last_known_elr == ()
+    asked = [[each.name for each in request.topics] for request in broker.asked(DescribeTopicPartitions)]
+    assert asked == [["t", "u"], ["t", "u"], ["u"], ["u"]]
+    assert not await admin.describe_topics([])
+    assert len(broker.asked(DescribeTopicPartitions)) == 4
+
+
+@with_admin
+async def test_an_old_broker_describes_topics_by_metadata_and_tells_no_eligible_leaders(broker, admin):
+    broker.handlers[ApiVersions] = versions({DescribeTopicPartitions: -1})
+    found = await admin.describe_topics("t")
+    assert [(each.partition, each.elr, each.last_known_elr) for each in found["t"].partitions] == [
+        (0, None, None),
+        (1, None, None),
+    ]
 
 
 @with_admin
