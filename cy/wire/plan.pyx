@@ -28,6 +28,10 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(object message)
 
 
+cdef enum:
+    MOST_TAGS = 10_000          # of a struct: Kafka 4.4's limit; those that nobody knows are passed over one by one
+
+
 cdef bint is_default(Slot *slot, object value) except -1:
     if <PyObject *>value is slot.default:
         return True
@@ -118,6 +122,8 @@ cdef class Plan(WireType):
         cdef uint32_t tag, count = reader.uvarint()
         cdef Py_ssize_t size, i
         cdef const unsigned char *begin
+        if count > MOST_TAGS:
+            raise DecodeError(f"{self.message.__qualname__}: {count} tagged fields; the limit is {MOST_TAGS}")
         while count:
             count -= 1
             reader.spend(1)

@@ -60,6 +60,15 @@ def test_a_thread_that_encodes_politely_makes_way_once_in_a_thousand_elements() 
     assert 20 <= made_way <= 200
 
 
+def test_a_message_of_many_tagged_fields_is_refused_before_they_are_read() -> None:
+    """As Kafka 4.4 does, also where there is no budget: 50 million of them fit into a frame."""
+    fits, more = (b"\2n\2v" + count + b"\x7f\0" * 10_000 for count in (b"\x90\x4e", b"\x91\x4e"))
+    codec = ApiVersions.request_codec
+    assert codec.decode(3, fits, 0, len(fits)).client_software_name == "n"
+    with pytest.raises(DecodeError, match="Request: 10001 tagged fields; the limit is 10000"):
+        codec.decode(3, more, 0, len(more))
+
+
 def test_a_header_of_many_tagged_fields_is_refused() -> None:
     header = struct.pack(">hhih", 18, 3, 1, -1) + b"\xff\x7f" + b"\x7f\0" * 16383
     with pytest.raises(DecodeError, match="tagged fields"):
