@@ -89,8 +89,10 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
     """Brokers that are not there, then partitions: what those of a topic have in common is one row."""
     found = described(admin, ())
     there = {each.id for each in admin.describe_cluster().brokers}
-    for broker in sorted({replica for _, each in found for replica in each.replicas} - there):
-        yield Trouble("warning", "is not there", f"broker {broker}")
+    used = {replica for _, each in found for replica in each.replicas}
+    for broker in sorted((used | registered(admin)) - there):
+        what = "is not there" if broker in used else "is not there, and has no partitions"
+        yield Trouble("warning", what, f"broker {broker}")
     required = min_isr_of(admin, [(topic, each) for topic, each in found if len(each.isr) < len(each.replicas)])
     rows: dict[tuple[str, str, str], list[int]] = {}
     for topic, each in sorted(found, key=lambda row: (row[0].startswith("__"), row[0], row[1].partition)):
@@ -100,6 +102,16 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
     for (severity, what, topic), partitions in rows.items():
         more = f" and {len(partitions) - 1} more partitions" if len(partitions) > 1 else ""
         yield Trouble(severity, what, f"{topic}-{partitions[0]}{more}")
+
+
+def registered(admin: Admin) -> set[int]:
+    """The brokers that the cluster has ever seen, as far as it tells them."""
+    from pyclient.errors import UnsupportedByBroker
+
+    try:
+        return {each.id for each in admin.describe_cluster(include_fenced=True).brokers}
+    except UnsupportedByBroker:
+        return set()
 
 
 def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[int]) -> tuple[str, str] | None:

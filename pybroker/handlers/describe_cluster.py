@@ -7,10 +7,14 @@ from pybroker.handlers.common.call import Call
 from pyclient.protocol import DescribeCluster, errors
 
 BROKERS, CONTROLLERS = 1, 2
+NOWHERE = -1
+"""The port of a broker whose address is not known."""
 
 
 def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Response:
-    """Every live broker by the listener that the client came by."""
+    """Every live broker by the listener that the client came by; on request also those that were seen before, and are
+    fenced. Their addresses are not known.
+    """
     if request.endpoint_type == CONTROLLERS:
         return _refused(errors.MismatchedEndpointType("this is a broker's endpoint"))
     if request.endpoint_type != BROKERS:
@@ -26,6 +30,11 @@ def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Resp
             for id, (host, port) in call.broker.endpoint_for(call.connection).items()
         ],
     )
+    if request.include_fenced_brokers:
+        response.brokers += [
+            DescribeCluster.Response.DescribeClusterBroker(broker_id=id, port=NOWHERE, is_fenced=True)
+            for id in sorted(image.boots.keys() - image.brokers.keys())
+        ]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.CLUSTER
     return response

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from pybroker.cli import cluster as cluster_verbs
 from pybroker.cli.cluster import (
     DEFAULT_FACTOR,
     Trouble,
     controller_troubles,
+    health,
     log_dir_troubles,
     partition_troubles,
     replica_troubles,
@@ -29,7 +32,7 @@ from pyclient.admin.types import (
     PartitionDescription,
     TopicDescription,
 )
-from pyclient.errors import ConnectionFailed, by_code
+from pyclient.errors import ConnectionFailed, UnsupportedByBroker, by_code
 from pyclient.protocol.errors import KafkaStorageError
 
 STORAGE_ERROR = KafkaStorageError.code
@@ -48,10 +51,15 @@ class Cluster:
         self.min_isr = min_isr
         self.factor = "1"
         self.brokers: tuple[int, ...] = (1, 2)
+        self.fenced: tuple[int, ...] | None = ()
         self.source = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
-    def describe_cluster(self) -> ClusterDescription:
+    def describe_cluster(self, include_fenced: bool = False) -> ClusterDescription:
         brokers = tuple(BrokerDescription(each, "localhost", 9092, None) for each in self.brokers)
+        if include_fenced:
+            if self.fenced is None:
+                raise UnsupportedByBroker
+            brokers += tuple(BrokerDescription(each, "", -1, None, True) for each in self.fenced)
         return ClusterDescription("c", self.controller, brokers)
 
     def describe_configs(
@@ -115,6 +123,26 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
 )
 def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescription, troubles: list[Trouble]) -> None:
     assert list(partition_troubles(Cluster(found))) == troubles  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fenced", "found"),
+    [((), []), (None, []), ((4,), [Trouble("warning", "is not there, and has no partitions", "broker 4")])],
+)
+def test_a_broker_that_is_not_there_is_told_though_it_has_no_partition(
+    monkeypatch: pytest.MonkeyPatch, fenced: tuple[int, ...] | None, found: list[Trouble]
+) -> None:
+    """A warning in every form, and no failure: records can be written and read."""
+    cluster = Cluster(partition(1, (1, 2), (1, 2)), dirs=Results())
+    cluster.fenced = fenced
+    monkeypatch.setattr(cluster_options.Cluster, "admin", lambda self: nullcontext(cluster))
+    monkeypatch.setattr(cluster_verbs, "log_dir_troubles", lambda admin: ())
+    runner = CliRunner()
+    ended = runner.invoke(health, ["-b", "localhost:9092", "-o", "json"], standalone_mode=False)
+    assert json.loads(ended.output) == [each._asdict() for each in found]
+    assert ended.return_value == 0
+    shown = runner.invoke(health, ["-b", "localhost:9092"], standalone_mode=False).output
+    assert ("all is well" in shown) == (not found)
 
 
 @pytest.mark.parametrize(

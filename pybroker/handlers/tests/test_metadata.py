@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pybroker.cluster.decisions.plan import NewTopic
-from pybroker.cluster.metadata.image import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, BrokerRegistration
+from pybroker.cluster.metadata.image import (
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    BrokerRegistration,
+    MetadataDelta,
+)
 from pybroker.config import Endpoint
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.tests.administration import LOCAL, Administration, run
@@ -243,6 +249,19 @@ def test_the_cluster_is_described_by_brokers_controller_and_id() -> None:
         assert wrong.error_code == errors.MismatchedEndpointType.code
         unknown = await ask(DescribeCluster, 1, DescribeCluster.Request(endpoint_type=9))
         assert unknown.error_code == errors.UnsupportedEndpointType.code
+
+    run(scenario)
+
+
+def test_brokers_that_were_seen_before_are_fenced_and_told_on_request() -> None:
+    async def scenario(ask: Administration) -> None:
+        gone = BrokerRegistration(7, 1, (), boot="b")
+        for brokers in ({7: gone}, {7: None}):
+            await ask.broker.metadata.publish(MetadataDelta(brokers=brokers))
+        plain = await ask(DescribeCluster, 2, DescribeCluster.Request())
+        assert [(b.broker_id, b.is_fenced) for b in plain.brokers] == [(1, False)]
+        every = await ask(DescribeCluster, 2, DescribeCluster.Request(include_fenced_brokers=True))
+        assert [(b.broker_id, b.port, b.is_fenced) for b in every.brokers] == [(1, LOCAL[1], False), (7, -1, True)]
 
     run(scenario)
 
