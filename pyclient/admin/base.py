@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pyclient.admin.fan_out import fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
+from pyclient.core.showing import shown
 from pyclient.core.unclosed import watch
 from pyclient.protocol import Metadata
 from pyclient.protocol.apis import Api
@@ -40,6 +41,12 @@ class Base:
         """The default time limit of a method, in seconds."""
         self.unclosed = watch(self, "admin client", self._client.close)
         """``detach()`` when other code takes care of closing it."""
+
+    def __repr__(self) -> str:
+        client: Client | None = getattr(self, "_client", None)
+        if client is None:
+            return f"<{type(self).__name__} that could not be made>"
+        return shown(type(self).__name__, self._config, client, client.is_closed)
 
     async def connect(self, timeout: float | None = None) -> None:
         """Connects now, so that a wrong address is noticed early. Raises ConnectionFailed."""

@@ -119,8 +119,11 @@ class Admin:
             finally:
                 self._runner.stop()
 
+    def __repr__(self) -> str:
+        return repr(self._admin) if hasattr(self, "_admin") else f"<{type(self).__name__} that could not be made>"
+
     def __del__(self) -> None:
-        if not self._closed:
+        if hasattr(self, "_admin") and not self._closed:
             self._runner.abandon()
 
     def __enter__(self) -> Admin:

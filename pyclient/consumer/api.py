@@ -14,6 +14,7 @@ from pyclient.consumer.core import ConsumerCore, OnCommit, Topics
 from pyclient.consumer.errors import IllegalState
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
+from pyclient.core.showing import shown
 from pyclient.topic_partition import TopicPartition, partition_of
 
 __all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "patience_of", "settings_of"]
@@ -67,6 +68,28 @@ class ConsumerApi:
     _core: ConsumerCore
     _reading: RecordsIterator | None = None
     """The polled records that ``for record in consumer`` and ``get`` have not returned yet."""
+
+    _is_closed: bool
+
+    def __repr__(self) -> str:
+        core = getattr(self, "_core", None)
+        if core is None:
+            return f"<{type(self).__name__} that could not be made>"
+        return shown(
+            type(self).__name__, core.config, core.client, self._is_closed, **{"group.id": core.config.group_id}
+        )
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Returns what is counted, by group and name of Kafka's metrics. The lags are as of the last fetch; a group
+        ``consumer-fetch-manager-metrics.topic-partition`` has that of one partition.
+        """
+        lags = {tp: lag for tp in self.assignment() if (lag := self.current_lag(tp)) is not None}
+        metrics: dict[str, dict[str, float]] = {
+            "consumer-metrics": {"connection-count": self._core.client.connections},
+            "consumer-coordinator-metrics": {"assigned-partitions": len(self.assignment())},
+            "consumer-fetch-manager-metrics": {"records-lag-max": max(lags.values())} if lags else {},
+        }
+        return metrics | {f"consumer-fetch-manager-metrics.{tp}": {"records-lag": lag} for tp, lag in lags.items()}
 
     # -- iteration -----------------------------------------------------------------------------------
 

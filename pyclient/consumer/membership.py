@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -26,6 +27,7 @@ from pyclient.errors import KafkaError
 from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition
 
+log = logging.getLogger(__name__)
 Partitions = Collection[TopicPartition]
 GOODBYE_S: Final = 5.0
 """For the last word to the coordinator."""
@@ -196,6 +198,10 @@ class Membership(ABC):
             self._assign(assigned)
 
     def _assign(self, partitions: Partitions) -> None:
+        if log.isEnabledFor(logging.DEBUG):
+            owned = self.owned()
+            changes = [sorted(map(str, each)) for each in ({*partitions} - owned, owned - {*partitions})]
+            log.debug("group %s, member %s: assigned %s, revoked %s", self.group_id, self.member_id, *changes)
         with self._lock:
             self._subscription.set_assigned(partitions)
 

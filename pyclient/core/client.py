@@ -7,6 +7,7 @@ time), deadlines are points in it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import IntEnum
@@ -33,6 +34,8 @@ from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
+
 
 class OutOfTime(RequestTimedOut):
     """The time that the application gave is over."""
@@ -117,9 +120,7 @@ class Client:
     def backoff(self) -> Backoff:
         """A back-off of retry.backoff.ms and retry.backoff.max.ms."""
         config = self.config
-        return Backoff(
-            config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self.random
-        )
+        return Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self.random)
 
     # -- metadata ----------------------------------------------------------------------------------
 
@@ -157,9 +158,7 @@ class Client:
         told = "".join(f"; {each}" for each in others)
         return first.saying(f"{told} (still failing after {timeout:.3g} s)")
 
-    async def metadata(
-        self, topics: Collection[str], *, timeout: float, create: bool | None = None
-    ) -> None:
+    async def metadata(self, topics: Collection[str], *, timeout: float, create: bool | None = None) -> None:
         """Returns when ``cluster`` knows the partitions of these topics, which it keeps fresh until they have not been
         used for metadata.max.idle.ms (request.timeout.ms where the client has no such key). Raises
         UnknownTopicOrPartition when ``timeout`` seconds are over, or why no broker answered; InvalidTopicException,
@@ -184,8 +183,8 @@ class Client:
         topics: Callable[[], Mapping[str, bool]],
         on_forget: Callable[[Collection[str]], None] = lambda topics: None,
     ) -> None:
-        """``topics()`` tells before each request which topics are used now, or since it told last, and whether
-        the broker may create each where it is missing. ``on_forget(topics)`` hears of those that are forgotten.
+        """``topics()`` tells before each request which topics are used now, or since it told last, and whether the
+        broker may create each where it is missing. ``on_forget(topics)`` hears of those that are forgotten.
         """
         self._keeper.in_use, self._keeper.on_forget = topics, on_forget
 
@@ -215,9 +214,7 @@ class Client:
         if self._error is None:
             self._keeper.refresh(topic, self.may_create)
 
-    async def _ask_metadata(
-        self, message: Callable[[int], Metadata.Request]
-    ) -> Metadata.Response:
+    async def _ask_metadata(self, message: Callable[[int], Metadata.Request]) -> Metadata.Response:
         response: Metadata.Response = await self.send(self.any_node(), Metadata, message)
         return response
 
@@ -288,12 +285,12 @@ class Client:
         timeout: float | None = None,
         max_version: int | None = None,
     ) -> None:
-        """As ``send``, without a task: ``on_done(response, None)`` or ``on_done(None, error)``,
-        exactly once, on the loop, never before ``post`` returns.
+        """As ``send``, without a task: ``on_done(response, None)`` or ``on_done(None, error)``, exactly once, on the
+        loop, never before ``post`` returns.
 
-        Requests to a node are sent in the order of their posts, also those of before it was
-        connected. All in flight fail together when the connection ends, in their order. Records of
-        a Fetch response are memoryviews that stay valid as long as they are referenced.
+        Requests to a node are sent in the order of their posts, also those of before it was connected. All in flight
+        fail together when the connection ends, in their order. Records of a Fetch response are memoryviews that stay
+        valid as long as they are referenced.
         """
         found = None if self._error is not None else self._nodes.get(node) or self._find(node)
         if found is None:
@@ -321,6 +318,11 @@ class Client:
         """
         return node + QUESTIONS if self.in_flight(node) else node
 
+    @property
+    def connections(self) -> int:
+        """How many there are. Any thread may ask."""
+        return sum(node.is_ready for node in list(self._nodes.values()))
+
     def is_ready(self, node: int) -> bool:
         """True when a request would go out at once: connected, versions known."""
         found = self._nodes.get(node)
@@ -337,8 +339,8 @@ class Client:
         return None if found is None else found.versions
 
     def version(self, node: int, api: Api, max_version: int | None = None) -> int:
-        """The version that a request would have now. Before the node's versions are known that of
-        any other node, else the newest. Raises UnsupportedByBroker.
+        """The version that a request would have now. Before the node's versions are known that of any other node, else
+        the newest. Raises UnsupportedByBroker.
         """
         known = self._versions_like(node)
         if known is None:
@@ -380,9 +382,8 @@ class Client:
     # -- coordinators ------------------------------------------------------------------------------
 
     async def coordinator(self, key: str, kind: Coordinator) -> int:
-        """The node that coordinates a group or transactional id; remembered until
-        ``coordinator_lost``. One attempt: raises CoordinatorNotAvailable and others that
-        ``retrying`` retries.
+        """The node that coordinates a group or transactional id; remembered until ``coordinator_lost``. One attempt:
+        raises CoordinatorNotAvailable and others that ``retrying`` retries.
         """
         known = self._coordinators.get((kind, key))
         if known is None:
@@ -404,6 +405,7 @@ class Client:
         node = self._find(row.node_id + self._coordinator_offset)
         assert node is not None
         node.move(row.host, row.port)
+        log.debug("the coordinator of %s %s is broker %d", kind.name.lower(), key, row.node_id)
         return node.id
 
     def coordinator_lost(self, key: str, kind: Coordinator) -> None:
@@ -413,9 +415,9 @@ class Client:
     # -- retries -----------------------------------------------------------------------------------
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
-        """What ``attempt`` returns; again after a back-off with jitter while it raises retriable
-        errors, until ``deadline`` (of ``clock``), which ends an attempt too; the last of them is raised
-        then. Refreshes the metadata where the error says it is stale. Raises at once where no server can be reached.
+        """What ``attempt`` returns; again after a back-off with jitter while it raises retriable errors, until
+        ``deadline`` (of ``clock``), which ends an attempt too; the last of them is raised then. Refreshes the metadata
+        where the error says it is stale. Raises at once where no server can be reached.
         """
         backoff = self.backoff()
         last: KafkaError | None = None
@@ -461,6 +463,11 @@ class Client:
             if used_at is not None and used_at < limit:
                 node.disconnect("idle")
         self._reap_later()
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing is sent any more."""
+        return self._error is not None
 
     def _check_open(self) -> None:
         if self._error is not None:

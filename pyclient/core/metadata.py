@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
@@ -23,6 +24,8 @@ from pyclient.core.interest import Interest
 from pyclient.errors import ClientClosed, ClientError, KafkaError, RequestTimedOut, check
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import InvalidReplicationFactor, LeaderNotAvailable, UnknownTopicOrPartition
+
+log = logging.getLogger(__name__)
 
 Ask = Callable[[Callable[[int], Metadata.Request]], Awaitable[Metadata.Response]]
 
@@ -244,6 +247,7 @@ class MetadataKeeper:
             if isinstance(error, ClientError) and not error.retriable:
                 self._give_up(wish)
             return
+        log.debug("metadata refreshed: %d topics asked for, brokers %s", len(asked), list(self.cluster.brokers))
         self.trouble, self._served = None, wish
         self._new.difference_update(asked)
         self.on_update()

@@ -308,6 +308,7 @@ class Node:
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             self._write(transport, request)
+        LOG.debug("%s: connected; it serves %s", self.name, self.versions)
 
     def _end_outage(self) -> None:
         self._tried_since = None

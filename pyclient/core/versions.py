@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyclient.errors import UnsupportedByBroker
 from pyclient.protocol import ApiVersions
-from pyclient.protocol.apis import Api
+from pyclient.protocol.apis import Api, by_key
 
 
 class Versions:
@@ -19,6 +19,11 @@ class Versions:
         self.features = {row.name: row.max_version_level for row in response.finalized_features}
         self.features_epoch = response.finalized_features_epoch
         self._chosen: dict[tuple[Api, int | None], int] = {}
+
+    def __str__(self) -> str:
+        """The APIs that this client knows, with the broker's versions."""
+        known = ((by_key(key), low, high) for key, (low, high) in self.ranges.items())
+        return ", ".join(f"{api.name} {low}-{high}" for api, low, high in known if api is not None)
 
     def choose(self, api: Api, max_version: int | None = None) -> int:
         """The newest version that both sides have, at most ``max_version``. Raises

@@ -17,6 +17,7 @@ from cy.produce.partition_queue import TopicQueues
 from cy.produce.producer_batch import DeliveryReport
 from cy.produce.record_queues import RecordQueues, milliseconds
 from pyclient.config import Config
+from pyclient.core.showing import shown
 from pyclient.errors import BufferExhausted, ClientClosed, ConfigError, KafkaError
 from pyclient.producer import at_exit
 from pyclient.producer.engine import Engine, Queues
@@ -242,6 +243,25 @@ class BaseProducer(Queues):
             yield
         except KafkaError as failure:
             error.add_note(f"the transaction could not be aborted either: {failure}")
+
+    def __repr__(self) -> str:
+        engine = getattr(self, "_engine", None)
+        if engine is None:
+            return f"<{type(self).__name__} that could not be made>"
+        client, name = engine.client, self._settings.transactional_id
+        return shown(type(self).__name__, client.config, client, self.closed, **{"transactional.id": name})
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Returns what is counted, by group and name of Kafka's metrics. Any thread may call this."""
+        used: int = self.used
+        return {
+            "producer-metrics": {
+                "connection-count": self._engine.client.connections,
+                "buffer-total-bytes": self.limit,
+                "buffer-available-bytes": max(0, self.limit - used),
+                "requests-in-flight": self._engine.sender.unanswered,
+            }
+        }
 
     @property
     def producer_id(self) -> tuple[int, int] | None:

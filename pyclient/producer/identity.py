@@ -93,6 +93,7 @@ class Identities:
         request = InitProducerId.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
         response = await self.client.send(self.client.any_node(), InitProducerId, request)
         check(response.error_code)
+        log.debug("producer id %d, epoch %d", response.producer_id, response.producer_epoch)
         return Identity(response.producer_id, response.producer_epoch)
 
     def close(self) -> None:

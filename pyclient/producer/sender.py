@@ -75,6 +75,11 @@ class Sender:
         self._ended = False
         identities.resume = self.run
 
+    @property
+    def unanswered(self) -> int:
+        """Requests that are under way. Any thread may ask."""
+        return sum(list(self._unanswered.values()))
+
     # -- what goes ---------------------------------------------------------------------------------
 
     def run(self) -> None:

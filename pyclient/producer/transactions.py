@@ -84,6 +84,8 @@ class Transactions(Identities):
 
     @state.setter
     def state(self, state: State) -> None:
+        if state is not self._state:
+            log.debug("%s: %s, under %s", self.coordinator.id, state.name, self.current)
         self._state = state
         self.opened(state is State.OPEN)
 
