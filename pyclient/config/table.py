@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pyclient.config.hints import HINTS
 from pyclient.config.key import HIDDEN, Key
 from pyclient.config.security import FOREIGN, FUNCTIONS, PROTOCOL
 from pyclient.errors import ConfigError
@@ -109,6 +110,8 @@ def _known(names: Mapping[str, str], name: str) -> str:
     dotted = str(name).replace("_", ".")
     if dotted in FOREIGN:
         raise ConfigError(f"{dotted} is not a key of Kafka's: it is {FOREIGN[dotted]}")
+    if dotted in HINTS:
+        raise ConfigError(f"unknown setting {name!r}: {HINTS[dotted]}")
     if dotted.startswith(_KERBEROS):
         raise ConfigError(f"{dotted}: this client does not speak GSSAPI yet")
     similar = difflib.get_close_matches(dotted, names.values(), 1, 0.6)

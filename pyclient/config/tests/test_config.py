@@ -42,6 +42,28 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(name, meant):
 
 
 @pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("stats_cb", "metrics()"),
+        ("statistics.interval.ms", "metrics()"),
+        ("error_cb", "calls raise their errors"),
+        ("throttle_cb", "the broker delays its answers"),
+        ("logger", "logging.getLogger('pyclient')"),
+        ("debug", "DEBUG"),
+        ("enable.partition.eof", "at_end()"),
+        ("on_delivery", "an argument of send()"),
+        ("rebalance_cb", "listener="),
+    ],
+)
+@pytest.mark.parametrize("table", TABLES)
+def test_a_key_of_librdkafka_says_what_to_use_here(table, name, instead):
+    with pytest.raises(ConfigError) as raised:
+        load(TABLES[table], "h:1", {name: print})
+    assert instead in str(raised.value)
+    assert "did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("linger_ms", -1, "linger.ms=-1 is below 0"),
