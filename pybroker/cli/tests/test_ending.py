@@ -120,10 +120,52 @@ def test_a_full_disk_behind_stderr_changes_no_exit_code(bootstrap: str) -> None:
         assert run(bootstrap, "nope", stderr=full)[0] == 2
 
 
-@pytest.mark.parametrize("words", [("topic", "list"), ("cluster", "describe")], ids=" ".join)
-def test_streams_that_are_closed_lead_nowhere(bootstrap: str, words: tuple[str, ...]) -> None:
-    line = f"{' '.join((*COMMAND, *words))} <&- >&- 2>&-"
-    assert subprocess.run(line, shell=True, env={**os.environ, "PYBROKER_BOOTSTRAP": bootstrap}).returncode == 0
+FAMILIES = {
+    "--help": 0,
+    "--version": 0,
+    "topic list": 0,
+    "produce filled --value x": 0,
+    "consume filled --from-beginning -n 1": 0,
+    "cluster describe -o json": 0,
+    "cluster health": 0,
+    "partition reassignments": 0,
+    "group list": 0,
+    "config get topic filled": 0,
+    "txn list": 0,
+    "api-versions": 0,
+    "doctor --local": 0,
+    "log dirs": 0,
+    "completion bash": 0,
+    "bench produce -n 10": 0,
+    "kafka-topics --list": 0,
+    "kafka-console-producer --topic filled": 0,
+    "kafka-console-consumer --topic filled --from-beginning --max-messages 1": 0,
+    "topic describe nope": 1,
+    "topic nope": 2,
+    "nope": 2,
+}
+"""A line of each family of verbs, and its exit code."""
+
+
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&-"])
+def test_streams_that_are_closed_lead_nowhere(bootstrap: str, tmp_path: Path, closed: str) -> None:
+    assert run(bootstrap, "produce", "filled", "--value", "x")[0] == 0
+    codes = tmp_path / "codes"
+    script = "".join(f"{' '.join(COMMAND)} {line} {closed}; echo $? >>{codes}\n" for line in FAMILIES)
+    environment = {**os.environ, "PYBROKER_BOOTSTRAP": bootstrap}
+    done = subprocess.run(["sh", "-c", script], env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    assert dict(zip(FAMILIES, map(int, codes.read_text().split()), strict=True)) == FAMILIES
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_broker_starts_and_stops_without_streams(tmp_path: Path) -> None:
+    line = f"exec {' '.join(COMMAND)} --port 0 --data-dir {tmp_path} <&- >&- 2>&-"
+    process = subprocess.Popen(["sh", "-c", line])
+    try:
+        wait_until(lambda: list(tmp_path.glob("broker-*/*")) or process.poll() is not None)
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
