@@ -43,10 +43,12 @@ class Base:
         """``detach()`` when other code takes care of closing it."""
 
     def __repr__(self) -> str:
-        client: Client | None = getattr(self, "_client", None)
-        if client is None:
+        if not hasattr(self, "unclosed"):
             return f"<{type(self).__name__} that could not be made>"
-        return shown(type(self).__name__, self._config, client, client.is_closed)
+        return self._shown(not self.unclosed.alive)
+
+    def _shown(self, is_closed: bool) -> str:
+        return shown(type(self).__name__, self._config, self._client, is_closed)
 
     async def connect(self, timeout: float | None = None) -> None:
         """Connects now, so that a wrong address is noticed early. Raises ConnectionFailed."""

@@ -120,7 +120,9 @@ class Admin:
                 self._runner.stop()
 
     def __repr__(self) -> str:
-        return repr(self._admin) if hasattr(self, "_admin") else f"<{type(self).__name__} that could not be made>"
+        if not hasattr(self, "_admin"):
+            return f"<{type(self).__name__} that could not be made>"
+        return self._admin._shown(self._closed)
 
     def __del__(self) -> None:
         if hasattr(self, "_admin") and not self._closed:

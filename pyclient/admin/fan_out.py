@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from pyclient.admin.results import Results
-from pyclient.core.client import Client, Coordinator, OutOfTime
+from pyclient.core.client import Client, OutOfTime
+from pyclient.core.kinds import Coordinator
 from pyclient.errors import KafkaError
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import LeaderNotAvailable, UnknownTopicOrPartition

@@ -14,8 +14,8 @@ from pyclient.admin.describing import describe_classic, describe_consumer
 from pyclient.admin.fan_out import Ask, Coordinators, fan_out
 from pyclient.admin.results import Results
 from pyclient.admin.types import GroupDescription, GroupListing, MemberToRemove
-from pyclient.core.client import GROUP
 from pyclient.core.connection import Request
+from pyclient.core.kinds import GROUP
 from pyclient.errors import KafkaError, UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
 from pyclient.offset_and_metadata import OffsetAndMetadata

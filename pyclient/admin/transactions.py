@@ -15,7 +15,7 @@ from pyclient.admin.types import (
     TransactionDescription,
     TransactionListing,
 )
-from pyclient.core.client import TRANSACTION
+from pyclient.core.kinds import TRANSACTION
 from pyclient.errors import KafkaError, UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
 from pyclient.prepared_transaction import PreparedTransaction

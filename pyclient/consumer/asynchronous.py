@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
+from os import getpid
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,7 +66,7 @@ class Consumer(ConsumerApi):
         self._ready = asyncio.Event()
         self._listener = listener
         self._is_closed = False
-        self._ending = Ending()
+        self._ending, self._process = Ending(), getpid()
         self._rested_at = time.monotonic()
         self._core = ConsumerCore(given, asyncio.get_running_loop())
         self._core.on_ready = self._ready.set
@@ -96,6 +97,8 @@ class Consumer(ConsumerApi):
         """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
         """
         end = time.monotonic() + timeout
+        if self._process != getpid():
+            return
         if self._is_closed:
             await self._ending.wait(timeout)
             return

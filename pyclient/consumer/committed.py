@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 from pyclient.consumer.errors import CommitFailed, not_answered
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
-from pyclient.core.client import GROUP, Client
+from pyclient.core.client import Client
+from pyclient.core.kinds import GROUP
 from pyclient.errors import COORDINATOR_LOST, NOT_MEMBER, KafkaError, by_code, check, of_code
 from pyclient.protocol import OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import StaleMemberEpoch, UnknownServerError

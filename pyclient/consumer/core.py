@@ -291,6 +291,7 @@ class ConsumerCore:
 
     def check(self) -> None:
         """Raises what a poll has to raise."""
+        self.client.check_process()
         if self._wakeup:
             self._wakeup = False
             raise WakeupError

@@ -21,7 +21,8 @@ from pyclient.config import Config
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appointments
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.types import GroupMetadata
-from pyclient.core.client import GROUP, Client
+from pyclient.core.client import Client
+from pyclient.core.kinds import GROUP
 from pyclient.core.tasks import ended, watched
 from pyclient.errors import KafkaError
 from pyclient.protocol.apis import Api

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from enum import IntEnum
+from os import getpid
 from random import random as uniform
 from typing import Any, Final, TypeVar
 
@@ -20,12 +20,21 @@ from pyclient.core.backoff import Backoff
 from pyclient.core.bootstrap import bootstrap
 from pyclient.core.cluster import Broker, Cluster
 from pyclient.core.connection import Pending, Request
+from pyclient.core.kinds import Coordinator, request_of
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.node import Node, NodeSettings
 from pyclient.core.outages import Outages
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
-from pyclient.errors import STALE_ROUTE, ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, check
+from pyclient.errors import (
+    STALE_ROUTE,
+    ClientClosed,
+    ClientForked,
+    ConnectionFailed,
+    KafkaError,
+    RequestTimedOut,
+    check,
+)
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
@@ -41,14 +50,6 @@ class OutOfTime(RequestTimedOut):
     """The time that the application gave is over."""
 
 
-class Coordinator(IntEnum):
-    """What a coordinator coordinates: FindCoordinator's ``key_type``."""
-
-    GROUP = 0
-    TRANSACTION = 1
-
-
-GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
 COORDINATORS: Final = 1 << 31
 """Added to a broker's id: its second connection, for what it does as coordinator."""
 QUESTIONS: Final = 1 << 32
@@ -87,6 +88,7 @@ class Client:
         self._coordinators: dict[tuple[Coordinator, str], int] = {}
         self._absent = AbsentCoordinators()
         self._error: KafkaError | None = None
+        self._process = getpid()
         self._reaper: asyncio.TimerHandle | None = None
         max_idle = config.metadata_max_idle_ms if "metadata_max_idle_ms" in config else config.request_timeout_ms
         self._keeper = MetadataKeeper(
@@ -271,6 +273,7 @@ class Client:
         ConnectionFailed, RequestTimedOut, which are retriable; UnsupportedByBroker, ClientClosed,
         which are not. Error codes in the response are the caller's.
         """
+        self.check_process()
         answer, on_done = answer_on(self.loop)
         self.post(node, api, message, on_done, timeout=timeout, max_version=max_version)
         return await answer
@@ -392,7 +395,7 @@ class Client:
 
     async def _find_coordinator(self, key: str, kind: Coordinator) -> int:
         response = await self.send(
-            self.any_node(), FindCoordinator, lambda version: _coordinator_request(version, key, kind)
+            self.any_node(), FindCoordinator, lambda version: request_of(version, key, kind)
         )
         row = response.coordinators[0] if response.coordinators else response
         try:
@@ -464,17 +467,20 @@ class Client:
                 node.disconnect("idle")
         self._reap_later()
 
-    @property
-    def is_closed(self) -> bool:
-        """Nothing is sent any more."""
-        return self._error is not None
+    def check_process(self) -> None:
+        """Raises ClientForked in a child of the process that made this: its loop does not run there."""
+        if getpid() != self._process:
+            raise ClientForked
 
     def _check_open(self) -> None:
+        self.check_process()
         if self._error is not None:
             raise ClientClosed
 
     async def close(self, timeout: float = 0.0) -> None:
-        """Fails what is in flight with ClientClosed, after ``timeout`` seconds at most to finish."""
+        """Fails what is in flight with ClientClosed, after ``timeout`` seconds. In a forked child it does nothing."""
+        if getpid() != self._process:
+            return  # the selector of the loop is the parent's too
         deadline = self.clock() + timeout
         error = ClientClosed()
         try:
@@ -495,9 +501,3 @@ class Client:
 def broker_id(node: int) -> int:
     """The id of the broker that a connection leads to; a bootstrap server's is its own."""
     return node % COORDINATORS if node >= 0 else node
-
-
-def _coordinator_request(version: int, key: str, kind: Coordinator) -> FindCoordinator.Request:
-    if version >= 4:
-        return FindCoordinator.Request(coordinator_keys=[key], key_type=kind)
-    return FindCoordinator.Request(key=key, key_type=kind)

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from os import getpid
+from os import getpid, register_at_fork
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakSet
 
 from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
@@ -61,6 +62,7 @@ class Producer(BaseProducer, SendingQueues):
         self.before_wait = partial(_before_wait, get_ident(), getpid())
         self.admit(self._settings.transactional_id is None)
         self._process = getpid()
+        _PRODUCERS.add(self)
         self._ending = Ending()
 
     def __del__(self) -> None:
@@ -200,12 +202,18 @@ class Producer(BaseProducer, SendingQueues):
         """Delivers what was sent, for ``timeout`` seconds at most, fails the rest. A transaction that is open is
         aborted. Complete also where it is cancelled. Another call waits for the end of the first.
         """
+        if self._process != getpid():
+            self.shut()
+            return
         if self.closed:
             await self._ending.wait(timeout)
             return
         with self._ending, self._closing():
             given_up = await self._engine.close(timeout)
             at_exit.tell_lost(self._owner, given_up, at_exit.CLOSED)
+
+    def _check_process(self) -> None:
+        self._engine.client.check_process()
 
     def _let_go(self) -> None:
         self._unclosed.detach()
@@ -276,6 +284,18 @@ class Producer(BaseProducer, SendingQueues):
         id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
         """
         await self._engine.end_transaction(producer_id, epoch, commit)
+
+
+_PRODUCERS: WeakSet[Producer] = WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: what ``send`` would append without a question, nobody would send."""
+    for producer in list(_PRODUCERS):
+        producer.admit(False)
+
+
+register_at_fork(after_in_child=_after_fork)
 
 
 def _before_wait(thread: int, process: int, batch: ProducerBatch) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyclient.core.client import GROUP, TRANSACTION
-from pyclient.core.client import Coordinator as Kind
+from pyclient.core.kinds import GROUP, TRANSACTION
+from pyclient.core.kinds import Coordinator as Kind
 from pyclient.errors import COORDINATOR_MOVED, KafkaError, of_code
 from pyclient.producer.lane import Identity
 from pyclient.producer.settings import Settings

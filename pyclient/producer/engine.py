@@ -116,6 +116,7 @@ class Engine:
 
     async def flush(self) -> None:
         """Sends everything now, and returns when all that was sent before the call is done."""
+        self.client.check_process()
         self.sender.pressed += 1
         try:
             await self._until_done(self.sender.pending())
@@ -150,6 +151,7 @@ class Engine:
 
     async def abort(self) -> None:
         """Aborts the open transaction."""
+        self.client.check_process()
         await self.transactions.abort(self._drop_and_wait)
 
     async def _drop_and_wait(self) -> None:

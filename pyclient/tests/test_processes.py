@@ -96,6 +96,46 @@ def test_forked_child_is_told_and_the_parent_goes_on(broker, topic):
         assert take(consumer, 1)[0].offset == 1
 
 
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_of_a_running_loop_is_told_and_the_parent_goes_on(broker, topic):
+    """The selector of the loop is one for both: what the child took from it the parent would never hear of again."""
+    place = TopicPartition(topic, 0)
+
+    async def work():
+        async with (
+            aio.Producer(broker.bootstrap) as producer,
+            aio.Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer,
+            aio.Admin(broker.bootstrap) as admin,
+        ):
+            await producer.send_and_wait(topic, b"0")
+            await consumer.assign([place])
+            assert (await consumer.get(PATIENCE_S)).offset == 0
+            await admin.list_topics()
+            calls = {
+                "send": lambda: producer.send(topic, b"child"),
+                "send_many": lambda: producer.send_many(topic, [b"child"]),
+                "flush": producer.flush,
+                "poll": consumer.poll,
+                "end_offsets": lambda: consumer.end_offsets([place]),
+                "admin": admin.list_topics,
+                "fan_out": lambda: admin.list_offsets({place: "latest"}),
+            }
+            for name, call in calls.items():
+                assert in_child(lambda call=call: asyncio.run(limited(call))).startswith(ClientForked.__name__), name
+            for client in (producer, consumer, admin):
+                assert in_child(lambda client=client: asyncio.run(limited(client.close))) == "None"
+            assert (await producer.send_and_wait(topic, b"1")).offset == 1
+            assert (await consumer.get(PATIENCE_S)).offset == 1
+            await admin.list_topics()
+
+    async def limited(call):
+        async with asyncio.timeout(PATIENCE_S / 3):
+            return await call()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
 def test_unreachable_broker_is_named_in_time(make):
     client = make("127.0.0.1:1")

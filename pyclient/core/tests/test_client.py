@@ -8,7 +8,8 @@ import socket
 
 import pytest
 
-from pyclient.core.client import GROUP, TRANSACTION, Client, broker_id
+from pyclient.core.client import Client, broker_id
+from pyclient.core.kinds import GROUP, TRANSACTION
 from pyclient.core.tests.scripted import (
     HANG_UP,
     SILENCE,

@@ -1,0 +1,24 @@
+"""The kinds of coordinators, and how one is asked for."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from pyclient.protocol import FindCoordinator
+
+
+class Coordinator(IntEnum):
+    """What a coordinator coordinates: FindCoordinator's ``key_type``."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
+
+
+def request_of(version: int, key: str, kind: Coordinator) -> FindCoordinator.Request:
+    """The request for the coordinator of one key."""
+    if version >= 4:
+        return FindCoordinator.Request(coordinator_keys=[key], key_type=kind)
+    return FindCoordinator.Request(key=key, key_type=kind)
