@@ -11,7 +11,7 @@ from typing import Any
 from proofs.defects import Patch, defect
 from pyclient.consumer import asynchronous, blocking, closing, core
 from pyclient.consumer.subscription import PartitionState, Subscription
-from pyclient.core import runner, tasks
+from pyclient.core import call, runner, tasks
 from pyclient.core.runner import Runner
 from pyclient.producer.engine import Engine
 
@@ -34,6 +34,12 @@ def a_loop_on_a_green_thread_is_begun() -> list[Patch]:
 def wakeup_takes_a_lock() -> list[Patch]:
     """The handler of a signal waits for the thread that it interrupts."""
     return [(blocking, "Bell", _Event)]
+
+
+@defect("pyclient/tests/test_interrupted_calls.py::test_a_send[to a new topic]")
+def a_signal_may_leave_a_lock_that_the_loop_needs() -> list[Patch]:
+    """After a Ctrl-C at the wrong moment no call of the client ends."""
+    return [(call, "Bell", _Event)]
 
 
 @defect("pyclient/tests/test_signals.py::test_wakeup_of_asyncio_wakes_the_loop[thread]")

@@ -1,7 +1,7 @@
 """The loop of the blocking face: one daemon thread per client.
 
-What the application waits for, it waits for on a future, so that Ctrl-C interrupts the wait; the
-work is then cancelled. After a fork the child has the object and not the thread: every call says so.
+Ctrl-C interrupts the application's wait (``pyclient.core.call``); the work is then cancelled. After a fork the child
+has the object and not the thread: every call says so.
 
 The loop keeps the time limit of the work, but the caller does not rely on it. The application's own code (a callback, a
 logging handler) may stop the loop or hold it up. So a wait has a clock of its own, and ends when the thread does.
@@ -20,11 +20,10 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, InvalidStateError
-from inspect import CORO_CREATED, getcoroutinestate
 from time import monotonic
 from typing import Any, TypeVar
 
+from pyclient.core.call import Call
 from pyclient.core.lease import Lease
 from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
 
@@ -62,7 +61,7 @@ class Runner:
         """Called in the child, right after the fork."""
         self.on_end: Callable[[], object] = lambda: None
         """Called by the thread when nothing runs there any more."""
-        self._calls: set[Future[Any]] = set()
+        self._calls: set[Call[Any]] = set()
         """What threads wait for."""
         self._is_over = self._is_abandoned = self._is_stopped = False
         # Not ``Thread.is_alive``: before Python 3.13 it is false for good once a signal's exception has ended it.
@@ -105,9 +104,8 @@ class Runner:
 
     def _fail_calls(self) -> None:
         """Fails the waits of other threads: calls that have come in the meantime will not run."""
-        for future in tuple(self._calls):
-            with contextlib.suppress(InvalidStateError):
-                future.set_exception(ClientClosed())
+        for call in tuple(self._calls):
+            call.fail(ClientClosed())
 
     def check(self) -> None:
         """Raises ClientForked, ClientClosed where nothing can run; RuntimeError on the loop's own
@@ -137,29 +135,23 @@ class Runner:
         meanwhile. ``within``: the seconds that the work takes at most by the loop's clock; where that stands
         still, RequestTimedOut is raised a little later.
         """
+        call = Call(work)
         try:
             self.check()
-            future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        except BaseException as error:
-            work.close()
-            if isinstance(error, RuntimeError) and self.loop.is_closed():
-                raise ClientClosed from None
-            raise
-        try:
-            self._calls.add(future)
-            self.lease.recall()
+            self._calls.add(call)
+            self.call(call.begin)
             if self._is_over:  # since the check: it may have been too late for the loop's last turn
                 self._fail_calls()
-            return _result(future, timeout, within)
+            return _result(call, timeout, within)
         except BaseException:
-            future.cancel()
-            self.lease.recall()
-            if self._is_over and getcoroutinestate(work) == CORO_CREATED:
-                work.close()
+            call.drop()
+            if not call.is_done:
+                with contextlib.suppress(ClientClosed, ClientForked):
+                    self.call(call.cancel)
             raise
         finally:
-            self._calls.discard(future)
-            del future  # its error refers to this frame, and by it to the client
+            self._calls.discard(call)
+            del call  # its error refers to this frame, and by it to the client
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls on the loop, soon; returns at once."""
@@ -229,29 +221,25 @@ class Runner:
         task.add_done_callback(lambda _: self._stop())
 
 
-def _result(future: Future[T], timeout: float | None, within: float | None) -> T:
-    """Waits in slices for the future's result. A signal that comes just before a thread begins to wait does not end the
+def _result(call: Call[T], timeout: float | None, within: float | None) -> T:
+    """Waits in slices for the call's result. A signal that comes just before a thread begins to wait does not end the
     wait, so it is handled at the end of the slice.
     """
     end = math.inf if timeout is None else monotonic() + timeout
     last = math.inf if within is None else monotonic() + max(0.0, within) + GRACE_S
     try:
-        while True:
-            left = min(end, last) - monotonic()
-            try:
-                return future.result(max(0.0, min(left, SLICE)))
-            except CancelledError:
-                raise ClientClosed from None
-            except TimeoutError:
-                if future.done():  # it may have ended meanwhile, or the error is its own
-                    return future.result()
-                if monotonic() >= end:
-                    raise
-                if monotonic() >= last:
-                    told = "the client's thread stands still: a callback, or a handler of logging, holds it up"
-                    raise RequestTimedOut(told) from None
+        while not call.wait(max(0.0, min(end, last, monotonic() + SLICE) - monotonic())):
+            now = monotonic()
+            if now >= end:
+                raise TimeoutError
+            if now >= last:
+                told = "the client's thread stands still: a callback, or a handler of logging, holds it up"
+                raise RequestTimedOut(told)
+        if call.error is not None:
+            raise call.error
+        return call.result()
     finally:
-        del future  # its error refers to this frame
+        del call  # its error refers to this frame
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

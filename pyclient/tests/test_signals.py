@@ -86,15 +86,16 @@ class Interrupt(BaseException):
     """As KeyboardInterrupt, which pytest takes for its own."""
 
 
-def raised_at(step, work):
+def raised_at(step, work, is_held=lambda: False):
     """What ``work()`` returns, or None if the call of number ``step`` in the client raised as the handler of a signal
-    may; and whether there were so many. Handlers run where a function begins, and behind a call of C.
+    may; and whether there were so many. Handlers run where a function begins, and behind a call of C; not while
+    ``is_held()``.
     """
     left = step
 
     def count(frame, event, _):
         nonlocal left
-        left -= event in ("call", "c_return") and frame.f_code.co_filename != __file__
+        left -= event in ("call", "c_return") and frame.f_code.co_filename != __file__ and not is_held()
         if left == 0:
             sys.setprofile(None)
             raise Interrupt

@@ -1,0 +1,81 @@
+"""Work of the loop that another thread waits for, safe from signals.
+
+The handler of a signal may raise between any two instructions of the waiting thread. ``concurrent.futures.Future`` has
+a lock that guards it. If such an exception left it locked, the loop's thread would stand still for good. A call has no
+lock of this kind. The loop or the thread takes the work out of its list, and then has it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
+
+from pyclient.core.bell import Bell
+from pyclient.errors import ClientClosed
+
+T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """One coroutine, from its hand-over to its result."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = [work]
+        self._task: asyncio.Task[T] | None = None
+        self._bell = Bell()
+        self._results: list[T] = []
+        self.error: BaseException | None = None
+        """What the work has raised; ClientClosed where it was cancelled."""
+        self.is_done = False
+
+    # -- on the loop -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Runs the work, unless it was dropped."""
+        if (work := self._taken()) is not None:
+            self._task = asyncio.get_running_loop().create_task(work)
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.fail(ClientClosed())
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        elif not self.is_done:
+            self._results.append(task.result())
+            self.is_done = True
+            self._bell.ring()
+
+    def fail(self, error: BaseException) -> None:
+        """The wait ends, by raising this; unless it has ended."""
+        if not self.is_done:
+            self.error = error
+            self.is_done = True
+            self._bell.ring()
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    # -- the waiting thread ------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """Work that has not begun will not begin."""
+        if (work := self._taken()) is not None:
+            work.close()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long at most. Returns whether it is done."""
+        return self.is_done or (self._bell.wait(seconds) and self.is_done)
+
+    def result(self) -> T:
+        """What the work has returned."""
+        return self._results[0]
+
+    def _taken(self) -> Coroutine[Any, Any, T] | None:
+        try:
+            return self._work.pop()
+        except IndexError:
+            return None

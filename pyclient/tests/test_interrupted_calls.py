@@ -1,0 +1,114 @@
+"""A signal's handler that raises anywhere in a call of the blocking faces: counted, at each place where one may run.
+
+Records are there whole or not at all, and once; locks are free afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from pyclient import Consumer, Producer, TopicPartition
+from pyclient.tests.support import PATIENCE_S, read_all, take
+from pyclient.tests.test_signals import raised_at
+
+QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 10}
+SMALL = {"buffer_memory": 65_536, "batch_size": 16_384, "linger_ms": 1}
+PADDING = bytes(20_000)
+
+
+def is_held(producer):
+    """The thread does the loop's work: handlers run when it has done it."""
+    return lambda: producer._runner.lease.acting == threading.get_ident()
+
+
+def interrupted(work, after, clients=lambda: None):
+    """Calls ``work()``, interrupted at its first place, at its second, … until it ends; ``after()`` each time. Returns
+    how often it was interrupted.
+    """
+    for step in itertools.count(1):
+        client = clients()
+        _, was_interrupted = raised_at(step, work, is_held(client) if client is not None else lambda: False)
+        after()
+        if not was_interrupted:
+            return step - 1
+
+
+SENDS = {
+    "send": {},
+    "to a new topic": {},
+    "serialized": {"value_serializer": bytes},
+    "many": {},
+    "without room": SMALL,
+    "flush": {"linger_ms": 100_000},
+    "result": {},
+}
+
+
+@pytest.mark.parametrize("way", SENDS)
+def test_a_send(broker, topic, way):
+    """What was accepted is delivered once, in order."""
+    numbers, accepted, producers = itertools.count(), [], []
+    settings = {**SENDS[way], **QUICK}
+
+    def made():
+        if way == "to a new topic" or not producers:
+            producers.append(Producer(broker.bootstrap, **settings))
+        return producers[-1]
+
+    def send():
+        number = next(numbers)
+        report = producers[-1].send(topic, b"%d" % number + (b" " + PADDING if way == "without room" else b""))
+        accepted.append(number)
+        return report
+
+    def many():
+        some = [next(numbers) for _ in range(3)]
+        producers[-1].send_many(topic, [b"%d" % number for number in some])
+        accepted.extend(some)
+
+    def flush():
+        send()
+        send()
+        producers[-1].flush(PATIENCE_S)
+
+    calls = {
+        "many": many,
+        "without room": lambda: [send() for _ in range(4)],
+        "flush": flush,
+        "result": lambda: send().result(PATIENCE_S),
+    }
+
+    def after():
+        send()
+        producers[-1].flush(PATIENCE_S)
+        if way == "to a new topic":
+            producers.pop().close()
+
+    assert interrupted(calls.get(way, send), after, made) >= (way not in ("send", "many"))
+    for producer in producers:
+        producer.close()
+    records = read_all(broker.bootstrap, topic)
+    found = [int(bytes(each.value).split()[0]) for each in records]
+    assert found == sorted(set(found)), "doubled, or out of order"
+    assert set(accepted) <= set(found), "lost"
+
+
+def test_a_commit(broker, topic, group):
+    """The next one is as any other."""
+    with Producer(broker.bootstrap) as producer:
+        producer.send_many(topic, [b"v"] * 1000).result(PATIENCE_S)
+    place = TopicPartition(topic, 0)
+    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "max_poll_records": 1}
+    with Consumer(broker.bootstrap, group_id=group, **settings) as consumer:
+        consumer.assign([place])
+
+        def after():
+            end = take(consumer, 1)[-1].offset + 1
+            consumer.commit()
+            assert consumer.committed([place])[place].offset == end
+
+        take(consumer, 1)
+        assert interrupted(consumer.commit, after) > 10
