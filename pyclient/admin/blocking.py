@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyclient.admin import asynchronous
 from pyclient.core.runner import Runner
+from pyclient.errors import ClientClosed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,15 +111,16 @@ class Admin:
         """Ends the connections and the thread; calls that wait fail with ClientClosed. Harmless
         when it is closed. Raises RuntimeError on the client's own thread, and closes nothing there.
         """
-        if not self._closed:
-            if not self._runner.forked:
-                self._runner.before_wait()
+        if not self._runner.is_running:
             self._closed = True
-            try:
-                if not self._runner.forked:
-                    self._runner.run(self._admin.close(timeout), within=timeout)
-            finally:
-                self._runner.stop()
+            return
+        self._runner.before_wait()
+        self._closed = True
+        try:
+            with suppress(ClientClosed):  # another thread has closed it meanwhile
+                self._runner.run(self._admin.close(timeout), within=timeout)
+        finally:
+            self._runner.stop()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_admin"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -22,6 +23,7 @@ from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, Rebal
 from pyclient.core.bell import Bell
 from pyclient.core.cluster import PartitionInfo
 from pyclient.core.runner import SLICE, Runner
+from pyclient.errors import ClientClosed
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 if TYPE_CHECKING:
@@ -97,16 +99,16 @@ class Consumer(ConsumerApi):
     def _close(self, *, done: bool, timeout: float) -> None:
         """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
         """
-        if self._is_closed or self._runner.forked:
+        if not self._runner.is_running:
             return
         self._runner.before_wait()
         end, is_interrupted = time.monotonic() + timeout, True
+        is_first, self._is_closed = not self._is_closed, True
         try:
-            self._is_closed = True
-            if done:
+            if is_first and done:
                 self._rewind()
                 self._core.settle()
-            if self._core.is_started:
+            if is_first and self._core.is_started:
                 self._give_up(COMMIT_SHARE * timeout)
             is_interrupted = False
         except Exception:  # the listener's: there is no hurry
@@ -115,7 +117,8 @@ class Consumer(ConsumerApi):
         finally:
             try:
                 left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
-                self._runner.run(close(self._core, commit=True, timeout=left), within=left)
+                with suppress(ClientClosed):  # another thread has closed it meanwhile
+                    self._runner.run(close(self._core, commit=True, timeout=left), within=left)
             finally:
                 self._runner.stop()
 

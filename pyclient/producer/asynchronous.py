@@ -208,9 +208,12 @@ class Producer(BaseProducer, SendingQueues):
         if self.closed:
             await self._ending.wait(timeout)
             return
-        with self._ending, self._closing():
-            given_up = await self._engine.close(timeout)
-            at_exit.tell_lost(self._owner, given_up, at_exit.CLOSED)
+        with self._ending:
+            self.shut()
+            try:
+                await self._engine.close(timeout)
+            finally:
+                self._end_close(self._owner)
 
     def _check_process(self) -> None:
         self._engine.client.check_process()

@@ -64,6 +64,7 @@ class BaseProducer(Queues):
 
     _engine: Engine
     _is_told = False  # what it lost, as nobody closed it, is logged
+    _is_ended = False  # its close is complete
 
     def __init__(self, keys: Config) -> None:
         self._settings = read(keys)
@@ -221,16 +222,16 @@ class BaseProducer(Queues):
 
     # -- ends --------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Around what delivers the rest: nothing is appended any more, and in the end all is let go."""
-        self.shut()
-        try:
-            yield
-        finally:
-            at_exit.forget(self)
-            self._let_go()
-            self._pipeline.close()
+    def _end_close(self, owner: str) -> None:
+        """What was sent is delivered or given up: the last step of a close. One that a signal has interrupted before is
+        begun again.
+        """
+        at_exit.forget(self)
+        self._let_go()
+        at_exit.tell_lost(owner, self._engine.given_up, at_exit.CLOSED)
+        self._engine.given_up = []
+        self._pipeline.close()
+        self._is_ended = True
 
     def _let_go(self) -> None:
         """The engine has ended: what the face has besides it ends too."""

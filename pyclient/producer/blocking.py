@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
 from types import TracebackType
@@ -14,7 +14,7 @@ from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport
 from pyclient.config import PRODUCER, load
 from pyclient.core.runner import SLICE, Runner
-from pyclient.errors import BufferExhausted
+from pyclient.errors import BufferExhausted, ClientClosed
 from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, Lack
@@ -70,7 +70,7 @@ class Producer(BaseProducer):
         at_exit.remember(self, owner, self._engine, self._runner.lease.recall)
 
     def __del__(self) -> None:
-        if not self.closed and hasattr(self, "_runner") and self._runner.is_running:
+        if not self._is_ended and hasattr(self, "_runner") and self._runner.is_running:
             owner = self._runner.owner
             self._engine.hold(self)
             at_exit.remember(self, owner, self._engine, self._runner.lease.recall)
@@ -207,17 +207,19 @@ class Producer(BaseProducer):
         self._close(timeout, HASTE_S)
 
     def _close(self, timeout: float | None, haste: float) -> None:
-        if self.closed:
+        if self._is_ended:
             return
         if not self._runner.forked:
             self._runner.before_wait()
+        self.shut()
         if self._runner.forked:
-            self.shut()
             return
-        with self._closing():
-            within = self._engine.longest if timeout is None else timeout + haste
-            given_up = self._runner.run(self._engine.close(timeout, haste), within=within)
-            at_exit.tell_lost(self._runner.owner, given_up, at_exit.CLOSED)
+        within = self._engine.longest if timeout is None else timeout + haste
+        try:
+            with suppress(ClientClosed):  # another thread has closed it meanwhile
+                self._runner.run(self._engine.close(timeout, haste), within=within)
+        finally:
+            self._end_close(self._runner.owner)
 
     def _let_go(self) -> None:
         self._runner.stop()

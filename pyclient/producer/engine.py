@@ -61,6 +61,8 @@ class Engine:
         self.identities.give_up = self.sender.drop
         self.client.cluster.subscribe(self._changed)
         self.client.uses(self._topics_in_use, self._forget)
+        self.given_up: list[ProducerBatch] = []
+        """What a close could not deliver, but for what is of a transaction."""
 
     def hold(self, queues: Queues) -> None:
         """Nobody else has the queues any more: they stay until this ends."""
@@ -173,10 +175,9 @@ class Engine:
         await self.ready()
         await self.transactions.end_of(producer_id, epoch, commit)
 
-    async def close(self, timeout: float | None, haste: float = HASTE_S) -> list[ProducerBatch]:
+    async def close(self, timeout: float | None, haste: float = HASTE_S) -> None:
         """Waits ``timeout`` seconds (None: as long as it takes) for what was sent, aborts what is open, then ends;
-        completely, whatever is cancelled on the way. ``haste``: seconds for the abort where none are left. Returns the
-        batches that were given up, but for those of a transaction.
+        completely, whatever is cancelled on the way. ``haste``: seconds for the abort where none are left.
         """
         deadline = self.loop.time() + (self.longest if timeout is None else timeout)
         left = 0.0
@@ -190,9 +191,8 @@ class Engine:
             try:
                 await self._abort_open(max(haste, left))
             finally:
-                given_up = [] if self.is_transactional else self.sender.pending()
+                self.given_up += [] if self.is_transactional else self.sender.pending()
                 await self._end()
-        return given_up
 
     async def _abort_open(self, timeout: float) -> None:
         """A transaction that nobody will end is aborted: else readers of committed records would wait behind it

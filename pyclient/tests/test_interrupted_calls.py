@@ -1,6 +1,6 @@
 """A signal's handler that raises anywhere in a call of the blocking faces: counted, at each place where one may run.
 
-Records are there whole or not at all, and once; locks are free afterwards.
+Records are there whole or not at all, and once; locks are free afterwards; a close that is called again is complete.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from pyclient import Consumer, Producer, TopicPartition
-from pyclient.tests.support import PATIENCE_S, read_all, take
+from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient.tests.support import PATIENCE_S, read_all, take, until
 from pyclient.tests.test_signals import raised_at
 
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 10}
@@ -34,6 +34,10 @@ def interrupted(work, after, clients=lambda: None):
         after()
         if not was_interrupted:
             return step - 1
+
+
+def has_ended(client):
+    return client._runner._is_over
 
 
 SENDS = {
@@ -94,6 +98,46 @@ def test_a_send(broker, topic, way):
     found = [int(bytes(each.value).split()[0]) for each in records]
     assert found == sorted(set(found)), "doubled, or out of order"
     assert set(accepted) <= set(found), "lost"
+
+
+@pytest.mark.parametrize("kind", ["admin", "producer", "transactional producer", "consumer", "member"])
+def test_a_close(broker, admin, topic, group, kind):
+    """What was sent is delivered, the thread ends, and the member is gone."""
+    clients, sent = [], []
+
+    def made():
+        if kind == "admin":
+            client = Admin(broker.bootstrap)
+            client.describe_cluster()
+        elif "producer" in kind:
+            client = Producer(broker.bootstrap, transactional_id=None if kind == "producer" else topic, **QUICK)
+            if client._settings.transactional_id is not None:
+                client.begin_transaction()
+            sent.append(client.send(topic, b"%d" % len(sent)))
+        else:
+            client = Consumer(broker.bootstrap, group_id=group, **QUICK)
+            if kind == "member":
+                client.subscribe(topic)
+                client.poll(timeout=0)
+            else:
+                client.assign([TopicPartition(topic, 0)])
+                client.poll(timeout=0)
+        clients.append(client)
+        return client if "producer" in kind else None
+
+    def after():
+        client = clients.pop()
+        client.close()
+        until(lambda: has_ended(client), "the end of its thread")
+        if kind == "member":
+            assert not admin.describe_consumer_groups(group, check=False).get(group, _Nobody).members
+
+    assert interrupted(lambda: clients[-1].close(), after, made) > 5
+    assert all(report.done for report in sent)
+
+
+class _Nobody:
+    members = ()
 
 
 def test_a_commit(broker, topic, group):
