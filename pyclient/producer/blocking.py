@@ -280,14 +280,16 @@ class Producer(BaseProducer):
         """A transaction as a block: its end commits, an exception aborts. If the commit's outcome
         is not known (a retriable error), what is left of it is ended before the next block.
         """
-        if self._engine.transactions.is_left:
+        transactions = self._engine.transactions
+        if transactions.is_left:
             self.abort_transaction()
-        self.begin_transaction()
+        is_ours = not transactions.can_abort
         try:
+            self.begin_transaction()
             yield self
             self.commit_transaction()
         except BaseException as error:
-            if self._engine.transactions.can_abort:
+            if is_ours and transactions.can_abort:
                 with self._giving_up(error):
                     self.abort_transaction()
             raise

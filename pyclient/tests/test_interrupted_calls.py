@@ -48,6 +48,7 @@ SENDS = {
     "without room": SMALL,
     "flush": {"linger_ms": 100_000},
     "result": {},
+    "in a transaction": {"transactional_id": "interrupted"},
 }
 
 
@@ -56,6 +57,8 @@ def test_a_send(broker, topic, way):
     """What was accepted is delivered once, in order."""
     numbers, accepted, producers = itertools.count(), [], []
     settings = {**SENDS[way], **QUICK}
+    if "transactional_id" in settings:
+        settings["transactional_id"] = topic
 
     def made():
         if way == "to a new topic" or not producers:
@@ -67,6 +70,16 @@ def test_a_send(broker, topic, way):
         report = producers[-1].send(topic, b"%d" % number + (b" " + PADDING if way == "without room" else b""))
         accepted.append(number)
         return report
+
+    def transaction(work):
+        if way != "in a transaction":
+            work()
+            producers[-1].flush(PATIENCE_S)
+            return
+        with producers[-1].transaction():
+            number = next(numbers)
+            producers[-1].send(topic, b"%d" % number)
+        accepted.append(number)
 
     def many():
         some = [next(numbers) for _ in range(3)]
@@ -83,18 +96,18 @@ def test_a_send(broker, topic, way):
         "without room": lambda: [send() for _ in range(4)],
         "flush": flush,
         "result": lambda: send().result(PATIENCE_S),
+        "in a transaction": lambda: transaction(send),
     }
 
     def after():
-        send()
-        producers[-1].flush(PATIENCE_S)
+        transaction(send)
         if way == "to a new topic":
             producers.pop().close()
 
     assert interrupted(calls.get(way, send), after, made) >= (way not in ("send", "many"))
     for producer in producers:
         producer.close()
-    records = read_all(broker.bootstrap, topic)
+    records = read_all(broker.bootstrap, topic, isolation_level="read_committed")
     found = [int(bytes(each.value).split()[0]) for each in records]
     assert found == sorted(set(found)), "doubled, or out of order"
     assert set(accepted) <= set(found), "lost"
