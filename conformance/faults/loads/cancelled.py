@@ -24,12 +24,16 @@ Operation = Callable[[], Coroutine[Any, Any, object]]
 
 
 @types.coroutine
-def stepping(work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object]) -> Generator[Any, Any, Any]:
-    """Does the work; ``reached()`` is called within its step of number ``at``, before it waits."""
+def stepping(
+    work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object], is_late: bool = False
+) -> Generator[Any, Any, Any]:
+    """Does the work; ``reached()`` is called within its step of number ``at``, before it waits. ``is_late``: after the
+    wait, and the work gets a cancellation in the place of what it waited for.
+    """
     step, value, error = 0, None, None
     while True:
         step += 1
-        if step == at:
+        if step == at and not is_late:
             reached()
         try:
             waiting = work.send(value) if error is None else work.throw(error)
@@ -40,11 +44,14 @@ def stepping(work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], obje
             value = yield waiting
         except BaseException as thrown:
             error = thrown
+        if step == at and is_late:
+            reached()
+            error = asyncio.CancelledError()
 
 
-async def cancelled_at(step: int, operation: Operation) -> tuple[bool, object]:
+async def cancelled_at(step: int, operation: Operation, is_late: bool = False) -> tuple[bool, object]:
     """Whether the operation was cancelled at that step; and what it returned, or raised, unless it was. Raises
-    AssertionError where it hangs, or raises what is no KafkaError.
+    AssertionError where it hangs, or raises what is no KafkaError. ``is_late``: what it waits for then has come.
     """
     was_reached = False
     task: asyncio.Task[object]
@@ -52,10 +59,11 @@ async def cancelled_at(step: int, operation: Operation) -> tuple[bool, object]:
     def reached() -> None:
         nonlocal was_reached
         was_reached = True
-        task.cancel()
+        if not is_late:
+            task.cancel()
 
     async def work() -> object:
-        return await stepping(operation(), step, reached)
+        return await stepping(operation(), step, reached, is_late)
 
     task = asyncio.create_task(work())
     done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
@@ -110,11 +118,12 @@ class Cancelled:
             yield
 
     async def _at_each_step(self, operation: Operation) -> None:
-        for step in range(1, MOST_STEPS):
-            was_cancelled, _ = await cancelled_at(step, operation)
-            self.cancellations += was_cancelled
-            if not was_cancelled:
-                return
+        for is_late in (False, True):
+            for step in range(1, MOST_STEPS):
+                was_cancelled, _ = await cancelled_at(step, operation, is_late)
+                self.cancellations += was_cancelled
+                if not was_cancelled:
+                    break
 
     # -- what is cancelled -----------------------------------------------------------------------------
 

@@ -1,0 +1,61 @@
+"""Each step of a coroutine: it is cancelled at its first, then at its second, … until it ends before; counted, not
+timed. Each step twice: within the wait, and when what it waits for has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from conformance.faults.loads.cancelled import cancelled_at
+from pyclient.tests.support import PATIENCE_S
+
+MOST_STEPS = 500
+"""More than any call here takes."""
+
+
+async def nothing() -> None:
+    """What most calls need afterwards."""
+
+
+async def at_each_step(
+    operation: Callable[[], Coroutine[Any, Any, object]], after: Callable[[], Awaitable[object]] = nothing
+) -> int:
+    """Cancels the operation at each of its steps, and calls ``after`` each time; at last lets it end, twice. Returns
+    how often it was cancelled.
+    """
+    cancellations = 0
+    for is_late in (False, True):
+        for step in itertools.count(1):
+            assert step < MOST_STEPS
+            was_cancelled, _ = await cancelled_at(step, operation, is_late)
+            cancellations += was_cancelled
+            await after()
+            if not was_cancelled:
+                break
+    return cancellations
+
+
+def run(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Runs the work on a new loop; no task of it is left then, and nothing is told that nobody has looked at."""
+    told: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        await work()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert not told
+    assert not [each for each in warned if issubclass(each.category, RuntimeWarning | ResourceWarning)]
