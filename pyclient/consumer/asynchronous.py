@@ -131,7 +131,12 @@ class Consumer(ConsumerApi):
                 await self._tell(REVOKED, self.assignment())
 
     async def __aenter__(self) -> Consumer:
-        await self.connect()
+        """Connects. Closes if that fails or is cancelled, because then the block's end does not."""
+        try:
+            await self.connect()
+        except BaseException:
+            await self._close(done=False, timeout=0.0)
+            raise
         return self
 
     async def __aexit__(
