@@ -139,7 +139,7 @@ class Runner:
         try:
             self.check()
             self._calls.add(call)
-            self.call(call.begin)
+            self.call(self._begin, call)
             if self._is_over:  # since the check: it may have been too late for the loop's last turn
                 self._fail_calls()
             return _result(call, timeout, within)
@@ -152,6 +152,14 @@ class Runner:
         finally:
             self._calls.discard(call)
             del call  # its error refers to this frame, and by it to the client
+
+    def _begin(self, call: Call[Any]) -> None:
+        """On the loop. In its last turns nothing is begun that would not end."""
+        if self._is_stopped:
+            call.drop()
+            call.fail(ClientClosed())
+        else:
+            call.begin()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls on the loop, soon; returns at once."""
