@@ -19,6 +19,7 @@ from typing import Any
 
 from conformance.faults.loads.cancelled import cancelled_at
 from pyclient import TopicPartition, aio
+from pyclient.admin import AlterConfigOp, ConfigResource, ResourceType
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.tests.support import PATIENCE_S
 
@@ -29,7 +30,9 @@ QUICK = {
     "fetch_max_wait_ms": 50,
     "auto_offset_reset": "earliest",
 }
-CLASSIC = {"heartbeat_interval_ms": 100, "session_timeout_ms": 3_000}
+SESSION_MS = 3_000
+"""A member whose last word is lost is out soon."""
+CLASSIC = {"heartbeat_interval_ms": 100, "session_timeout_ms": SESSION_MS}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {**CLASSIC, "partition_assignment_strategy": "range"},
     "cooperative": {**CLASSIC, "partition_assignment_strategy": "cooperative-sticky"},
@@ -225,6 +228,8 @@ class History:
         """Raises AssertionError where something is wrong."""
         async with aio.Producer(self.bootstrap) as self.producer, aio.Admin(self.bootstrap) as self.admin:
             try:
+                session = [AlterConfigOp("consumer.session.timeout.ms", str(SESSION_MS))]
+                await self.admin.incremental_alter_configs({ConfigResource(ResourceType.GROUP, self.group): session})
                 await self.produce()
                 self.join()
                 for _ in range(steps):
@@ -238,10 +243,10 @@ class History:
     async def _step(self) -> None:
         actions = (
             *[Member.poll] * 12,
-            *[Member.get] * 4,
+            *[Member.get] * 8,
             *[Member.commit] * 2,
-            *(Member.commit_async, Member.ask, Member.seek, Member.pause, Member.resume, Member.resume),
-            *(Member.close, Member.fall, None, None, None),
+            *(Member.commit_async, Member.ask, Member.seek, Member.pause, Member.pause, Member.resume, Member.resume),
+            *(Member.close, Member.fall, Member.fall, None, None, None),
         )
         action = self.random.choice(actions)
         if action is None or not self.members:
@@ -280,7 +285,10 @@ class History:
         return self.members[-1]
 
     async def check(self) -> None:
-        """What is committed may be."""
+        """What is committed may be, also if it is time now for what members commit by themselves."""
+        for member in self.members:
+            if member.commits_by_itself and member.consumer._core._may_commit():
+                await member.consumer._core.commit_settled(COMMIT_S)
         for place, row in (await self.admin.list_consumer_group_offsets(self.group, check=False)).items():
             undone = self.model.undone_before(place, row.offset)
             assert not undone, f"{row.offset} of {place} is committed, {sorted(undone)} are not done"

@@ -8,7 +8,7 @@ import pytest
 
 from pyclient.tests.consumer_history import PROTOCOLS, History
 
-STEPS = 40
+STEPS = 60
 PARTITIONS = 3
 
 
@@ -22,7 +22,7 @@ def check(broker, topic, group, protocol, seed, steps=STEPS):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_short_history(broker, new_topic, group, protocol, seed):
     check(broker, new_topic(PARTITIONS), group, protocol, seed)
 
@@ -31,4 +31,4 @@ def test_a_short_history(broker, new_topic, group, protocol, seed):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_a_long_history(broker, new_topic, group, protocol, seed):
-    check(broker, new_topic(PARTITIONS), group, protocol, seed, 10 * STEPS)
+    check(broker, new_topic(PARTITIONS), group, protocol, seed, 6 * STEPS)
