@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from conformance.conftest import NewBroker
-from conformance.faults.campaigns.exactly_once import Campaign, long_plan
+from conformance.conftest import QUICK_GROUPS, NewBroker
+from conformance.faults.campaigns.exactly_once import Campaign, Zombies, long_plan
 from conformance.faults.loads.transaction_load import Plan
 from conformance.faults.test_kill import seed
+from conformance.harness.brokers import KINDS
 
 __all__ = ["seed"]
 pytestmark = pytest.mark.nightly
 DRIVERS = ("confluent", "aiokafka", "java")
+KAFKA = (pytest.mark.java, pytest.mark.xdist_group("java"))
 
 
 @pytest.mark.timeout(1_200)
@@ -25,6 +27,21 @@ def test_s45_no_transaction_is_lost_torn_doubled_or_shown_before_its_commit(
 ) -> None:
     report = Campaign(new_broker(start=False), seed, Plan(transactions=500, faults=5), tmp_path).run()
     print(report)
+    assert not report.anomalies, report
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("kind", ["ours", pytest.param("kafka", marks=KAFKA)])
+def test_two_hundred_thousand_records_of_our_sdk_are_there_once_whatever_zombies_do(
+    data_root: Path, tmp_path: Path, seed: int, kind: str
+) -> None:
+    broker = KINDS[kind](data_root / f"zombies-{kind}", **QUICK_GROUPS)
+    try:
+        report = Zombies(broker, seed, transactions=10_000, faults=40, folder=tmp_path).run()
+    finally:
+        broker.kill()
+    print(report)
+    assert report.records >= 200_000
     assert not report.anomalies, report
 
 

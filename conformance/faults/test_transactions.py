@@ -206,3 +206,13 @@ def test_what_a_zombie_begins_to_commit_after_it_was_replaced_must_not_be_seen(t
     assert {name: row.outcome for name, row in journal.transactions.items()} == {"w.0": COMMITTED, "w.1": OPEN}
     kinds = [row.kind for row in transactions.check(journal.transactions.values(), {Place("a", 0): [(0, b"x")]})]
     assert kinds == [transactions.ABORTED_READ]
+
+
+def test_what_a_zombie_commits_counts_again_when_it_has_got_its_id_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    append(journal.path, ("begin", "w.0"), ("committing", "w.0"))
+    journal.fence()
+    append(journal.path, ("failed", "w.0", "why"), ("ready",), ("begin", "w.1"), ("committing", "w.1"))
+    append(journal.path, ("committed", "w.1"))
+    journal.refresh()
+    assert {name: row.outcome for name, row in journal.transactions.items()} == {"w.0": UNKNOWN, "w.1": COMMITTED}

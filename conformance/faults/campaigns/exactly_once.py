@@ -1,12 +1,14 @@
 """The exactly-once campaign: transactional clients under kill -9 of broker and client, checked to the last record.
 
 The load is that of ``transaction_load``. Meanwhile the broker is killed, also while it starts; workers are killed, and
-woken as zombies.
+woken as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies: a worker that was
+replaced while it slept or while it worked, and a member that slept for longer than its session.
 
 What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
 
     python -m conformance.faults.campaigns.exactly_once --transactions 100000 --faults 200 \
         --drivers confluent,aiokafka,java
+    python -m conformance.faults.campaigns.exactly_once --zombies --transactions 10000 --faults 40 --broker kafka
 """
 
 from __future__ import annotations
@@ -17,11 +19,23 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.faults.loads.transaction_load import EAGER, Application, Plan, Report, Transactions
 from harness.brokers import KINDS, Broker
+
+ZOMBIE_SESSION_MS = 3_000
+MOST_RECORDS = 40
+#: Members that sleep are out of their groups soon.
+SHORT_SESSIONS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(ZOMBIE_SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
 
 
 class Campaign(Transactions):
@@ -30,6 +44,8 @@ class Campaign(Transactions):
     def __init__(self, broker: Broker, seed: int, plan: Plan, folder: Path) -> None:
         broker.config.update(EAGER)
         self.broker = broker
+        self.faults: Sequence[Callable[[], None]]
+        self.faults = (self._kill_broker, self._kill_broker, self.kill_worker, self.make_zombie)
         super().__init__(broker, seed, plan, folder)
 
     def run(self) -> Report:
@@ -48,8 +64,7 @@ class Campaign(Transactions):
             self.close()
 
     def _fault(self) -> None:
-        fault = self.random.choice((self._kill_broker, self._kill_broker, self.kill_worker, self.make_zombie))
-        fault()
+        self.random.choice(self.faults)()
         time.sleep(self.random.choice((0.0, 0.1, 0.5)) * self.random.random())
 
     def _kill_broker(self) -> None:
@@ -63,12 +78,25 @@ class Campaign(Transactions):
         self.broker.start()
 
 
+class Zombies(Campaign):
+    """Nearly all faults are zombies, and all clients are our SDK's."""
+
+    def __init__(self, broker: Broker, seed: int, transactions: int, faults: int, folder: Path) -> None:
+        plan = long_plan(transactions, faults, ["pyclient"])
+        plan = replace(plan, session_timeout_ms=ZOMBIE_SESSION_MS, most_records=MOST_RECORDS)
+        broker.config.update(SHORT_SESSIONS)
+        super().__init__(broker, seed, plan, folder)
+        kinds = (self.make_zombie, self.make_double, self.put_to_sleep)
+        self.faults = (*kinds, *kinds, *kinds, self.kill_worker, self._kill_broker)
+
+
 def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:
     """Two writers of each client, and an application for each group protocol that it has."""
     known = {
         "confluent": ("classic", "consumer"),
         "aiokafka": ("manual",),
         "java": ("classic", "consumer"),
+        "pyclient": ("classic", "consumer"),
     }
     applications = [Application(driver, protocol) for driver in drivers for protocol in known[driver]]
     return Plan(count, faults, [*drivers, *drivers], applications)
@@ -80,6 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--drivers", default="confluent,aiokafka,java")
+    parser.add_argument("--zombies", action="store_true", help="nearly all faults are zombies, all clients our SDK")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--folder", type=Path, help="keeps data and journals here")
     chosen = parser.parse_args(arguments)
@@ -90,7 +119,10 @@ def main(arguments: Sequence[str]) -> int:
         config = {"group.initial.rebalance.delay.ms": "0"}
         broker = KINDS[chosen.broker](folder / "broker", **config)
         try:
-            report = Campaign(broker, chosen.seed, plan, folder).run()
+            if chosen.zombies:
+                report = Zombies(broker, chosen.seed, chosen.transactions, chosen.faults, folder).run()
+            else:
+                report = Campaign(broker, chosen.seed, plan, folder).run()
         finally:
             broker.kill()
         print(report)

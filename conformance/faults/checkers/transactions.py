@@ -80,7 +80,9 @@ class Journal:
 
     def _take(self, word: str, name: str = "", *rest: object) -> None:
         self.counts[word] += 1
-        if word == "begin":
+        if word == "ready":  # a zombie that begins again has the id again
+            self.fenced_behind = None
+        elif word == "begin":
             self.transactions[name] = Transaction(name)
         elif word == "send":
             topic, partition, value = rest

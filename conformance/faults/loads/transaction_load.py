@@ -16,10 +16,12 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from conformance.drivers.base import Place
 from conformance.faults.checkers import transactions
@@ -76,6 +78,10 @@ class Plan:
         Application("confluent", "consumer"),
         Application("aiokafka", "manual"),
     )
+    session_timeout_ms: int = 10_000
+    """Of members of a classic group."""
+    most_records: int = 6
+    """Of a writer's transaction."""
 
 
 @dataclass
@@ -176,7 +182,8 @@ class Transactions:
             process.kill()
 
     def _options(self, name: str, driver: str, **more: object) -> Options:
-        common = {"bootstrap": self.target.bootstrap, "seed": self.report.seed, "life_s": 7_200.0}
+        common: dict[str, Any] = {"bootstrap": self.target.bootstrap, "seed": self.report.seed, "life_s": 7_200.0}
+        common |= {"session_timeout_ms": self.plan.session_timeout_ms, "most_records": self.plan.most_records}
         return Options(name, str(self.folder / name), driver=driver, transactional_id=name, **common, **more)  # type: ignore[arg-type]
 
     def _transformer(self, application: Application, number: int) -> Options:
@@ -239,18 +246,44 @@ class Transactions:
 
     def make_zombie(self) -> None:
         """A worker in the middle of something sleeps, another takes its place; then it goes on."""
-        role = self.random.choice(sorted(self.workers))
-        zombie = self.workers[role]
-        self._await(lambda: zombie.count("committed") > 0 or not zombie.alive, f"{role} has ids")
+        zombie = self._at_work(self.workers)
         zombie.signal(signal.SIGSTOP)
+        self._replace(zombie)
+        self.report.faults["zombies"] += 1
+
+    def make_double(self) -> None:
+        """Another worker begins under the transactional id of one that goes on working."""
+        self._replace(self._at_work(self.workers))
+        self.report.faults["doubles"] += 1
+
+    def put_to_sleep(self) -> None:
+        """A member of a group sleeps for longer than its session. The others do its work; then it goes on, under a
+        transactional id that nobody else has.
+        """
+        groups = [row.name for row in self.plan.applications if row.group_protocol != "manual"]
+        sleeper = self._at_work([role for role in self.workers if role[:-1] in groups])
+        sleeper.signal(signal.SIGSTOP)
+        time.sleep(1.5 * self.plan.session_timeout_ms / 1000)
+        sleeper.signal(signal.SIGCONT)
+        self.report.faults["members that came back"] += 1
+
+    def _at_work(self, roles: Iterable[str]) -> Process:
+        """One of them that has committed something."""
+        role = self.random.choice(sorted(roles))
+        found = self.workers[role]
+        self._await(lambda: found.count("committed") > 0 or not found.alive, f"{role} has ids")
+        return found
+
+    def _replace(self, zombie: Process) -> None:
+        """Another one takes its place; it goes on where it was stopped, and is told."""
+        role = zombie.options.transactional_id
+        before = Counter({word: zombie.count(word) for word in ENDS})
         heir = self._start(zombie.options)
         self._await(lambda: heir.count("ready") > 0 or not heir.alive, f"{role}'s heir has its id")
         if heir.count("ready"):
             zombie.journal.fence()
-        before = Counter({word: zombie.count(word) for word in ENDS})
         zombie.signal(signal.SIGCONT)
-        self.report.faults["zombies"] += 1
-        self._see_off(zombie, lambda: not zombie.alive or _met_its_end(zombie, before))
+        self._see_off(zombie, lambda: not (zombie.alive and heir.alive) or _met_its_end(zombie, before))
         zombie.kill()
 
     def _see_off(self, zombie: Process, is_told: Callable[[], bool]) -> None:

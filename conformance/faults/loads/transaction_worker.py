@@ -42,6 +42,8 @@ class Options:
     seed: int
     #: A writer's topics with their number of partitions.
     topics: dict[str, int] | None = None
+    #: Of a writer's transaction.
+    most_records: int = 6
     #: A transformer's input, output, and group.
     source: str = ""
     target: str = ""
@@ -137,7 +139,7 @@ class Writer(Worker):
 
     def _fill(self, producer: Producer, name: str) -> None:
         assert self.options.topics is not None
-        for turn in range(self.random.randint(1, 6)):
+        for turn in range(self.random.randint(1, self.options.most_records)):
             topic = self.random.choice(sorted(self.options.topics))
             place = Place(topic, self.random.randrange(self.options.topics[topic]))
             self.send(producer, name, place, f"{name}.{turn}")
