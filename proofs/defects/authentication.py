@@ -22,7 +22,7 @@ def every_request_may_come_before() -> list[Patch]:
 
 @defect(f"{TESTS}::test_plain_refuses_what_is_wrong")
 def a_name_is_enough() -> list[Patch]:
-    """Whoever knows a user is that user."""
+    """A client that knows a user is that user."""
     return [(Plain, "fits", lambda self, user, password: user in self._digests)]
 
 

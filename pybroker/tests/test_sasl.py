@@ -183,7 +183,7 @@ def test_users_are_described_without_their_secrets(served: Running) -> None:
         named["nobody"].result(PATIENCE_S)
 
 
-def test_a_user_whose_password_is_deleted_comes_in_no_more(served: Running) -> None:
+def test_a_user_whose_password_is_deleted_is_refused(served: Running) -> None:
     from confluent_kafka.admin import (
         AdminClient,
         ScramCredentialInfo,
