@@ -56,6 +56,7 @@ class Server(Protocol):
     watch: LoopWatch
     apart: Apart
     log: RateLimitedLog
+    strangers: dict[Connection, None]
 
     def closed(self, connection: Connection) -> None: ...
 

@@ -53,7 +53,8 @@ class Limits:
     handshake_bytes: int = 64 * 1024
     """… and so many bytes of the client; the certificates that it shows are most of them."""
     max_handshakes: int = 1000
-    """Handshakes under way; one more ends the one that has waited longest, for its peer or for the thread."""
+    """Handshakes under way; one more ends the one that has waited longest, for its peer or for the thread. As many
+    clients of SASL may not have said who they are; one more ends the oldest."""
     strange_bytes: int = 512 * 1024
     """``sasl.server.max.receive.size``: the longest frame of a client that has not said who it is; it must do so within
     ``handshake_s``."""

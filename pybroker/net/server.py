@@ -90,6 +90,8 @@ class SocketServer:
         self._authenticated: Mapping[str, Authenticated] = {}
         self.handshakes: Handshakes | None = None
         """There where a listener speaks TLS."""
+        self.strangers: dict[Connection, None] = {}
+        """Those whose client has not said who it is; the oldest first."""
         self._number = 0
         self._accepting = False
         self._starved: set[Connection] = set()
@@ -228,6 +230,8 @@ class SocketServer:
     def closed(self, connection: Connection) -> None:
         """Forgets a connection that has closed."""
         self.connections.discard(connection)
+        if connection.sasl is not None:
+            self.strangers.pop(connection, None)
         self._starved.discard(connection)
         self._left(connection)
 

@@ -8,6 +8,7 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -243,6 +244,21 @@ def test_who_says_nothing_does_not_stay(served: Running) -> None:
     known = Raw(served)
     known.login()
     assert known.connection().is_overdue(connection.active_at + limit_s + 1) is None
+
+
+def test_those_who_say_nothing_give_way_to_others(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = served.broker.net
+    known = Raw(served)
+    assert known.login().error_code == 0
+    monkeypatch.setattr(net, "limits", replace(net.limits, max_handshakes=2))
+    first = Raw(served)
+    assert first.ask(ApiVersions, 0) is not None
+    later = [Raw(served) for _ in range(2)]
+    assert first.receive() is None
+    assert [each.ask(ApiVersions, 0) is None for each in later] == [False, False]
+    assert known.ask(ListGroups, 0).error_code == 0
+    assert later[1].login().error_code == 0
+    assert len(net.strangers) == 1
 
 
 def test_a_plain_listener_begins_no_authentication(served: Running) -> None:
