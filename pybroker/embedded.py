@@ -32,6 +32,7 @@ OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
 """Environment variables that configure another broker, not this one."""
 TLS_FOLDER = "tls"
 """In the data folder."""
+CHOSEN = {"listeners", "ssl.keystore.location", "ssl.truststore.location"}
 SECURED = {"listeners": "SSL://localhost:0", "security.inter.broker.protocol": "SSL"}
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
@@ -74,8 +75,8 @@ class EmbeddedBroker:
     ) -> None:
         """Starts nothing yet; the arguments are those of ``run``."""
         settings = dict(setting(key, value) for key, value in config.items())
-        if tls and "listeners" in settings:
-            raise ValueError("tls=True chooses the listener: give listeners and ssl_… without it")
+        if tls and (both := sorted(CHOSEN & settings.keys())):
+            raise ValueError(f"tls=True chooses {', '.join(both)}: give only one of both")
         self.data_dir = Path("" if data_dir is None else data_dir)
         self._temporary = data_dir is None
         self._processes = processes
@@ -229,37 +230,37 @@ class EmbeddedBroker:
 
     def _start(self, port: int) -> None:
         try:
-            given = self._settings | self._files()
-            self._process.start(self._command(port, given), brokers_environment() | as_environment(given))
+            if self._is_secured:
+                self._make_certificates()
+            self._process.start(self._command(port), brokers_environment() | as_environment(self._settings))
             self._bootstrap, self._pids = self._ready()
         except BaseException:
             self._process.close()
             raise
 
-    def _files(self) -> dict[str, str]:
-        """The settings of TLS; its files are made where they are not there yet."""
-        if not self._is_secured:
-            return {}
+    def _make_certificates(self) -> None:
+        """Makes those that are not there yet, and names them in the settings."""
         from pybroker.security.certificates import make
 
         files = self._certificates()
         if not files.server.exists():
             make(files.server.parent)
-        return {"ssl.keystore.location": str(files.server), "ssl.truststore.location": str(files.authority)}
+        named = {"ssl.keystore.location": files.server, "ssl.truststore.location": files.authority}
+        self._settings |= {name: str(path) for name, path in named.items()}
 
     def _certificates(self) -> Files:
         from pybroker.security.certificates import Files
 
         return Files.of(self.data_dir.absolute() / TLS_FOLDER)
 
-    def _command(self, port: int, settings: dict[str, str]) -> list[str]:
-        is_chosen = port or "listeners" not in settings
+    def _command(self, port: int) -> list[str]:
+        is_chosen = port or "listeners" not in self._settings
         return [
             *(sys.executable, "-P", "-m", "pybroker", "start", "--embedded"),
             *(("--port", str(port)) if is_chosen else ()),
             *("--processes", str(self._processes), "--data-dir", str(self.data_dir), "--log-level", self._log_level),
             *(("--temporary",) if self._temporary else ()),
-            *as_arguments(settings),
+            *as_arguments(self._settings),
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:

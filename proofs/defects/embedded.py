@@ -86,7 +86,7 @@ def a_halted_broker_outlives_its_owner() -> list[Patch]:
 def a_restarted_broker_takes_another_port() -> list[Patch]:
     """Its clients do not find it again."""
     command = EmbeddedBroker._command
-    return [(EmbeddedBroker, "_command", lambda self, port, settings: command(self, 0, settings))]
+    return [(EmbeddedBroker, "_command", lambda self, port: command(self, 0))]
 
 
 @defect("pybroker/tests/test_secret_settings.py")
