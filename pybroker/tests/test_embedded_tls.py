@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import pybroker
+from conformance.drivers.base import Place, Record
+from conformance.drivers.java import JavaDriver
 from pybroker.client_settings import settings_for
 from pyclient import Consumer, Producer
 
@@ -68,6 +70,28 @@ def test_a_client_has_a_certificate_where_it_needs_one_and_a_restart_keeps_it(tm
         Consumer(**broker.client_settings(), topics=["t"], auto_offset_reset="earliest") as consumer,
     ):
         assert [record.value for _, record in zip(range(2), consumer, strict=False)] == [b"one", b"two"]
+
+
+@pytest.mark.nightly
+def test_java_comes_in_with_a_certificate_by_the_settings_that_the_broker_gives() -> None:
+    driver = JavaDriver()
+    try:
+        with pybroker.run(tls=True, ssl_client_auth="required") as broker:
+            settings = broker.client_settings(library="java")
+            producer = driver.producer(broker.bootstrap_servers, **settings)
+            producer.send("java", b"hello")
+            (sent,) = producer.flush()
+            assert sent.offset == 0
+            producer.close()
+            consumer = driver.consumer(broker.bootstrap_servers, **settings)
+            consumer.assign({Place("java", 0): 0})
+            records: list[Record] = []
+            while not records:
+                records = consumer.poll()
+            consumer.close()
+            assert records[0].value == b"hello"
+    finally:
+        driver.close()
 
 
 @pytest.mark.nightly

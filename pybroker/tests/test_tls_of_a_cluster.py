@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
 import pybroker
+from conformance.harness.ensemble import ensemble
+from pyclient import Admin
+from pyclient import Producer as OurProducer
+from pyclient.admin.types import AlterConfigOp, ConfigResource, ResourceType
 
 pytestmark = pytest.mark.nightly
 
@@ -24,6 +29,24 @@ def keys(path: Path) -> None:
     path.with_suffix(".new").replace(path)
 
 
+def test_brokers_on_zookeeper_start_with_the_key_stores_that_an_administrator_has_chosen(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"ssl_client_auth": "required", "default_replication_factor": 3, "min_insync_replicas": 3}
+    with ensemble(tmp_path / "zookeeper") as zookeeper:
+        given |= {"zookeeper_connect": f"{zookeeper.hosts}/kafka", "data_dir": tmp_path / "data"}
+        with pybroker.run(processes=3, tls=True, **given) as cluster:
+            static, moved = tmp_path / "data" / "tls" / "server.pem", tmp_path / "moved.pem"
+            moved.write_bytes(static.read_bytes())
+            with Admin(**cluster.client_settings()) as admin:
+                for node_id in cluster.node_ids:
+                    change = [AlterConfigOp("ssl.keystore.location", str(moved))]
+                    admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, str(node_id)): change})
+        static.write_text("nothing")
+        with pybroker.run(processes=3, tls=True, **given) as cluster:
+            with OurProducer(**cluster.client_settings(), acks="all") as producer:
+                producer.send("t", b"hello").result(timeout=PATIENCE_S)
+            assert "WARNING" not in cluster.log
+
+
 def test_nothing_acknowledged_is_lost_where_a_broker_dies_and_certificates_change(tmp_path: Path) -> None:
     from confluent_kafka import Consumer, Producer
 
@@ -31,7 +54,7 @@ def test_nothing_acknowledged_is_lost_where_a_broker_dies_and_certificates_chang
     CA.cert_pem.write_to_path(str(authority))
     keys(own)
     acknowledged: list[bytes] = []
-    given = {
+    given: dict[str, Any] = {
         "listeners": "SSL://localhost:0",
         "security_inter_broker_protocol": "SSL",
         "ssl_keystore_location": str(own),
