@@ -43,15 +43,20 @@ def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str,
     if authorizer := config["authorizer.class.name"]:
         yield "authorizer.class.name", authorizer, f"there is no authorizer yet, ACLs would not hold{OPEN}"
     endpoints = listeners(config)
-    if not alone and between_brokers(config) is None:
-        name = BETWEEN if config[BETWEEN_BY_NAME] is None else BETWEEN_BY_NAME
-        yield name, config[name], NO_WAY
+    yield from _between_brokers(config, alone=alone)
     yield from _client_auth(config, endpoints)
     for name in ("zookeeper.set.acl", "zookeeper.ssl.client.enable"):
         if config["zookeeper.connect"] and config[name]:
             yield name, "true", f"the way to ZooKeeper is plain, and its nodes are open{OPEN}"
 
 
+def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
+    """A broker that is alone needs no listener for brokers."""
+    name = BETWEEN if config[BETWEEN_BY_NAME] is None else BETWEEN_BY_NAME
+    if name == BETWEEN_BY_NAME and config.is_set(BETWEEN):
+        yield name, config[name], f"{BETWEEN}={config[BETWEEN]} is set as well: one of them has to go"
+    elif not alone and between_brokers(config) is None:
+        yield name, config[name], NO_WAY
 
 
 def _client_auth(config: BrokerConfig, endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[str, str, str]]:

@@ -43,6 +43,14 @@ def test_several_brokers_need_a_listener_for_each_other(settings: list[str], say
     check(config, alone=True)
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_two_ways_to_choose_the_listener_for_brokers_are_refused(alone: bool) -> None:
+    settings = ["listeners=A://:1,SSL://:2", "listener.security.protocol.map=A:PLAINTEXT,SSL:SSL"]
+    settings += ["inter.broker.listener.name=A", "security.inter.broker.protocol=SSL"]
+    with pytest.raises(ConfigError, match=r"listener\.name=A .*: security\.inter\.broker\.protocol=SSL is set"):
+        check(BrokerConfig.load(settings, {}), alone=alone)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
