@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from proofs.defects import Patch, defect
 from pybroker.net import complaint
 from pybroker.net.client_hello import HelloReader
 from pybroker.net.handshakes import Handshakes
 from pybroker.net.limits import UNLIMITED
+from pybroker.net.server import SWEEP_S, SocketServer
 from pybroker.security import listener_tls
 from pybroker.security.broker_tls import BrokerTls
 from pybroker.security.principal_mapping import PrincipalMapping
@@ -59,6 +61,22 @@ def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
 def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
     """As Kafka has it: the old one expires in a broker that nobody has told."""
     return [(listener_tls, "stamp_of", lambda path: None)]
+
+
+@defect(
+    "pybroker/net/tests/test_connection.py"
+    "::test_requests_that_have_taken_all_memory_before_they_are_whole_get_whole_one_by_one"
+)
+def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
+    """Until their time limit, and nobody is served meanwhile."""
+
+    def feed(self: SocketServer) -> None:
+        if self._starved and self.memory.taken < self.memory.limit:
+            self._starved.pop().resume()
+        if self._starved:
+            self.loop.call_later(SWEEP_S[0], partial(feed, self))
+
+    return [(SocketServer, "_feed", feed)]
 
 
 @defect(f"{SECURITY}/test_listener_tls.py::test_a_store_that_cannot_be_had_does_not_pass_the_trial")

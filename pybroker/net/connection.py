@@ -186,10 +186,10 @@ class Connection:
         """Goes on after the server's memory was at its limit, or after the handshake: TLS may hold bytes already."""
         if self._socket is not None and not self._stopped:
             self._read(True)
-            self._server.loop.call_soon(self.go_on)
+            self._server.loop.call_soon(self.receive_now)
 
-    def go_on(self) -> None:
-        """Receives now."""
+    def receive_now(self) -> None:
+        """Receives as if the socket had become readable."""
         if self._socket is not None:
             self._read(True)
             self._on_readable()

@@ -267,7 +267,7 @@ class SocketServer:
             self._starved.discard(oldest)
             limit, self.memory.limit = self.memory.limit, UNLIMITED
             try:
-                oldest.go_on()
+                oldest.receive_now()
             finally:
                 self.memory.limit = limit
         if self._starved and self.memory.taken < self.memory.limit:
