@@ -381,7 +381,7 @@ class Broker:
     def _watch_certificates(self, tls: BrokerTls) -> None:
         from pybroker.security.certificate_watch import CertificateWatch
 
-        watch = CertificateWatch(tls, self.loop, self.pools.upkeep)
+        watch = CertificateWatch(tls.listeners.values(), self.loop, self.pools.upkeep)
         self.config.on_change(watch.on_change)
         watch.start()
         self._opened.push_async_callback(watch.stop)

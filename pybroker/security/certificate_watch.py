@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 
 from pybroker.config.tls_keys import LISTENER_PREFIX
-from pybroker.security.broker_tls import BrokerTls
+from pybroker.security.listener_tls import ListenerTls
 
 LOOK_S = 5.0
 
@@ -19,8 +19,8 @@ logger = logging.getLogger("pybroker.security")
 class CertificateWatch:
     """Has the listeners read their files again when a file or a key has changed."""
 
-    def __init__(self, tls: BrokerTls, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        self._tls = tls
+    def __init__(self, listeners: Collection[ListenerTls], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+        self._listeners = listeners
         self._loop = loop
         self._pool = pool
         self._asked = asyncio.Event()
@@ -45,7 +45,7 @@ class CertificateWatch:
             await self._loop.run_in_executor(self._pool, self._refresh)
 
     def _refresh(self) -> None:
-        for listener in self._tls.listeners.values():
+        for listener in self._listeners:
             try:
                 listener.refresh()
             except Exception:  # the next look comes all the same
