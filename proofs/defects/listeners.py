@@ -85,8 +85,8 @@ def a_key_store_is_accepted_untried() -> list[Patch]:
     return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]
 
 
-@defect(f"{BETWEEN}::test_who_knows_the_secret_and_has_no_certificate_is_no_broker")
-def who_knows_the_secret_is_a_broker_without_a_certificate() -> list[Patch]:
+@defect(f"{BETWEEN}::test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker")
+def the_secret_makes_a_broker_without_a_certificate() -> list[Patch]:
     """All who can read the coordination store do."""
     return [(BrokerTls, "refusal", lambda self, listener, principal: None)]
 

@@ -125,7 +125,7 @@ def test_a_host_that_the_certificate_does_not_name_is_accepted_where_that_is_not
     in_loop(scenario)
 
 
-def test_who_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_path: Path) -> None:
+def test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with secured(tmp_path) as cluster:
             first = await cluster.start(1)

@@ -1,4 +1,4 @@
-"""Who is a broker, where the listener for brokers speaks TLS."""
+"""Which clients are brokers, where the listener for brokers speaks TLS."""
 
 from __future__ import annotations
 
