@@ -43,11 +43,10 @@ a start lists them; `pybroker doctor --local server.properties` lists them befor
 - **Misspelt keys** are errors that suggest the right one. In a file, a key counts as misspelt if its first word is, or
   nearly is, the first word of one of Kafka's keys: `num.partition`. With `--set` and in `pybroker.run()` every unknown
   key is an error. Unknown `KAFKA_…` variables are ignored, with a warning each.
-- **Promises of protection** stop the start where they need ACLs or TLS between brokers, which are not there yet:
-  `authorizer.class.name`, `security.inter.broker.protocol` (`SSL` and `SASL_SSL` are accepted of a broker that is
-  alone), `ssl.client.auth=required` without a listener of `SSL`, and with a ZooKeeper also `zookeeper.set.acl` and
-  `zookeeper.ssl.client.enable`. So does a mechanism in `sasl.enabled.mechanisms` that is not there, on a listener of
-  SASL. [Security](../security.md) says what is there.
+- **Promises of protection** stop the start where they need ACLs, which are not there yet: `authorizer.class.name`,
+  `ssl.client.auth=required` without a listener of `SSL`, and with a ZooKeeper also `zookeeper.set.acl` and
+  `zookeeper.ssl.client.enable`. So does a listener for brokers that is not there, or a mechanism in
+  `sasl.enabled.mechanisms` that is not there, on a listener of SASL. [Security](../security.md) says what is there.
 - **`zookeeper.connect` beside `process.roles`** in a file is a remainder from before KRaft. It is ignored, with a
   warning. With `--zookeeper` or `--set` it counts.
 - In the environment, `KAFKA_LOG4J_ROOT_LOGLEVEL` sets the `--log-level`; `CLUSTER_ID` is ignored, with a warning.
