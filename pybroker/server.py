@@ -65,6 +65,7 @@ from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.security.broker_tls import BrokerTls
+    from pybroker.security.certificate_watch import Watched
     from pybroker.security.first_users import FirstUser
     from pybroker.security.listener_sasl import ListenerSasl
 
@@ -356,8 +357,9 @@ class Broker:
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
-            secured = None if self._tls is None else self._tls.listeners
-            self.net.start(self._bound, secured, self._authenticated())
+            secured = {} if self._tls is None else self._tls.listeners
+            authenticated = self._authenticated()
+            self.net.start(self._bound, secured, authenticated)
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
@@ -368,8 +370,10 @@ class Broker:
             self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
-        if self._tls is not None:
-            self._watch_certificates(self._tls)
+        watched: list[Watched] = [*secured.values()]
+        watched += [each.tokens for each in authenticated.values() if each.tokens is not None]
+        if watched:
+            self._watch_files(watched)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
@@ -378,10 +382,10 @@ class Broker:
         self._opened.push_async_callback(compaction.stop)
         self._opened.push_async_callback(self.node.retire)
 
-    def _watch_certificates(self, tls: BrokerTls) -> None:
+    def _watch_files(self, watched: Sequence[Watched]) -> None:
         from pybroker.security.certificate_watch import CertificateWatch
 
-        watch = CertificateWatch(tls.listeners.values(), self.loop, self.pools.upkeep)
+        watch = CertificateWatch(watched, self.loop, self.pools.upkeep)
         self.config.on_change(watch.on_change)
         watch.start()
         self._opened.push_async_callback(watch.stop)

@@ -50,9 +50,9 @@ def a_client_comes_again_as_somebody_else() -> list[Patch]:
     """What it may do later is not what was checked before."""
     know = Authentication._know
 
-    def change(self: Authentication, user: str, now_s: float) -> None:
+    def change(self: Authentication, user: str, lifetime_ms: int, now_s: float) -> None:
         self.user = user
-        know(self, user, now_s)
+        know(self, user, lifetime_ms, now_s)
 
     return [(Authentication, "_know", change)]
 

@@ -13,7 +13,9 @@ from typing import Final
 
 from pybroker.config.key import (
     ANY,
+    BOOLEAN,
     CLASS,
+    HIGH,
     INT,
     LIST,
     LONG,
@@ -21,6 +23,7 @@ from pybroker.config.key import (
     MEDIUM,
     PASSWORD,
     READ_ONLY,
+    STRING,
     Key,
     at_least,
 )
@@ -32,10 +35,19 @@ HANDLER: Final = "sasl.server.callback.handler.class"
 MAX_REAUTH: Final = "connections.max.reauth.ms"
 MAX_RECEIVE: Final = "sasl.server.max.receive.size"
 FAILED_DELAY: Final = "connection.failed.authentication.delay.ms"
+OAUTH: Final = "sasl.oauthbearer."
+JWKS: Final = f"{OAUTH}jwks.endpoint.url"
+ISSUER: Final = f"{OAUTH}expected.issuer"
+AUDIENCE: Final = f"{OAUTH}expected.audience"
+ANY_ISSUER: Final = f"{OAUTH}allow.unverified.issuer"
+ANY_AUDIENCE: Final = f"{OAUTH}allow.unverified.audience"
+SKEW: Final = f"{OAUTH}clock.skew.seconds"
+USER_CLAIM: Final = f"{OAUTH}sub.claim.name"
 
 SASL_KEYS: Final[tuple[Key, ...]] = (
     Key(MECHANISMS, LIST, ("GSSAPI",), ANY, MEDIUM, READ_ONLY,
-        "The ways in which a client may say who it is: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are there."),
+        "The ways in which a client may say who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER "
+        "are there."),
     Key(JAAS, PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The login module of a mechanism and its options, in Java's syntax; of PLAIN they are the users and their "
         "passwords. Nothing is loaded."),
@@ -47,8 +59,22 @@ SASL_KEYS: Final[tuple[Key, ...]] = (
         "The longest request of a client that has not said who it is."),
     Key(FAILED_DELAY, INT, 100, at_least(0), LOW, READ_ONLY,
         "A client that could not say who it is hears so after this time."),
+    Key(JWKS, STRING, None, ANY, MEDIUM, READ_ONLY,
+        "file:///path of the keys (JWKS) that sign the tokens of OAUTHBEARER. It is read again when it changes."),
+    Key(ISSUER, STRING, None, ANY, HIGH, READ_ONLY,
+        "Who has to have made a token."),
+    Key(AUDIENCE, LIST, (), ANY, HIGH, READ_ONLY,
+        "For whom a token has to be made; one of these."),
+    Key(ANY_ISSUER, BOOLEAN, False, ANY, LOW, READ_ONLY,
+        "Whether sasl.oauthbearer.expected.issuer may be unset."),
+    Key(ANY_AUDIENCE, BOOLEAN, False, ANY, LOW, READ_ONLY,
+        "Whether sasl.oauthbearer.expected.audience may be unset."),
+    Key(SKEW, INT, 30, at_least(0), LOW, READ_ONLY,
+        "The seconds by which the clock of who makes tokens may differ."),
+    Key(USER_CLAIM, STRING, "sub", ANY, LOW, READ_ONLY,
+        "What of a token is the name of its user."),
 )
-_OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name in (MECHANISMS, JAAS, HANDLER, MAX_REAUTH)}
+_OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name not in (MAX_RECEIVE, FAILED_DELAY)}
 
 
 def of_mechanism(listener: str, mechanism: str, name: str) -> str:

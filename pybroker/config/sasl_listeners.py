@@ -8,25 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
 from pybroker.config.key import ConfigError
 from pybroker.config.listeners import controllers, listeners
-from pybroker.config.sasl_keys import HANDLER, JAAS, MAX_REAUTH, MECHANISMS, of_mechanism
+from pybroker.config.sasl_keys import (
+    ANY_AUDIENCE,
+    ANY_ISSUER,
+    AUDIENCE,
+    HANDLER,
+    ISSUER,
+    JAAS,
+    JWKS,
+    MAX_REAUTH,
+    MECHANISMS,
+    SKEW,
+    USER_CLAIM,
+    of_mechanism,
+)
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
 from pyclient.security import jaas
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-BUILT: Final = (PLAIN, *SCRAM)
+OAUTHBEARER: Final = "OAUTHBEARER"
+BUILT: Final = (PLAIN, *SCRAM, OAUTHBEARER)
 _USER: Final = "user_"
 _PACKAGE: Final = "org.apache.kafka.common.security"
 PLAIN_MODULE: Final = f"{_PACKAGE}.plain.PlainLoginModule"
 SCRAM_MODULE: Final = f"{_PACKAGE}.scram.ScramLoginModule"
-_MODULES: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
-_KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI", "OAUTHBEARER"))
+OAUTH_MODULE: Final = f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule"
+_MODULES: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE), OAUTHBEARER: OAUTH_MODULE}
+_OF_JWKS: Final = (
+    f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    f"{_PACKAGE}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+"""Kafka's classes that check the signatures of tokens, which is what is done here."""
+_FILE: Final = "file:"
+_KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI"))
 _OF_SASL: Final = ("sasl", "reauth")
 """What a key that is about SASL has in its name, also with a slip elsewhere."""
+
+
+class OAuth(NamedTuple):
+    """Which tokens of OAUTHBEARER count; without an issuer, or an audience, any do."""
+
+    jwks: str
+    """The path of the keys."""
+    issuer: str | None
+    audience: tuple[str, ...]
+    skew_s: int
+    user_claim: str
 
 
 class SaslListener(NamedTuple):
@@ -35,6 +68,7 @@ class SaslListener(NamedTuple):
     mechanisms: Mapping[str, int]
     passwords: Mapping[str, str]
     """Of the users of PLAIN."""
+    oauth: OAuth | None = None
 
 
 def check(config: BrokerConfig) -> None:
@@ -66,7 +100,8 @@ def read(config: BrokerConfig, listener: str) -> SaslListener:
             raise _error(config, listener, MECHANISMS, f"has {name}, which is not there, only {_choice()}")
     passwords = {}
     for name in names:
-        if (handler := _value(config, listener, name, HANDLER)) is not None:
+        handler = _value(config, listener, name, HANDLER)
+        if handler is not None and not (name == OAUTHBEARER and handler in _OF_JWKS):
             raise _error(config, listener, HANDLER, f"is {handler}, and no class can be loaded", name)
         options = _options(config, listener, name, is_only=len(names) == 1)
         if name == PLAIN:
@@ -74,7 +109,28 @@ def read(config: BrokerConfig, listener: str) -> SaslListener:
             if not passwords:
                 complaint = 'has no user: user_NAME="PASSWORD"'
                 raise _error(config, listener, JAAS, complaint, name, with_others=len(names) == 1)
-    return SaslListener({name: int(_value(config, listener, name, MAX_REAUTH) or 0) for name in names}, passwords)
+    oauth = _oauth(config, listener) if OAUTHBEARER in names else None
+    max_reauth_ms = {name: int(_value(config, listener, name, MAX_REAUTH) or 0) for name in names}
+    return SaslListener(max_reauth_ms, passwords, oauth)
+
+
+def _oauth(config: BrokerConfig, listener: str) -> OAuth:
+    """CVE-2026-110985: no token counts of which nobody has the key, nor from or for anybody unless that is said."""
+
+    def value(name: str) -> Any:
+        found = _value(config, listener, OAUTHBEARER, name)
+        return config[name] if found is None else found
+
+    url, issuer, audience = value(JWKS), value(ISSUER), value(AUDIENCE)
+    if not url:
+        raise _error(config, listener, JWKS, "is not set: without keys no token can be checked", OAUTHBEARER)
+    if not url.startswith(_FILE):
+        raise _error(config, listener, JWKS, f"is {url}, and only {_FILE} is there", OAUTHBEARER)
+    for name, any_name, expected in ((ISSUER, ANY_ISSUER, issuer), (AUDIENCE, ANY_AUDIENCE, audience)):
+        if not expected and not value(any_name):
+            raise _error(config, listener, name, f"is not set, and {any_name} is not true", OAUTHBEARER)
+    path = unquote("/" + url.removeprefix(_FILE).lstrip("/"))
+    return OAuth(path, issuer or None, tuple(audience), value(SKEW), value(USER_CLAIM))
 
 
 def _choice() -> str:

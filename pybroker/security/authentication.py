@@ -28,6 +28,8 @@ class Exchange(Protocol):
 
     user: str | None
     """Who it is, once that is proved."""
+    lifetime_ms: int
+    """For how long that is so; 0: for ever."""
 
     def on_message(self, message: bytes) -> bytes:
         """The answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client."""
@@ -142,7 +144,7 @@ class Authentication:
         try:
             answer = self._exchange.on_message(message)
             if self._exchange.user is not None:
-                self._know(self._exchange.user, now_s)
+                self._know(self._exchange.user, self._exchange.lifetime_ms, now_s)
         except BadMessage as error:
             self.is_over = True
             again = "authentication" if self.is_strange else "re-authentication"
@@ -153,12 +155,13 @@ class Authentication:
             raise
         return answer
 
-    def _know(self, user: str, now_s: float) -> None:
+    def _know(self, user: str, lifetime_ms: int, now_s: float) -> None:
         if not self.is_strange and user != self.user:
             raise SaslAuthenticationFailed("Cannot change principals during re-authentication")
         self._exchange = None
         self.user, self.is_strange = user, False
-        self.lifetime_ms = max(self._max_reauth_ms.get(self._mechanism, 0), 0)
+        most_ms = max(self._max_reauth_ms.get(self._mechanism, 0), 0)
+        self.lifetime_ms = min(lifetime_ms, most_ms) or max(lifetime_ms, most_ms)
         self._expires_at = now_s + self.lifetime_ms / 1000 if self.lifetime_ms else None
 
 
@@ -166,6 +169,7 @@ class _Never:
     """A client that comes again with another mechanism."""
 
     user: str | None = None
+    lifetime_ms = 0
 
     def __init__(self, mechanism: str, before: str) -> None:
         self._text = (

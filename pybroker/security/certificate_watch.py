@@ -1,4 +1,4 @@
-"""Looks from time to time whether the files of the listeners' certificates have changed, off the loop."""
+"""Looks from time to time whether the files of the listeners' certificates, or of keys, have changed, off the loop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import logging
 from collections.abc import Collection
 from concurrent.futures import Executor
 from contextlib import suppress
+from typing import Protocol
 
 from pybroker.config.tls_keys import LISTENER_PREFIX
-from pybroker.security.listener_tls import ListenerTls
 
 LOOK_S = 5.0
 
 logger = logging.getLogger("pybroker.security")
 
 
-class CertificateWatch:
-    """Has the listeners read their files again when a file or a key has changed."""
+class Watched(Protocol):
+    """What has read files."""
 
-    def __init__(self, listeners: Collection[ListenerTls], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    listener: str
+
+    def refresh(self) -> None:
+        """Reads them again where they have changed."""
+
+
+class CertificateWatch:
+    """Has the listeners, or what checks tokens, read their files again when a file or a key has changed."""
+
+    def __init__(self, listeners: Collection[Watched], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         self._listeners = listeners
         self._loop = loop
         self._pool = pool
@@ -49,7 +58,7 @@ class CertificateWatch:
             try:
                 listener.refresh()
             except Exception:  # the next look comes all the same
-                logger.exception("listener %s keeps its certificate as it was", listener.listener)
+                logger.exception("listener %s keeps its files as they were", listener.listener)
 
     async def stop(self) -> None:
         """Looks no longer."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.config.sasl_listeners import PLAIN, read
+from pybroker.config.sasl_listeners import PLAIN, SaslListener, read
 from pybroker.security.authentication import Authentication, Mechanism
 from pybroker.security.plain import Plain
 from pybroker.security.scram_server import ScramUsers, Stored
 from pyclient.protocol import scram
+
+if TYPE_CHECKING:
+    from pybroker.security.oauth import Tokens
 
 
 class ListenerSasl:
@@ -20,14 +24,28 @@ class ListenerSasl:
         settings = read(config, listener)
         self.listener = listener
         self._max_reauth_ms = settings.mechanisms
-        self._mechanisms: Mapping[str, Mechanism] = {
-            name: Plain(settings.passwords) if name == PLAIN else ScramUsers(scram.MECHANISMS[name], stored, secret)
-            for name in settings.mechanisms
-        }
+        self.tokens = _tokens(listener, settings)
+        self._mechanisms: dict[str, Mechanism] = {}
+        for name in settings.mechanisms:
+            if name == PLAIN:
+                self._mechanisms[name] = Plain(settings.passwords)
+            elif name in scram.MECHANISMS:
+                self._mechanisms[name] = ScramUsers(scram.MECHANISMS[name], stored, secret)
+            elif self.tokens is not None:
+                self._mechanisms[name] = self.tokens
 
     def begin(self) -> Authentication:
         """For a new connection."""
         return Authentication(self.listener, self._mechanisms, self._max_reauth_ms)
+
+
+def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
+    """What checks tokens, which costs a broker without them nothing. Raises ConfigError."""
+    if settings.oauth is None:
+        return None
+    from pybroker.security.oauth import Tokens
+
+    return Tokens(listener, settings.oauth)
 
 
 def authenticated(

@@ -38,6 +38,8 @@ class Plain:
 class PlainExchange:
     """Its one message."""
 
+    lifetime_ms = 0
+
     def __init__(self, users: Plain) -> None:
         self._users = users
         self.user: str | None = None

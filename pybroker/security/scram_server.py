@@ -60,6 +60,8 @@ class ScramUsers:
 class ScramExchange:
     """Its two messages."""
 
+    lifetime_ms = 0
+
     def __init__(self, users: ScramUsers, nonce: str) -> None:
         """``nonce``: the broker's part of it."""
         self._users = users

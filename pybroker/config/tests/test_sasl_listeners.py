@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, unprotected
 from pybroker.config.key import PASSWORD
-from pybroker.config.sasl_listeners import PLAIN_MODULE, SCRAM_MODULE, read
+from pybroker.config.sasl_listeners import PLAIN_MODULE, SCRAM_MODULE, OAuth, read
 
 PLAIN = f'{PLAIN_MODULE} required user_alice="secret-1" user_bob=\'secret 2\';'
 SCRAM = f"{SCRAM_MODULE} required;"
@@ -55,12 +55,12 @@ def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ([], "sasl.enabled.mechanisms is not set, and GSSAPI is not there: set PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ([], "sasl.enabled.mechanisms is not set, and GSSAPI is not there: set PLAIN, SCRAM-SHA-256, .* or OAUTH"),
         (["sasl.enabled.mechanisms=GSSAPI"], r"sasl.enabled.mechanisms \(from --set\) has GSSAPI, which is not there"),
-        (["sasl.enabled.mechanisms=PLAIN,OAUTHBEARER"], "has OAUTHBEARER, which is not there"),
+        (["sasl.enabled.mechanisms=SCRAM-SHA-256,GSSAPI"], "has GSSAPI, which is not there"),
         (["sasl.enabled.mechanisms=plain"], "has plain, which is not there"),
         (["sasl.enabled.mechanisms="], "is not set"),
-        ([f"{OWN}.sasl.enabled.mechanisms=OAUTHBEARER", ENABLED], f"{OWN}.sasl.enabled.mechanisms .* OAUTHBEARER"),
+        ([f"{OWN}.sasl.enabled.mechanisms=GSSAPI", ENABLED], f"{OWN}.sasl.enabled.mechanisms .* GSSAPI"),
         ([ENABLED], f"{OWN}.plain.sasl.jaas.config has no user: user_NAME="),
         ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required username=a password=b;"], "has no user"),
         ([ENABLED, f"sasl.jaas.config={SCRAM}"], "is not of org.*PlainLoginModule"),
@@ -78,6 +78,42 @@ def test_a_listener_of_sasl_that_cannot_be_as_it_is_meant_stops_the_start(settin
     with pytest.raises(ConfigError, match=says) as caught:
         check(LISTENS, *settings)
     assert "secret" not in str(caught.value)
+
+
+TOKENS = "sasl.enabled.mechanisms=OAUTHBEARER"
+KEYS = "sasl.oauthbearer.jwks.endpoint.url=file:///etc/the%20keys.json"
+FROM, FOR = "sasl.oauthbearer.expected.issuer=https://issuer", "sasl.oauthbearer.expected.audience=kafka,other"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ([], f"{OWN}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url is not set: without keys"),
+        (["sasl.oauthbearer.jwks.endpoint.url=https://a"], "is https://a, and only file: is there"),
+        ([KEYS, FOR], "expected.issuer is not set, and sasl.oauthbearer.allow.unverified.issuer is not true"),
+        ([KEYS, FROM], "expected.audience is not set, and sasl.oauthbearer.allow.unverified.audience is not true"),
+        ([KEYS, FROM, FOR, f"sasl.server.callback.handler.class={'a.' * 3}OAuthBearerUnsecured"], "no class can be"),
+        ([KEYS, FROM, FOR, f"sasl.jaas.config={SCRAM}"], "is not of org.*OAuthBearerLoginModule"),
+        ([KEYS, FROM, FOR, f"{OWN}.oauthbearer.sasl.oauthbearer.expectd.issuer=x"], "is unknown: did you mean"),
+    ],
+)
+def test_cve_2026_110985_tokens_that_could_not_be_checked_stop_the_start(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check(LISTENS, TOKENS, *settings)
+
+
+def test_which_tokens_count_is_read() -> None:
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    config = loaded(LISTENS, TOKENS, KEYS, FROM, FOR, f"{OWN}.oauthbearer.sasl.server.callback.handler.class={handler}",
+                    f"{OWN}.oauthbearer.sasl.oauthbearer.sub.claim.name=azp")
+    unprotected.check(config, alone=True)
+    assert read(config, "SASL_PLAINTEXT").oauth == OAuth(
+        "/etc/the keys.json", "https://issuer", ("kafka", "other"), 30, "azp"
+    )
+    any_will_do = [f"sasl.oauthbearer.allow.unverified.{each}=true" for each in ("issuer", "audience")]
+    found = read(loaded(LISTENS, TOKENS, KEYS, *any_will_do), "SASL_PLAINTEXT").oauth
+    assert found is not None
+    assert (found.issuer, found.audience, found.user_claim) == (None, (), "sub")
 
 
 @pytest.mark.parametrize(

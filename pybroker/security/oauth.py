@@ -1,0 +1,160 @@
+"""OAUTHBEARER (RFC 7628): the client shows a token (JWT) that somebody has signed whose keys (JWKS) are in a file.
+
+A token counts if one of the keys has signed it, it has not expired, and it is from the expected issuer for the expected
+audience. Its subject is the user, and the session ends with it at the latest. Algorithms are those of public keys:
+neither ``none`` nor a secret that both sides share.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from joserfc import jwt
+from joserfc.jwk import KeySet
+
+from pybroker.config import ConfigError
+from pybroker.config.sasl_listeners import OAuth
+from pybroker.security.authentication import BadMessage
+from pyclient.protocol.errors import SaslAuthenticationFailed
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+MOST_BYTES: Final = 64 * 1024
+"""Of a message; tokens have some thousands."""
+MOST_OF_FILE: Final = 1 << 20
+LEAST_S: Final = 0.001
+MOST_S: Final = 1 << 40
+"""A session's end must be a number on the wire."""
+_MARK: Final = b"\x01"
+_REFUSED: Final = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+_BEARER: Final = "bearer "
+
+logger = logging.getLogger("pybroker.security")
+
+
+class Tokens:
+    """The mechanism, with the keys of one listener. ``keys`` may be read on any thread."""
+
+    def __init__(self, listener: str, settings: OAuth, time_s: Callable[[], float] = time.time) -> None:
+        """Reads the keys. Raises ConfigError."""
+        self.listener = listener
+        self._settings = settings
+        self._time_s = time_s
+        self._stamp = self._look()
+        try:
+            self.keys = read_keys(settings.jwks)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"listener {listener}: {settings.jwks}: {_why(error)}") from None
+
+    def begin(self) -> OAuthExchange:
+        """One authentication."""
+        return OAuthExchange(self)
+
+    def refresh(self) -> None:
+        """Reads the keys again where their file has changed; those that cannot be read leave the old ones."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self.keys = read_keys(self._settings.jwks)
+        except (OSError, ValueError) as error:
+            why = _why(error)
+            logger.error("listener %s keeps its keys as they were: %s: %s", self.listener, self._settings.jwks, why)
+        else:
+            logger.info("listener %s has read the keys of tokens again", self.listener)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = Path(self._settings.jwks).stat()
+        except OSError:
+            return None
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+    def check(self, token: str) -> tuple[str, int]:
+        """The user, and for how many milliseconds the token counts. Raises BadMessage."""
+        settings, now_s = self._settings, self._time_s()
+        options: dict[str, Any] = {"exp": {"essential": True}, "iat": {"essential": True}}
+        if settings.issuer is not None:
+            options["iss"] = {"essential": True, "value": settings.issuer}
+        if settings.audience:
+            options["aud"] = {"essential": True, "values": list(settings.audience)}
+        try:
+            claims = jwt.decode(token, self.keys, algorithms=ALGORITHMS).claims
+            jwt.JWTClaimsRegistry(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
+            user, until_s = claims[settings.user_claim], claims["exp"]
+        except Exception as error:  # whatever a stranger's token provokes
+            what = f"{type(error).__name__} {getattr(error, 'claim', '')}".strip()
+            raise BadMessage(f"the token does not count: {what}") from None
+        if not isinstance(user, str) or not user.strip():
+            raise BadMessage(f"the token has no {settings.user_claim}")
+        return user, int(min(max(until_s - now_s, LEAST_S), MOST_S) * 1000)
+
+
+class OAuthExchange:
+    """Its message, and where that is refused the client's answer to the reason."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._refusal: BadMessage | None = None
+        self.user: str | None = None
+        self.lifetime_ms = 0
+
+    def on_message(self, message: bytes) -> bytes:
+        """An empty answer, or why the token does not count. Raises BadMessage, SaslAuthenticationFailed."""
+        if self._refusal is not None:
+            raise SaslAuthenticationFailed(_REFUSED) from self._refusal
+        authorization_id, token = read(message)
+        try:
+            user, lifetime_ms = self._tokens.check(token)
+        except BadMessage as error:
+            self._refusal = error
+            return _REFUSED.encode()
+        if authorization_id not in ("", user):
+            text = "Client requested an authorization id that is different from the token's principal name"
+            raise SaslAuthenticationFailed(f"Authentication failed: {text}")
+        self.user, self.lifetime_ms = user, lifetime_ms
+        return b""
+
+
+def read(message: bytes) -> tuple[str, str]:
+    """The authorization id, perhaps empty, and the token of a client's message. Raises BadMessage."""
+    if len(message) > MOST_BYTES:
+        raise BadMessage(f"a message has more than {MOST_BYTES} bytes")
+    header, *pairs = message.split(_MARK)
+    flag, *names = header.split(b",")
+    if flag != b"n" or len(names) != 2 or names[1] or pairs[-2:] != [b"", b""]:
+        raise BadMessage("not of the form n,,^Aauth=Bearer TOKEN^A^A")
+    try:
+        values = dict(pair.decode("ascii").partition("=")[::2] for pair in pairs[:-2])
+        identity = names[0].decode()
+    except UnicodeDecodeError:
+        raise BadMessage("not of ASCII") from None
+    token = values.get("auth", "")
+    if token[: len(_BEARER)].lower() != _BEARER:
+        raise BadMessage("no bearer token")
+    return identity.removeprefix("a="), token[len(_BEARER) :].strip()
+
+
+def read_keys(path: str) -> KeySet:
+    """The public keys of a JWKS. Raises OSError, ValueError."""
+    with Path(path).open("rb") as file:
+        data = file.read(MOST_OF_FILE + 1)
+    if len(data) > MOST_OF_FILE:
+        raise ValueError(f"it has more than {MOST_OF_FILE} bytes")
+    try:
+        found = json.loads(data)
+        rows = [row for row in found["keys"] if row.get("kty") != "oct" and row.get("use", "sig") == "sig"]
+        return KeySet.import_key_set({"keys": rows})
+    except Exception as error:  # joserfc has many
+        raise ValueError(f"it is no JWKS with public keys for signatures ({type(error).__name__})") from None
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
+
+

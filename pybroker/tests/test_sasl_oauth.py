@@ -1,0 +1,128 @@
+"""Clients with tokens of OAUTHBEARER, which they get by functions of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+jwt = pytest.importorskip("joserfc.jwt")
+
+from joserfc.jwk import RSAKey  # noqa: E402
+
+from pybroker.tests.cluster import PATIENCE_S  # noqa: E402
+from pybroker.tests.test_sasl import VALUES, address  # noqa: E402
+from pybroker.tests.test_tls import Running, running  # noqa: E402
+
+KEY = RSAKey.generate_key(2048, {"kid": "one"})
+LIFETIME_S = 3600
+
+
+class Served(NamedTuple):
+    broker: Running
+    bootstrap: str
+
+
+def token(sub: str = "alice", key: RSAKey = KEY) -> str:
+    now_s = int(time.time())
+    claims = {"sub": sub, "iss": "https://issuer", "aud": "kafka", "iat": now_s, "exp": now_s + LIFETIME_S}
+    return str(jwt.encode({"alg": "RS256", "kid": "one"}, claims, key))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder: Path = tmp_path_factory.mktemp("oauth")
+    keys = folder / "keys.json"
+    keys.write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
+    settings = {
+        "listeners": "OUTSIDE://localhost:0",
+        "listener.security.protocol.map": "OUTSIDE:SASL_SSL",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.expected.audience": "kafka",
+    }
+    with running(folder, **settings) as broker:
+        yield Served(broker, address(broker, "OUTSIDE"))
+
+
+def librdkafka(served: Served, text: str) -> dict[str, object]:
+    return {
+        "bootstrap.servers": served.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": served.broker.ca,
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (text, time.time() + LIFETIME_S),
+    }
+
+
+def test_librdkafka_comes_in_with_a_token(served: Served) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer(librdkafka(served, token("alice")))
+    for value in VALUES:
+        producer.produce("by-librdkafka", value)
+    assert producer.flush(PATIENCE_S) == 0
+    assert "User:alice" in served.broker.principals
+
+
+def test_kafka_python_comes_in_with_a_token(served: Served) -> None:
+    from kafka import KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return token("bob")
+
+    producer = KafkaProducer(
+        bootstrap_servers=served.bootstrap,
+        security_protocol="SASL_SSL",
+        ssl_cafile=served.broker.ca,
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=Provider(),
+    )
+    producer.send("by-kafka-python", b"x").get(PATIENCE_S)
+    assert "User:bob" in served.broker.principals
+    producer.close()
+
+
+def test_aiokafka_comes_in_with_a_token(served: Served) -> None:
+    import ssl
+
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return token("carol")
+
+    async def scenario() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=served.bootstrap,
+            security_protocol="SASL_SSL",
+            ssl_context=ssl.create_default_context(cafile=served.broker.ca),
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Provider(),
+        ) as producer:
+            await producer.send_and_wait("by-aiokafka", b"x")
+            assert "User:carol" in served.broker.principals
+
+    asyncio.run(scenario())
+
+
+def test_a_token_that_somebody_else_has_signed_lets_nobody_in(served: Served) -> None:
+    from confluent_kafka import Producer
+
+    told: list[str] = []
+    stranger = token("mallory", RSAKey.generate_key(2048, {"kid": "one"}))
+    settings = {**librdkafka(served, stranger), "error_cb": lambda error: told.append(error.str()), "log_level": 0}
+    producer = Producer(settings)
+    while not told:
+        producer.poll(PATIENCE_S)
+    assert "invalid_token" in told[0]
+    assert not any("mallory" in each for each in served.broker.principals)
