@@ -341,6 +341,7 @@ UNMET: Final[dict[str, str]] = {
         ("client.quota.callback.class", "quota.consumer.default", "quota.producer.default"), "there are no quotas"
     ),
     **dict.fromkeys(("advertised.host.name", "advertised.port"), "advertised.listeners sets the addresses for clients"),
+    "sasl.mechanism.inter.broker.protocol": "brokers prove to each other that they know the secret of the cluster",
     "ssl.engine.factory.class": "OpenSSL does the work of TLS",
     "config.providers": "values in the file are used literally",
     "cordoned.log.dirs": "no log dir can be cordoned",

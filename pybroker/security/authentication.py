@@ -101,7 +101,8 @@ class Authentication:
                 raise IllegalSaslState(f"API {api_key} came while it said who it is")
         elif self.is_strange:
             if api_key not in (API_VERSIONS, SASL_HANDSHAKE):
-                raise IllegalSaslState(f"API {api_key} came before it said who it is")
+                what = f"API {api_key} came before it said who it is"
+                raise IllegalSaslState(f"{what}: set its security.protocol, sasl.mechanism and what that needs")
         elif self._expires_at is not None and now_s >= self._expires_at and api_key != SASL_HANDSHAKE:
             raise IllegalSaslState("its session has expired (connections.max.reauth.ms)")
 
