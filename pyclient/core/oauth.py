@@ -131,7 +131,7 @@ class Tokens:
             self._timer = loop.call_later(wait, self._begin)
 
     def close(self) -> None:
-        """Fetches no more."""
+        """Ends what goes on in the background."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

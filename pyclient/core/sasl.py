@@ -123,11 +123,11 @@ class Sasl:
         return lifetime * (EARLY + (LATE - EARLY) * random())
 
     def failure(self) -> str:
-        """What to look at where the connection ended while it was said: some brokers say no more."""
+        """What to look at where the connection ended before the broker had its say."""
         return f"; the log of the broker says why{self._given.advice}"
 
     def close(self) -> None:
-        """Fetches no further tokens."""
+        """Ends what goes on in the background."""
         if self.tokens is not None:
             self.tokens.close()
 
