@@ -45,6 +45,15 @@ def test_one_time_beats_times_and_these_beat_offsets() -> None:
     assert both.starting == Time(9)
 
 
+def test_sasl_is_for_the_client_and_passwords_are_not_shown() -> None:
+    made = batch(**{"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
+                    "kafka.sasl.username": "alice", "kafka.sasl.password": "hush"})  # fmt: skip
+    config = load(CONSUMER, config=made.client)
+    assert (config.security_protocol, config.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (config.sasl_username, config.sasl_password) == ("alice", "hush")
+    assert "hush" not in repr(made)
+
+
 def test_tls_is_for_the_client_and_passwords_are_not_shown() -> None:
     made = batch(**{"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.pem",
                     "kafka.ssl.key.password": "hush"})  # fmt: skip
