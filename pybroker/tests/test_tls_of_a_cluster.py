@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import trustme
-from conformance.harness.ensemble import ensemble
 
 import pybroker
+from harness.ensemble import ensemble
 from pyclient import Admin
 from pyclient import Producer as OurProducer
 from pyclient.admin.types import AlterConfigOp, ConfigResource, ResourceType

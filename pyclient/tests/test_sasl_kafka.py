@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness.brokers import RealKafka, free_port
 
+from harness.brokers import RealKafka, free_port
 from pyclient import Admin, Consumer, KafkaError, Producer, aio
 from pyclient.admin import (
     ScramCredentialInfo,

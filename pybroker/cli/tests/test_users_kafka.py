@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conformance.harness.brokers import RealKafka
-from conformance.harness.peers import Java
 
+from harness.brokers import RealKafka
+from harness.peers import KAFKA_VERSION, Java
 from pybroker.cli.tests.running import Shell
 from pyclient.tests.brokers import until
 
-SCRIPT = "kafka.admin.ConfigCommand"
+SCRIPT = "kafka.admin.ConfigCommand" if KAFKA_VERSION.startswith("4.3.") else "org.apache.kafka.tools.ConfigCommand"
 USERS = ("--entity-type", "users")
 TOLD = "SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096"
 

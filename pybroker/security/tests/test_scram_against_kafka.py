@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from conformance.harness import peers
+from harness import peers
 from pybroker.security.scram_credentials import from_text, to_text
 from pyclient.protocol import scram
 from pyclient.protocol.scram import Mechanism
