@@ -1,6 +1,6 @@
 """Nothing in the gate depends on time: its tests read no clock and sleep for no time.
 
-A test waits for an event, with a generous limit (``until`` of its room); a state machine is given a clock. What cannot
+A test waits for an event, with a generous limit (``until`` of its floor); a state machine is given a clock. What cannot
 be written so is marked ``nightly``.
 """
 

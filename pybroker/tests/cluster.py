@@ -16,8 +16,8 @@ from pybroker.config import BrokerConfig
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
 from pybroker.server import Broker
 from pybroker.store.embedded import EmbeddedServer
+from pybroker.tests.waiting import until_async
 
-PATIENCE_S = 60.0
 SETTINGS = {
     "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "50",
@@ -25,13 +25,6 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Waits for a state: looks at it in every turn of the loop."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0)
 
 
 async def pause() -> None:
@@ -101,6 +94,4 @@ class Cluster:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Waits for a state."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not holds():
-                await asyncio.sleep(0.005)
+        await until_async(holds)

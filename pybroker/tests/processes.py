@@ -7,16 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from pybroker.tests.waiting import until
+
 READY = re.compile(r"pybroker ready: bootstrap=127\.0\.0\.1:(\d+) pids=(\d+)\n")
 ALL_READY = re.compile(r"pybroker ready: bootstrap=(127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*) pids=([\d,]+)\n")
 DEADLINE_S = 60.0
-PATIENCE_S = 60
 
 
 class Ended(NamedTuple):
@@ -72,14 +72,6 @@ class RunningFleet(Running):
         super().__init__(process, ports[0])
         self.ports = ports
         self.pids = pids
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Waits until ``condition`` holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:

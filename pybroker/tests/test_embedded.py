@@ -12,20 +12,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import pybroker
 from pybroker.embedded import BrokerFailed
+from pybroker.tests.waiting import until
 from pyclient import Admin
 from pyclient.admin.types import ConfigResource, ResourceType
 
 pytestmark = pytest.mark.nightly
 
-PATIENCE_S = 60.0
 INTERRUPTED = """
 import pybroker, time
 from pyclient import Admin
@@ -51,13 +49,6 @@ with pybroker.run() as broker:
     print(broker.pid, broker.data_dir, flush=True)
     time.sleep(60)
 """
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import pybroker
-from pybroker.tests.processes import is_alive, until
+from pybroker.tests.processes import is_alive
+from pybroker.tests.waiting import until
 from pyclient import Admin, Producer
 from pyclient.errors import KafkaError
 

@@ -9,7 +9,8 @@ from typing import Any
 from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.net.peer_connection import PeerConnection, connect
 from pybroker.server import Broker
-from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
+from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.waiting import PATIENCE_S
 from pyclient.protocol import (
     CreatePartitions,
     CreateTopics,

@@ -13,7 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from harness.ensemble import ensemble
-from pybroker.tests.processes import fleet, is_alive, until
+from pybroker.tests.processes import fleet, is_alive
+from pybroker.tests.waiting import until
 from pyclient import Admin, NewTopic, Producer
 
 pytestmark = pytest.mark.nightly

@@ -15,7 +15,7 @@ from pybroker.process import fleet
 from pybroker.process.broker_process import BrokerProcess, Hello
 from pybroker.process.fleet import Member
 from pybroker.process.start_options import StartOptions
-from pybroker.tests.cluster import PATIENCE_S, until
+from pybroker.tests.waiting import PATIENCE_S, until_async
 
 
 class Process(BrokerProcess):
@@ -75,7 +75,7 @@ def kept(
         options = StartOptions(processes=2, restart_delay=0.01)
         member = Member(1, (), options, data_folder.plan(str(folder), 1, ()), lambda: None)
         keeper = asyncio.ensure_future(member.keep())
-        await until(lambda: member.hello is not None)
+        await until_async(lambda: member.hello is not None)
         async with asyncio.timeout(PATIENCE_S):
             await scenario(member, processes)
         member.stop()
@@ -93,9 +93,9 @@ def test_starts_that_fail_follow_each_other_more_and_more_slowly(
     async def scenario(member: Member, processes: Processes) -> None:
         processes.failing = 4
         processes.all[0].end(1)
-        await until(lambda: member.hello == Hello(6, [], ""))
+        await until_async(lambda: member.hello == Hello(6, [], ""))
         processes.all[-1].end(1)
-        await until(lambda: len(processes.all) == 7)
+        await until_async(lambda: len(processes.all) == 7)
         delays = re.findall(r"starting it again in (\S+) s", caplog.text)
         assert delays == ["0.01", "0.01", "0.02", "0.03", "0.03", "0.01"]
 
@@ -110,7 +110,7 @@ def test_a_broker_that_was_asked_to_end_is_no_warning(
 
     async def scenario(member: Member, processes: Processes) -> None:
         processes.all[0].end(code)
-        await until(lambda: len(processes.all) == 2)
+        await until_async(lambda: len(processes.all) == 2)
         assert [each.levelno for each in caplog.records if "starting it again" in each.getMessage()] == [level]
 
     kept(monkeypatch, tmp_path, scenario)
@@ -121,9 +121,9 @@ def test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_re
 ) -> None:
     async def scenario(member: Member, processes: Processes) -> None:
         processes.all[0].end(1)
-        await until(lambda: "starting it again in" in caplog.text)
+        await until_async(lambda: "starting it again in" in caplog.text)
         await member.kill_and_hold()
-        await until(lambda: "broker 1 stays down" in caplog.text or processes.asked > 1)
+        await until_async(lambda: "broker 1 stays down" in caplog.text or processes.asked > 1)
         assert processes.asked == 1
         await member.restart()
         assert member.hello == Hello(2, [], "")
@@ -137,7 +137,7 @@ def test_a_broker_that_is_killed_while_its_process_comes_up_has_none_afterwards(
     async def scenario(member: Member, processes: Processes) -> None:
         processes.gate.clear()
         processes.all[0].end(1)
-        await until(lambda: processes.asked == 2)
+        await until_async(lambda: processes.asked == 2)
         killing = asyncio.ensure_future(member.kill_and_hold())
         await asyncio.sleep(0)
         processes.gate.set()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.tests.processes import broker, fleet, is_alive, until
+from pybroker.tests.processes import broker, fleet, is_alive
+from pybroker.tests.waiting import until
 from pyclient import Admin
 
 pytestmark = pytest.mark.nightly

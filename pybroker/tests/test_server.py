@@ -18,7 +18,7 @@ from pybroker import data_folder
 from pybroker.cluster.metadata.image import MetadataDelta
 from pybroker.config import BrokerConfig
 from pybroker.server import Broker, StartError
-from pybroker.tests.cluster import PATIENCE_S
+from pybroker.tests.waiting import PATIENCE_S
 
 
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:

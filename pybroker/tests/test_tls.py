@@ -21,8 +21,8 @@ import uvloop
 
 from pybroker.security import certificate_watch
 from pybroker.server import Broker
-from pybroker.tests.cluster import PATIENCE_S, until
 from pybroker.tests.test_server import make
+from pybroker.tests.waiting import PATIENCE_S, until_async
 
 LARGE = bytes(range(256)) * 4000
 MANY = [b"record %d" % number for number in range(5000)]
@@ -48,7 +48,7 @@ class Running(NamedTuple):
 
     def until(self, holds: Callable[[], object]) -> None:
         """Waits for a state of the broker."""
-        asyncio.run_coroutine_threadsafe(until(holds), self.loop).result(PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(until_async(holds), self.loop).result(PATIENCE_S)
 
     def connect(self, certificate: str | None = None, cafile: str | None = None) -> ssl.SSLSocket:
         """A handshake of Python's, with this key and certificate."""

@@ -9,17 +9,12 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from harness.brokers import KINDS, Broker
-from pyclient.errors import KafkaError
-
-T = TypeVar("T")
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -52,17 +47,3 @@ def broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 def unique(stem: str) -> str:
     """A name that no other test uses."""
     return f"{stem}-{os.getpid()}-{next(_number)}"
-
-
-def until(ask: Callable[[], T], holds: Callable[[T], object] = bool, timeout_s: float = 20.0) -> T:
-    """What ``ask`` returns once ``holds`` of it; a broker of Kafka's may lag behind its controller."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            answer = ask()
-            if holds(answer):
-                return answer
-            trouble: object = answer
-        except KafkaError as error:
-            trouble = error
-        assert time.monotonic() < deadline, trouble

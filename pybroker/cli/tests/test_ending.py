@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 import pybroker
 from pybroker.__main__ import arguments_of, starts_broker
+from pybroker.tests.waiting import until
 
 pytestmark = pytest.mark.nightly
 
@@ -162,7 +162,7 @@ def test_a_broker_starts_and_stops_without_streams(tmp_path: Path) -> None:
     line = f"exec {' '.join(COMMAND)} --port 0 --data-dir {tmp_path} <&- >&- 2>&-"
     process = subprocess.Popen(["sh", "-c", line])
     try:
-        wait_until(lambda: list(tmp_path.glob("broker-*/*")) or process.poll() is not None)
+        until(lambda: list(tmp_path.glob("broker-*/*")) or process.poll() is not None)
     finally:
         process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
@@ -197,26 +197,18 @@ def test_a_signal_ends_a_producer_with_its_own_exit_code_and_nothing_lost(
     process = begin(bootstrap, *words, topic, stdin=source)
     os.write(sink, b"first\n")
     read = ("consume", topic, "--from-beginning", "--to", "end")
-    wait_until(lambda: run(bootstrap, *read)[1] == b"first\n")
+    until(lambda: run(bootstrap, *read)[1] == b"first\n")
     process.send_signal(number)
     out, told = process.communicate(timeout=60)
     os.close(sink)
     assert (process.returncode, out, told.strip()) == (128 + number, b"", b"")
 
 
-def wait_until(holds: object, timeout: float = 60.0) -> None:
-    assert callable(holds)
-    end = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_benchmark_with_its_own_exit_code_and_leaves_no_topic(bootstrap: str, number: int) -> None:
     names = ("topic", "list", "-o", "name")
     process = begin(bootstrap, "bench", "produce", "--rate", "50", "-n", "1000000")
-    wait_until(lambda: b"bench-" in run(bootstrap, *names)[1])
+    until(lambda: b"bench-" in run(bootstrap, *names)[1])
     process.send_signal(number)
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told.strip()) == (128 + number, b"")

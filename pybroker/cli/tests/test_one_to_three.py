@@ -8,7 +8,7 @@ import pytest
 
 import pybroker
 from pybroker.cli.tests.running import Shell
-from pybroker.tests.processes import until
+from pybroker.tests.waiting import until
 
 pytestmark = pytest.mark.nightly
 

@@ -18,15 +18,7 @@ from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, Partit
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
-
-PATIENCE_S = 60.0
-
-
-async def until(holds: Callable[[], Awaitable[object]]) -> None:
-    """Waits for what the store says, or does not say any more."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not await holds():
-            await asyncio.sleep(0.002)
+from pybroker.tests.waiting import PATIENCE_S, until_async
 
 
 class Member:
@@ -112,9 +104,7 @@ class Members:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Waits for a state."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not holds():
-                await asyncio.sleep(0.002)
+        await until_async(holds)
 
     @property
     def has_settled(self) -> bool:

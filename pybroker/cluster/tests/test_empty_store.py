@@ -13,9 +13,10 @@ from pybroker.cluster import cluster_secret
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataImage, ResourceType
 from pybroker.cluster.node import ClusterNode
-from pybroker.cluster.tests.harness import Members, assigned, partition_of, run, until
+from pybroker.cluster.tests.harness import Members, assigned, partition_of, run
 from pybroker.config import BrokerConfig
 from pybroker.store.embedded import EmbeddedServer
+from pybroker.tests.waiting import until_async
 
 
 async def sql(server: EmbeddedServer, *statements: str) -> None:
@@ -156,7 +157,7 @@ def test_a_secret_that_only_the_store_has_lost_is_written_back(tmp_path: Path) -
         async def is_back() -> bool:
             return await other.exists(cluster_secret.PATH) is not None
 
-        await until(is_back)
+        await until_async(is_back)
         assert (await other.get(cluster_secret.PATH))[0] == known
         await other.set(cluster_secret.PATH, b"another")
         await members.until(lambda: all(m.node.secret.value == b"another" for m in members.alive.values()))

@@ -13,9 +13,10 @@ from pybroker.cluster.decisions import plan, topic_steps
 from pybroker.cluster.decisions.plan import NewTopic, TopicName
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import TopicImage
-from pybroker.cluster.tests.harness import Members, run, until
+from pybroker.cluster.tests.harness import Members, run
 from pybroker.store.embedded import EmbeddedStore
 from pybroker.store.interface import ConnectionLoss, CoordinationError, Operation
+from pybroker.tests.waiting import until_async
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
@@ -71,14 +72,14 @@ async def until_all_logs_are_gone(members: Members, topic: TopicImage) -> None:
     async def are_gone() -> bool:
         return (await note_of(members, topic)).brokers == ()
 
-    await until(are_gone)
+    await until_async(are_gone)
 
 
 async def until_nothing_is_left(members: Members) -> None:
     async def is_empty() -> bool:
         return not (await children(members, znodes.DELETED_TOPICS) or await children(members, znodes.TOPICS))
 
-    await until(is_empty)
+    await until_async(is_empty)
 
 
 async def check_name_is_free(members: Members) -> None:

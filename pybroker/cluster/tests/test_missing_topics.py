@@ -12,8 +12,9 @@ import pytest
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage
-from pybroker.cluster.tests.harness import PATIENCE_S, Member, Members, assigned, membership_of, proposal, propose
+from pybroker.cluster.tests.harness import Member, Members, assigned, membership_of, proposal, propose
 from pybroker.store.interface import CoordinationStore, Create, Delete, Operation, Set
+from pybroker.tests.waiting import PATIENCE_S
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

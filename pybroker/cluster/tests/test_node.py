@@ -29,7 +29,7 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
-from pybroker.store.tests.suite import eventually
+from pybroker.tests.waiting import until_async
 from pyclient.protocol import errors
 
 LISTENERS = {"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)}
@@ -403,9 +403,9 @@ def test_case_22_an_expired_session_is_followed_by_a_new_registration_and_term(r
         await node.controller.create_topics([NewTopic("t", 1, 1)])
         before = node.metadata.image.brokers[1].epoch
         await cluster.server.expire(store.session.id)
-        await eventually(lambda: node.metadata.image.controller_epoch == 2)
+        await until_async(lambda: node.metadata.image.controller_epoch == 2)
         assert node.metadata.image.brokers[1].epoch > before
-        await eventually(lambda: node.metadata.image.topics["t"].partitions[0].leader == 1)
+        await until_async(lambda: node.metadata.image.topics["t"].partitions[0].leader == 1)
         [topic] = await node.controller.create_topics([NewTopic("u", 1, 1)])
         assert isinstance(topic, TopicImage)
 
@@ -418,7 +418,7 @@ def test_a_deletion_that_stays_noted_does_not_take_a_new_topic_of_its_name(run: 
         [topic] = await node.controller.create_topics([NewTopic("t", 1, 1)])
         await store.create(znodes.deleted_path(bytes(range(16))), b"t")
         await cluster.server.expire(store.session.id)
-        await eventually(lambda: node.metadata.image.controller_epoch == 2)
+        await until_async(lambda: node.metadata.image.controller_epoch == 2)
         assert isinstance(topic, TopicImage)
         found = node.metadata.image.topic("t")
         assert found is not None
@@ -451,7 +451,7 @@ def test_another_broker_takes_over_when_the_controller_goes(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         first, store, _ = await cluster.broker(1)
         second, _, _ = await cluster.broker(2)
-        await eventually(lambda: set(first.metadata.image.brokers) == {1, 2})
+        await until_async(lambda: set(first.metadata.image.brokers) == {1, 2})
         assert second.metadata.image.controller_id == 1
         with pytest.raises(errors.NotController):
             await second.controller.create_topics([NewTopic("t", 1, 1)])
@@ -459,9 +459,9 @@ def test_another_broker_takes_over_when_the_controller_goes(run: Run) -> None:
         await first.controller.create_topics([request])
         await first.leave()
         await store.close()
-        await eventually(lambda: second.metadata.image.controller_epoch == 2)
-        await eventually(lambda: set(second.metadata.image.brokers) == {2})
-        await eventually(lambda: second.metadata.image.topics["t"].partitions[0].leader == 2)
+        await until_async(lambda: second.metadata.image.controller_epoch == 2)
+        await until_async(lambda: set(second.metadata.image.brokers) == {2})
+        await until_async(lambda: second.metadata.image.topics["t"].partitions[0].leader == 2)
         assert second.metadata.image.topics["t"].partitions[0].isr == (2,)
 
     run(scenario)

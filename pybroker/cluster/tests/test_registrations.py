@@ -20,19 +20,10 @@ from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode, _boot
 from pybroker.cluster.owner_process import Owner, own_process
-from pybroker.cluster.tests.harness import (
-    PATIENCE_S,
-    Members,
-    assigned,
-    membership_of,
-    partition_of,
-    proposal,
-    propose,
-    run,
-)
+from pybroker.cluster.tests.harness import Members, assigned, membership_of, partition_of, proposal, propose, run
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.store.interface import ConnectionLoss, Session
-from pybroker.store.tests.suite import eventually
+from pybroker.tests.waiting import PATIENCE_S, until_async
 from pybroker.topic_partition import TopicPartition
 
 
@@ -42,7 +33,7 @@ def test_case_22_a_controller_whose_session_expired_is_one_broker_of_many(tmp_pa
         await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
         before = (await members.settled()).brokers[1].epoch
         await members.server.expire(members.alive[1].store.session.id)
-        await eventually(lambda: members.alive[2].image.controller_epoch >= 2)
+        await until_async(lambda: members.alive[2].image.controller_epoch >= 2)
         image = await members.settled()
         assert image.brokers[1].epoch > before
         assert partition_of(image).leader_epoch >= 1

@@ -19,17 +19,8 @@ from pybroker.cluster.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from pybroker.cluster.tests.harness import (
-    PATIENCE_S,
-    Members,
-    assigned,
-    membership_of,
-    partition_of,
-    proposal,
-    propose,
-    run,
-    until,
-)
+from pybroker.cluster.tests.harness import Members, assigned, membership_of, partition_of, proposal, propose, run
+from pybroker.tests.waiting import PATIENCE_S, until_async
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -303,12 +294,12 @@ def test_a_topic_deleted_while_a_broker_is_down_is_told_to_it_when_it_returns(
         async def nothing_is_left() -> bool:
             return not await store.children(znodes.DELETED_TOPICS)
 
-        await until(only_three_is_left)
+        await until_async(only_three_is_left)
         await service.create_topics([assigned("t", (1, 2))])
         member = await members.start(3)
         assert [gone.id for gone in member.deltas[0].deleted.values()] == [topic.id]
         assert "t" in member.image.topics
-        await until(nothing_is_left)
+        await until_async(nothing_is_left)
 
     run(tmp_path / "db", scenario)
 

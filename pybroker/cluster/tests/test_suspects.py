@@ -18,7 +18,8 @@ from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.suspects import GRACE_MS, Suspects
 from pybroker.handlers import metadata
 from pybroker.handlers.common.call import Call
-from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
+from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.waiting import PATIENCE_S
 from pyclient.protocol import Metadata
 
 LONG_MS = 3_600_000

@@ -13,6 +13,7 @@ from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.replication.tests import harness
+from pybroker.tests.waiting import until_async
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ZERO_UUID, JoinGroup, OffsetCommit
 
@@ -67,13 +68,12 @@ class Node(harness.Node):
         return task
 
     def until_told(self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool]) -> None:
-        """Asks again and again until something holds of the answer; fails after a minute."""
+        """Asks again and again until something holds of the answer."""
 
-        async def poll() -> None:
-            while not holds(await ask()):
-                await asyncio.sleep(0.002)
+        async def is_told() -> bool:
+            return holds(await ask())
 
-        self.run(poll())
+        self.run(until_async(is_told))
 
     def commit(
         self, offset: int, group: str = "g", partition: int = 0, topic_id: bytes = ZERO_UUID

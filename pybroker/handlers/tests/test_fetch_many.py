@@ -20,12 +20,12 @@ from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSession
 from pybroker.replication.purgatory import Purgatory
 from pybroker.replication.tests.harness import values
+from pybroker.tests.waiting import until_async
 from pyclient.protocol import Fetch
 
 ForgottenTopic = Fetch.Request.ForgottenTopic
 
 MANY = 7
-PATIENCE_S = 50
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +86,7 @@ def begun(node: Node, asked: Any) -> asyncio.Task[Any]:
 
     async def begin() -> Any:
         task = waiting.start(fetch.handle(asked, node.call(12)), node.loop)
-        async with asyncio.timeout(PATIENCE_S):
-            while not len(node.replicas.purgatory) or node.connection.held:
-                await asyncio.sleep(0)
+        await until_async(lambda: len(node.replicas.purgatory) and not node.connection.held)
         return task
 
     return node.run(begin())  # type: ignore[no-any-return]
@@ -114,9 +112,7 @@ def test_a_fetch_of_many_that_is_given_up_leaves_no_trace(node: Node) -> None:
 
 async def nobody_waits(node: Node) -> None:
     """Returns when nothing is left in any list."""
-    async with asyncio.timeout(PATIENCE_S):
-        while len(node.replicas.purgatory):
-            await asyncio.sleep(0)
+    await until_async(lambda: not len(node.replicas.purgatory))
 
 
 def test_a_fetch_of_many_that_is_given_up_while_it_begins_to_wait_leaves_no_trace(node: Node) -> None:

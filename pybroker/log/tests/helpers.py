@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from cy.batch import Builder, iterate
@@ -28,22 +26,6 @@ TP = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))
 
 
-PATIENCE_S = 60
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Waits for what another thread does."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
-async def until_it(holds: Callable[[], object]) -> None:
-    """Waits on the loop for what another thread does."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.002)
 
 
 def open_files(folder: object) -> list[str]:

@@ -16,7 +16,7 @@ from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.compaction.workers import CompactionWorkers
 from pybroker.log.files.storage import Storage
 from pybroker.log.manager import LogManager
-from pybroker.log.tests.helpers import until_it
+from pybroker.tests.waiting import until_async
 from pybroker.topic_partition import TopicPartition
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
@@ -58,7 +58,7 @@ def test_a_log_that_is_due_is_compacted(tmp_path, threads):
             logs, config_with(log_cleaner_backoff_ms="1"), SystemClock(), asyncio.get_running_loop()
         )
         workers.start()
-        await until_it(lambda: log.clean_offset == 3)
+        await until_async(lambda: log.clean_offset == 3)
         assert [record.value for record in iterate(log.read_bytes(0, 1000))] == [b"3"]
         await workers.stop()
         assert not threads()
@@ -86,9 +86,9 @@ def test_threads_and_budget_follow_the_configuration(tmp_path, threads):
         workers.start()
         config.override({}, {"log.cleaner.threads": "3", "log.cleaner.io.max.bytes.per.second": "1000000"})
         assert len(threads()) == 3
-        await until_it(lambda: log.clean_offset == 3)
+        await until_async(lambda: log.clean_offset == 3)
         config.override({}, {"log.cleaner.threads": "1"})
-        await until_it(lambda: len(threads()) == 1)
+        await until_async(lambda: len(threads()) == 1)
         await workers.stop()
         config.override({}, {"log.cleaner.threads": "2"})
         assert not threads()
@@ -110,7 +110,7 @@ def test_a_stop_does_not_wait_for_the_budget(tmp_path, threads, monkeypatch):
         config = config_with(log_cleaner_io_max_bytes_per_second="0.001", log_cleaner_backoff_ms="1")
         workers = CompactionWorkers(logs, config, SystemClock(), asyncio.get_running_loop())
         workers.start()
-        await until_it(lambda: any(delay_s > 10 for delay_s in delays))
+        await until_async(lambda: any(delay_s > 10 for delay_s in delays))
         await workers.stop()
         assert not threads()
 

@@ -18,7 +18,6 @@ from pybroker.log.files.storage import Storage
 from pybroker.log.manager import NoLogDir
 from pybroker.log.tests.helpers import (
     NOW,
-    PATIENCE_S,
     TOPIC_ID,
     CountedLock,
     UnsyncedStorage,
@@ -29,9 +28,9 @@ from pybroker.log.tests.helpers import (
     manager,
     numbered,
     open_files,
-    until,
 )  # fmt: skip
 from pybroker.log.validation import rules_for
+from pybroker.tests.waiting import PATIENCE_S, until
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -21,6 +21,7 @@ from pybroker.net.handshakes import Secured
 from pybroker.net.limits import Limits
 from pybroker.net.routes import Routes
 from pybroker.net.server import SocketServer, bind
+from pybroker.tests.waiting import until_async
 
 ECHO, WAIT, SILENT, FAIL, WORK, BULK = 3, 1, 0, 20, 19, 2
 UNSUPPORTED = b"unsupported"
@@ -222,9 +223,7 @@ class Harness:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Lets the loop run until ``condition()``."""
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():
-                await asyncio.sleep(0.001)
+        await until_async(condition)
 
     def later(self, seconds: float) -> None:
         """Puts the clock forward, and lets the server look for what is overdue by then."""

@@ -13,7 +13,8 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.remote import RemoteCoordinator, RemoteWriter
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.server import Broker
-from pybroker.tests.cluster import PATIENCE_S, Cluster, in_loop
+from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.waiting import PATIENCE_S
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import CreateTopics, DeleteTopics, DescribeCluster, errors
 

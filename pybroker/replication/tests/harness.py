@@ -17,9 +17,9 @@ from pybroker.log.manager import LogManager
 from pybroker.pools import Pools
 from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.tests.waiting import until_async
 from pybroker.topic_partition import TopicPartition
 
-PATIENCE_S = 60.0
 NODE = 1
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
@@ -50,14 +50,8 @@ def values(records: Any) -> list[bytes | None]:
 
 
 def until(loop: asyncio.AbstractEventLoop, holds: Callable[[], object]) -> None:
-    """Lets the loop run until something holds; fails after a minute."""
-
-    async def wait() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not holds():
-                await asyncio.sleep(0.002)
-
-    loop.run_until_complete(wait())
+    """Lets the loop run until something holds."""
+    loop.run_until_complete(until_async(holds))
 
 
 class Node:

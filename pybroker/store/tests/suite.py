@@ -24,26 +24,12 @@ from pybroker.store.interface import (
     Set,
     ensure_path,
 )
+from pybroker.tests.waiting import PATIENCE_S, until_async
 
 Connect = Callable[[], Awaitable[CoordinationStore]]
 Scenario = Callable[[Connect], Awaitable[None]]
 Run = Callable[[Scenario], None]
 
-PATIENCE_S = 60
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Waits until ``condition`` holds; watches of a remote store take their time."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-async def until_seen(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Waits until ``condition`` holds for one who reads what another wrote: ZooKeeper's servers follow late."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not await condition():
-            await asyncio.sleep(0.001)
 
 
 async def present(store: CoordinationStore, path: str) -> bool:
@@ -215,7 +201,7 @@ class CoordinationSuite:
             await stores[0].create("/n", b"0")
 
             async def increment(store: CoordinationStore) -> None:
-                await until_seen(lambda: present(store, "/n"))
+                await until_async(lambda: present(store, "/n"))
                 for _ in range(10):
                     while True:
                         data, stat = await store.get("/n")
@@ -230,7 +216,7 @@ class CoordinationSuite:
             async def counted() -> bool:
                 return (await stores[0].get("/n"))[0] == b"40"
 
-            await until_seen(counted)
+            await until_async(counted)
             assert (await stores[0].get("/n"))[1].version == 40
 
         run(scenario)
@@ -239,13 +225,13 @@ class CoordinationSuite:
         async def scenario(connect: Connect) -> None:
             mine, other = await connect(), await connect()
             await mine.create("/e", ephemeral=True)
-            await until_seen(lambda: present(other, "/e"))
+            await until_async(lambda: present(other, "/e"))
             assert (await other.get("/e"))[1].owner == mine.session.id
             with pytest.raises(NoChildrenForEphemerals):
                 await mine.create("/e/child")
             await other.create("/f", ephemeral=True)
             await mine.close()
-            await until_seen(lambda: absent(other, "/e"))
+            await until_async(lambda: absent(other, "/e"))
             assert await other.exists("/f") is not None
 
         run(scenario)
@@ -260,7 +246,7 @@ class CoordinationSuite:
             await store.create("/e", b"old", ephemeral=True)
             before = (await store.get("/e"))[1].created
             await self.expire(store)
-            await eventually(lambda: SessionState.EXPIRED in states)
+            await until_async(lambda: SessionState.EXPIRED in states)
             with pytest.raises(SessionExpired):
                 await store.create("/g")
             await store.new_session()
@@ -285,7 +271,7 @@ class CoordinationSuite:
             ):
                 heard.clear()
                 await step()
-                await eventually(lambda: bool(heard))
+                await until_async(lambda: bool(heard))
                 assert set(heard) == {"/w"}
 
         run(scenario)
@@ -312,12 +298,12 @@ class CoordinationSuite:
             store, other = await connect(), await connect()
             await other.create("/e", ephemeral=True)
             heard: list[str] = []
-            await until_seen(lambda: present(store, "/e"))
+            await until_async(lambda: present(store, "/e"))
             store.watch("/e", heard.append)
             await store.exists("/e")
             await self.expire(other)
-            await until_seen(lambda: absent(store, "/e"))
-            await eventually(lambda: bool(heard))
+            await until_async(lambda: absent(store, "/e"))
+            await until_async(lambda: bool(heard))
 
         run(scenario)
 
@@ -335,7 +321,7 @@ class CoordinationSuite:
             loud: list[str] = []
             store.watch("/a", loud.append)
             await store.create("/a")
-            await eventually(lambda: bool(loud))
+            await until_async(lambda: bool(loud))
             assert heard == []
 
         run(scenario)
@@ -348,7 +334,7 @@ class CoordinationSuite:
             await self.expire(store)
             await store.new_session()
             await other.create("/a")
-            await eventually(lambda: bool(heard))
+            await until_async(lambda: bool(heard))
 
         run(scenario)
 

@@ -24,7 +24,8 @@ from pybroker.store.interface import (
 from pybroker.store.remote import RemoteStore
 from pybroker.store.server import StoreServer
 from pybroker.store.stores import StoreOptions, open_store
-from pybroker.store.tests.suite import Connect, CoordinationSuite, eventually
+from pybroker.store.tests.suite import Connect, CoordinationSuite
+from pybroker.tests.waiting import until_async
 
 TIMEOUT_MS = 18_000
 
@@ -52,7 +53,7 @@ class TestRemote(CoordinationSuite):
 
     async def expire(self, store: CoordinationStore) -> None:
         await self.server.embedded.expire(store.session.id)
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
 
 
 class TestRemoteCut(TestRemote):
@@ -60,7 +61,7 @@ class TestRemoteCut(TestRemote):
 
     async def expire(self, store: CoordinationStore) -> None:
         self.server.cut(store.session.id)
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
 
 
 def run(folder: Path, scenario: Callable[[StoreServer], Awaitable[None]]) -> None:
@@ -186,7 +187,7 @@ def test_what_an_expired_session_has_sent_already_is_not_done(tmp_path: Path) ->
 
         holding = asyncio.ensure_future(server.embedded.run(hold))
         writing = asyncio.ensure_future(store.create("/late"))
-        await eventually(lambda: server.embedded._executor._work_queue.qsize() > 0)
+        await until_async(lambda: server.embedded._executor._work_queue.qsize() > 0)
         expiring = asyncio.ensure_future(server.embedded.expire(store.session.id))
         await asyncio.sleep(0)
         blocked.set()
@@ -205,7 +206,7 @@ def test_changes_while_there_was_no_session_reach_the_watcher_of_the_next(tmp_pa
         store.watch("/a", heard.append)
         await store.exists("/a")
         server.cut(store.session.id)
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
         await other.create("/a")
         assert heard == []
         await store.new_session()
@@ -225,7 +226,7 @@ def test_a_watcher_that_breaks_ends_session_and_connection(tmp_path: Path) -> No
         store.watch("/a", breaks)
         await store.exists("/a")
         await other.create("/a")
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
         assert store._connection._writer.is_closing()
 
     run(tmp_path, scenario)
@@ -236,7 +237,7 @@ def test_a_client_comes_back_when_the_server_does(tmp_path: Path) -> None:
         async with served(tmp_path):
             store = await connect(tmp_path)
             await store.create("/a", b"1")
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
         returning = asyncio.ensure_future(store.new_session())
         for _ in range(20):
             await asyncio.sleep(0)

@@ -26,8 +26,9 @@ from pybroker.store.interface import (
     TooLarge,
 )
 from pybroker.store.stores import StoreOptions, open_store
-from pybroker.store.tests.suite import Connect, CoordinationSuite, eventually
+from pybroker.store.tests.suite import Connect, CoordinationSuite
 from pybroker.store.zookeeper import ZooKeeperStore
+from pybroker.tests.waiting import until_async
 
 TIMEOUT_MS = 20_000
 
@@ -100,7 +101,7 @@ class ZooKeeperSuite(CoordinationSuite):
 
     async def expire(self, store: CoordinationStore) -> None:
         await end_session(store)
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
 
 
 class TestZooKeeper(ZooKeeperSuite):
@@ -170,7 +171,7 @@ def test_case_23_calls_wait_while_zookeeper_is_away_and_the_session_lives_on(alo
         states: list[SessionState] = []
         store.session.on_change(states.append)
         alone.servers[0].kill()
-        await eventually(lambda: states == [SessionState.SUSPENDED])
+        await until_async(lambda: states == [SessionState.SUSPENDED])
         reading = asyncio.ensure_future(store.get("/e"))
         writing = asyncio.ensure_future(store.create("/later"))
         await asyncio.to_thread(alone.start)
@@ -188,11 +189,11 @@ def test_changes_while_disconnected_reach_the_watcher(alone: Ensemble) -> None:
         store.watch("/a", heard.append)
         await store.exists("/a")
         alone.servers[0].kill()
-        await eventually(lambda: store.session.state is SessionState.SUSPENDED)
+        await until_async(lambda: store.session.state is SessionState.SUSPENDED)
         creating = asyncio.ensure_future(other.create("/a"))
         await asyncio.to_thread(alone.start)
         await creating
-        await eventually(lambda: bool(heard))
+        await until_async(lambda: bool(heard))
         assert await store.exists("/a") is not None
 
     run(alone.hosts, scenario)
@@ -261,7 +262,7 @@ def test_an_answer_that_kazoo_does_not_expect_ends_the_session_and_not_all_conne
         connection._read_response = unexpected
         with pytest.raises((ConnectionLoss, SessionExpired)):
             await store.exists("/")
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
         await asyncio.wait_for(store.new_session(), 60)
         await store.create("/after", ephemeral=True)
         await store.close()
@@ -309,7 +310,7 @@ def test_the_death_of_the_leading_server_costs_no_session_and_no_watch(three: En
                 except ConnectionLoss:
                     if await writer.exists("/a") is not None:
                         break
-            await eventually(lambda: bool(heard))
+            await until_async(lambda: bool(heard))
             assert await writer.exists("/e") is not None
             assert SessionState.CONNECTED is watcher.session.state is writer.session.state
         finally:
@@ -369,7 +370,7 @@ def test_a_loop_that_hangs_loses_its_session_and_begins_another_when_it_turns_ag
             assert lived_s.result() < hang_s
             with contextlib.suppress(ConnectionLoss, SessionExpired):
                 await reading
-        await eventually(lambda: store.session.state is SessionState.EXPIRED)
+        await until_async(lambda: store.session.state is SessionState.EXPIRED)
         with pytest.raises(SessionExpired):
             await store.create("/late", ephemeral=True)
         heard: list[str] = []
@@ -378,7 +379,7 @@ def test_a_loop_that_hangs_loses_its_session_and_begins_another_when_it_turns_ag
         assert store.session.id != before
         await store.create("/again", ephemeral=True)
         assert (await store.get("/again"))[1].owner == store.session.id
-        await eventually(lambda: bool(heard))
+        await until_async(lambda: bool(heard))
         await store.close()
 
     asyncio.run(main())

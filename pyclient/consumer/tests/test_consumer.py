@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from pyclient import Admin, Consumer, TopicPartition, aio
 from pyclient.consumer import CommitFailed, IllegalState, NoOffsetForPartition, OffsetAndMetadata, Records
 from pyclient.errors import ClientClosed, ConfigError, ConnectionFailed, WakeupError
-from pyclient.tests.brokers import broker, unique, until  # noqa: F401
-from pyclient.tests.support import SOON_S
+from pyclient.tests.brokers import broker, unique  # noqa: F401
+from pyclient.tests.support import SOON_S, until
 
 PROTOCOLS = ("classic", "consumer")
 QUICK = {
@@ -227,7 +227,7 @@ def test_no_position_and_no_policy_is_an_error(broker, topic) -> None:  # noqa: 
 def test_seek_heals_what_no_poll_has_told_yet(broker, topic):  # noqa: F811
     with Consumer(broker.bootstrap, **{**QUICK, "auto_offset_reset": "none"}) as consumer:
         consumer.assign(both(topic))
-        until(lambda: consumer._core._error, timeout_s=60)  # the search has ended without a position
+        until(lambda: consumer._core._error)  # the search has ended without a position
         for tp in both(topic):
             consumer.seek(tp, 40)
         assert len(read(consumer, 20)) == 20

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.tests.processes import until
+from pybroker.tests.waiting import until
 
 pytestmark = pytest.mark.nightly
 
