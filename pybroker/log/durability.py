@@ -159,38 +159,38 @@ class Durability:
                     segment.files.save_indexes()
                 self._save_epochs()
 
-    def _save_epochs(self) -> bool:
-        """Writes ``leader-epoch-checkpoint`` if it lags, and syncs the folder with it.
+    def _save_epochs(self) -> None:
+        """Writes ``leader-epoch-checkpoint`` if it lags. Raises OSError.
 
-        Raises OSError.
+        The first one has no other to replace. A crash may tear it, or lose it; then it is made again from the log.
         """
         files = self._files
-        lags = files.leader_epochs.dirty
-        if lags:
+        if files.leader_epochs.dirty:
             files.leader_epochs.dirty = False
-            path = f"{files.folder}/{leader_epochs.FILE_NAME}"
+            path, storage = f"{files.folder}/{leader_epochs.FILE_NAME}", files.log_dir.storage
             try:
-                files.log_dir.storage.replace(path, files.leader_epochs.encode())
+                if storage.exists(path):
+                    storage.replace(path, files.leader_epochs.encode())
+                else:
+                    storage.write(path, files.leader_epochs.encode())
+                    self.names_synced = False
             except OSError:
                 files.leader_epochs.dirty = True
                 raise
-        return lags
 
     def _sync_names(self) -> None:
         files = self._files
         self._sync_topic_id()
         mark = self.start.mark()
-        needed = not self.names_synced
-        if needed:
+        self._save_epochs()
+        if not self.names_synced:
             # Before the sync: a file that is made meanwhile needs another one, also that of a log without records.
             self.names_synced = files.segments[-1].files.is_made
-        try:
-            if not self._save_epochs() and needed:
+            try:
                 files.log_dir.storage.sync_folder(files.folder)
-        except OSError:
-            if needed:
+            except OSError:
                 self.names_synced = False
-            raise
+                raise
         files.log_dir.sync_names()
         self.start.synced_as_of(mark)
 

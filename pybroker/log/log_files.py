@@ -175,10 +175,12 @@ class LogFiles:
             if log_end_offset > log_start_offset:
                 self.producers.take_snapshot(log_end_offset)
             for segment in self.segments:
-                segment.close()
+                segment.complete()
         self.sync(lambda: log_end_offset)
         with self.failing("closing"):
             self.durability.save_files()
+            for segment in self.segments:
+                segment.files.forget()
             self.release()
 
     def remove(self, removed: Iterable[Segment]) -> None:

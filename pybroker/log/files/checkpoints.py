@@ -53,6 +53,8 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
     """The entries of a checkpoint file, each split into ``fields`` words."""
     try:
         version, count, *entries = data.decode("utf-8").splitlines()
+        if not data.endswith(b"\n"):
+            raise MalformedCheckpoint("it ends within a line")
         rows = [entry.split() for entry in entries]
         if int(version) != VERSION or int(count) != len(rows):
             raise MalformedCheckpoint(f"version {version}, {count} entries announced, {len(rows)} there")

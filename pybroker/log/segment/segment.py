@@ -407,12 +407,11 @@ class Segment:
             self.time_index.truncate_to_offset(located.batch.base_offset)
             self.txn_index.truncate_to_offset(located.batch.base_offset)
 
-    def close(self) -> None:
-        """Completes the index files and closes everything; raises OSError."""
+    def complete(self) -> None:
+        """Completes the index files; raises OSError."""
         if self._bytes_since_index and self.knows_max_timestamp:
             self.seal()
         self.txn_index.save()
-        self.files.forget()
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.add(last_offset, position)

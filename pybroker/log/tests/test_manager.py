@@ -14,7 +14,7 @@ from pybroker.log.dirs.folders import parse_folder
 from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
 from pybroker.log.files import checkpoints, leader_epochs
 from pybroker.log.files.meta_properties import WrongOwner
-from pybroker.log.files.storage import Storage
+from pybroker.log.files.storage import Bytes, Storage
 from pybroker.log.manager import NoLogDir
 from pybroker.log.tests.helpers import (
     NOW,
@@ -97,7 +97,6 @@ def test_the_clean_shutdown_marker_is_written_last(tmp_path):
     logs.close()
     synced = [os.path.basename(path) for kind, path in storage.calls if kind == "rename"]
     assert synced == [
-        "leader-epoch-checkpoint.tmp",
         "recovery-point-offset-checkpoint.tmp",
         "log-start-offset-checkpoint.tmp",
         "replication-offset-checkpoint.tmp",
@@ -401,11 +400,11 @@ class PausingStorage(Storage):
     def __init__(self) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
 
-    def rename(self, source: str, target: str) -> None:
-        if target.endswith(leader_epochs.FILE_NAME):
+    def write(self, path: str, data: Bytes) -> None:
+        if path.endswith(leader_epochs.FILE_NAME):
             self.reached.set()
             assert self.go_on.wait(PATIENCE_S)
-        super().rename(source, target)
+        super().write(path, data)
 
 
 def test_background_work_on_a_log_that_is_being_deleted_is_no_disk_failure(tmp_path):

@@ -126,6 +126,13 @@ def test_epoch_file_is_read_back(epochs):
     assert leader_epochs.decode(epochs.encode()) == epochs.entries
 
 
+def test_a_torn_epoch_file_is_noticed_wherever_it_ends():
+    whole = LeaderEpochs([EpochEntry(0, 0), EpochEntry(2, 15)]).encode()
+    for length in range(len(whole)):
+        with pytest.raises(ValueError):  # noqa: PT011
+            leader_epochs.decode(whole[:length])
+
+
 @pytest.mark.parametrize("text", [b"", b"0\n1\n", b"0\n2\n1 5\n0 6\n", b"0\n2\n1 5\n2 4\n"])
 def test_malformed_epoch_file_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011
