@@ -28,10 +28,13 @@ def assign(
     """
     check_replication_factor(replication_factor, len(places))
     circle = _circle(places)
-    return [
-        _replicas(circle, places, start + index, index // len(circle), replication_factor)
-        for index in range(first, first + partitions)
+    place = {broker: _place(places, broker) for broker in circle}
+    period = len(circle) * max(1, len(circle) - 1)  # then all begins again
+    different = [
+        _replicas(circle, place, start + index, index // len(circle), replication_factor)
+        for index in range(first, first + min(partitions, period))
     ]
+    return [different[number % period] for number in range(partitions)]
 
 
 def check_replication_factor(replication_factor: int, brokers: int) -> None:
@@ -61,17 +64,17 @@ def _place(places: Places, broker: int) -> str:
 
 
 def _replicas(
-    circle: Sequence[int], places: Places, position: int, shift: int, count: int
+    circle: Sequence[int], place: Mapping[int, str], position: int, shift: int, count: int
 ) -> Replicas:
     size = len(circle)
     chosen = [circle[position % size]]
     others = size - 1
     walk = [circle[(position + 1 + (shift + step) % others) % size] for step in range(others)]
-    used = Counter([_place(places, chosen[0])])
+    used = Counter([place[chosen[0]]])
     while len(chosen) < count:
-        nearest = min(walk, key=lambda broker: used[_place(places, broker)])
+        nearest = min(walk, key=lambda broker: used[place[broker]])
         walk.remove(nearest)
-        used[_place(places, nearest)] += 1
+        used[place[nearest]] += 1
         chosen.append(nearest)
     return tuple(chosen)
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -279,15 +280,25 @@ def decode_topic(data: bytes) -> tuple[bytes, dict[int, Assignment]]:
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
     """/brokers/topics/T/partitions/P/state."""
+    return _encoded_state(
+        controller_epoch, partition.leader, partition.leader_epoch, partition.isr, partition.elr
+    )
+
+
+@lru_cache(maxsize=1024)
+def _encoded_state(
+    controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], elr: tuple[int, ...]
+) -> bytes:
+    """The partitions of a new topic have few different states."""
     fields = {
         "controller_epoch": controller_epoch,
-        "leader": partition.leader,
+        "leader": leader,
         "version": 1,
-        "leader_epoch": partition.leader_epoch,
-        "isr": partition.isr,
+        "leader_epoch": leader_epoch,
+        "isr": isr,
     }
-    if partition.elr:
-        fields["elr"] = partition.elr
+    if elr:
+        fields["elr"] = elr
     return _compact(fields).encode()
 
 
