@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pybroker.tests.cluster import PATIENCE_S
 from pybroker.tests.test_tls import Running, running
+from pybroker.tests.waiting import PATIENCE_S
 
 USERS = {"alice": "alice-secret", "bob": 'b"o b=,'}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

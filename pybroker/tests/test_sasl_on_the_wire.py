@@ -17,9 +17,9 @@ from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers import ROWS
 from pybroker.net.sasl_connection import SaslConnection
 from pybroker.security import authentication
-from pybroker.tests.cluster import PATIENCE_S
 from pybroker.tests.test_sasl import SETTINGS, add_users, address
 from pybroker.tests.test_tls import Running, running
+from pybroker.tests.waiting import PATIENCE_S
 from pyclient.protocol import (
     ApiVersions,
     DescribeConfigs,

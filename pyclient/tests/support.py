@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from pyclient import Consumer, Record, TopicPartition
+from pyclient.errors import KafkaError
+
+T = TypeVar("T")
 
 PATIENCE_S = 90.0
 LATE_S = 3.0
@@ -21,6 +25,19 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} did not come true"
         time.sleep(0.02)
+    return found
+
+
+def answered(ask: Callable[[], T], holds: Callable[[T], object] = bool) -> T:
+    """What ``ask`` returns once ``holds`` of it. A broker may lag behind its controller, and refuse meanwhile."""
+
+    def look() -> list[T]:
+        with suppress(KafkaError):
+            if holds(answer := ask()):
+                return [answer]
+        return []
+
+    [found] = until(look)
     return found
 
 

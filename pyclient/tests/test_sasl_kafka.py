@@ -24,8 +24,8 @@ from pyclient.core.oauth import unsecured
 from pyclient.errors import SaslRefused
 from pyclient.protocol.errors import ResourceNotFound
 from pyclient.security.tests.making import world
-from pyclient.tests.brokers import QUICK, until
-from pyclient.tests.support import PATIENCE_S, take
+from pyclient.tests.brokers import QUICK
+from pyclient.tests.support import PATIENCE_S, answered, take
 
 USER, PASSWORD = "alice", "pen,cil=ä"
 REAUTHENTICATED_MS = 2000
@@ -86,7 +86,7 @@ def java_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKaf
                      for number in (1, 2)]  # fmt: skip
             for each in users:  # Kafka takes one of a user at a time
                 admin.alter_user_scram_credentials([each])
-            until(lambda: len(admin.describe_user_scram_credentials(USER)[USER]) == 2)
+            answered(lambda: len(admin.describe_user_scram_credentials(USER)[USER]) == 2)
         yield broker
 
 
@@ -190,9 +190,9 @@ def test_a_consumer_is_told_that_its_user_was_taken_away(java_broker: SecuredKaf
     with Admin(java_broker.bootstrap) as admin:
         admin.create_topics("taken")
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion(eve, weak, PASSWORD)])
-        until(lambda: admin.describe_user_scram_credentials(eve))
+        answered(lambda: admin.describe_user_scram_credentials(eve))
         with Consumer(java_broker.at("SASL_SSL"), topics=["taken"], group_id=eve, **settings) as consumer:
-            until(lambda: consumer.poll(0.1) or consumer.assignment())
+            answered(lambda: consumer.poll(0.1) or consumer.assignment())
             admin.alter_user_scram_credentials([UserScramCredentialDeletion(eve, weak.mechanism)])
             with pytest.raises(SaslRefused, match="invalid credentials"):
                 consumer.poll(PATIENCE_S)
@@ -203,12 +203,12 @@ def test_users_are_made_listed_and_deleted(java_broker: SecuredKafka) -> None:
     settings = client("SASL_PLAINTEXT", "SCRAM-SHA-512", sasl_username=bob)
     with Admin(java_broker.bootstrap) as admin:
         assert admin.alter_user_scram_credentials([UserScramCredentialUpsertion(bob, strong, PASSWORD)]) == {bob: None}
-        assert until(lambda: admin.describe_user_scram_credentials(bob)) == {bob: [strong]}
+        assert answered(lambda: admin.describe_user_scram_credentials(bob)) == {bob: [strong]}
         assert set(admin.describe_user_scram_credentials()) == {USER, bob}
         with Admin(java_broker.at("SASL_PLAINTEXT"), **settings) as his:
-            until(lambda: his.describe_cluster(timeout=QUICKLY_S))
+            answered(lambda: his.describe_cluster(timeout=QUICKLY_S))
         admin.alter_user_scram_credentials([UserScramCredentialDeletion(bob, strong.mechanism)])
-        gone = until(lambda: admin.describe_user_scram_credentials(bob, check=False), lambda found: found.errors)
+        gone = answered(lambda: admin.describe_user_scram_credentials(bob, check=False), lambda found: found.errors)
         assert isinstance(gone.errors[bob], ResourceNotFound)
         again = admin.alter_user_scram_credentials([UserScramCredentialDeletion(bob, strong.mechanism)], check=False)
         assert isinstance(again.errors[bob], ResourceNotFound)

@@ -9,7 +9,7 @@ import pytest
 from harness.brokers import RealKafka
 from harness.peers import KAFKA_VERSION, Java
 from pybroker.cli.tests.running import Shell
-from pyclient.tests.brokers import until
+from pyclient.tests.support import answered
 
 SCRIPT = "kafka.admin.ConfigCommand" if KAFKA_VERSION.startswith("4.3.") else "org.apache.kafka.tools.ConfigCommand"
 USERS = ("--entity-type", "users")
@@ -36,10 +36,10 @@ def test_both_scripts_say_the_same_and_see_what_the_other_did(java_broker: RealK
             done = mine(*USERS, "--entity-name", name, "--alter", "--add-config", added)
             assert done == f"Completed updating config for user {name}.\n"
         one = (*USERS, "--entity-name", name, "--describe")
-        told = until(lambda: other(*one), lambda text: "512" in text)  # noqa: B023
+        told = answered(lambda: other(*one), lambda text: "512" in text)  # noqa: B023
         assert told == mine(*one) == f"SCRAM credential configs for user-principal '{name}' are {TOLD}\n"
     assert sorted(ours(*USERS, "--describe").splitlines()) == sorted(theirs(*USERS, "--describe").splitlines())
     gone = (*USERS, "--entity-name", "alice", "--alter", "--delete-config", "SCRAM-SHA-256")
     assert ours(*gone) == "Completed updating config for user alice.\n"
-    until(lambda: ours("--describe", "--user", "alice"), lambda text: "256" not in text)
+    answered(lambda: ours("--describe", "--user", "alice"), lambda text: "256" not in text)
     assert ours("--describe", "--user", "nobody") == theirs("--describe", "--user", "nobody") == ""
