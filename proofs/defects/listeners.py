@@ -23,7 +23,7 @@ BETWEEN = "pybroker/tests/test_tls_between_brokers.py"
 
 @defect(f"{NET}::test_handshakes_that_do_not_go_on_give_way_to_new_ones")
 def handshakes_are_not_limited_in_number() -> list[Patch]:
-    """Whoever opens connections and says nothing has all of the broker's descriptors."""
+    """A client that opens connections and says nothing takes all of the broker's descriptors."""
     begin = Handshakes.begin
 
     def unlimited(self: Handshakes, *given: object) -> None:

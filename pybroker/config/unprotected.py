@@ -60,8 +60,8 @@ def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str
 
 
 def _client_auth(config: BrokerConfig, endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[str, str, str]]:
-    """Who wants certificates of clients must have a listener that asks for them. The key of all listeners is not for
-    those of SASL, as in Kafka.
+    """A setting that wants certificates of clients needs a listener that asks for them. The key of all listeners is not
+    for those of SASL, as in Kafka.
     """
     if config[CLIENT_AUTH] == "required" and not any(each.security_protocol == TLS for each in endpoints):
         yield CLIENT_AUTH, "required", f"no listener is {TLS}, no client would have to show a certificate{OPEN}"

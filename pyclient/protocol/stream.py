@@ -146,9 +146,9 @@ async def resolve(
 
 
 async def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Any]:
-    """``socket.getaddrinfo`` on a thread of Python's. uvloop's is on threads of libuv's: a forked child, which has
-    none of them, waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and
-    RuntimeError where no thread can begin.
+    """``socket.getaddrinfo`` on a thread of Python's. uvloop's runs on threads of libuv. A forked child has none of
+    these, but waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and RuntimeError
+    where no thread can begin.
     """
     return await on_thread(loop, "look-up", lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 

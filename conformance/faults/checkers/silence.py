@@ -41,7 +41,7 @@ class Silence:
             thread.start()
 
     def end(self) -> None:
-        """No more."""
+        """Stops watching."""
         self._stopping.set()
 
     @contextlib.contextmanager

@@ -47,7 +47,7 @@ class Faults:
         self.later(self._next, self.settings.fault_every_s)
 
     def end(self) -> None:
-        """No more; everything is mended."""
+        """Ends the faults; everything is mended."""
         self.has_ended = True
         cluster = self.cluster
         cluster.note("faults end")

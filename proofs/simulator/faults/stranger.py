@@ -39,7 +39,7 @@ class Stranger:
         }
 
     def end(self) -> None:
-        """No more."""
+        """Ends the stranger's changes."""
         self.cluster.store.make_room()
 
     # One topic

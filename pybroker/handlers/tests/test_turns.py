@@ -10,7 +10,7 @@ from pybroker.handlers.common.turns import Turns
 
 
 def test_between_two_turns_the_loop_makes_one_round() -> None:
-    """Whoever is ready is served once, bytes on a socket too; if nobody is, the next turn begins at once."""
+    """Every ready task is served once, bytes on a socket too; if none is ready, the next turn begins at once."""
     served: list[str] = []
 
     async def many() -> None:
