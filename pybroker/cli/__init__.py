@@ -18,21 +18,21 @@ from pybroker.version import version
 
 PLACES = {
     "start": Place("pybroker.cli.start", "start", "Run a broker until SIGTERM or SIGINT."),
-    "demo": Place("pybroker.cli.demo", "demo", "See it work: broker, producer, group, transactions; half a minute."),
+    "demo": Place("pybroker.cli.demo", "demo", "See it work: broker, producer, group, transactions; ten seconds."),
     "topic": Place("pybroker.cli.topic", "topic", "List, describe, create, alter, delete, trim; offsets."),
     "produce": Place("pybroker.cli.produce", "produce", "Send lines of stdin or of files to a topic."),
     "consume": Place("pybroker.cli.consume", "consume", "Show the records of topics."),
     "group": Place("pybroker.cli.group", "group", "List, describe, reset, delete consumer groups."),
     "config": Place("pybroker.cli.config", "config", "Get, set, unset keys of topics, brokers, groups."),
-    "partition": Place("pybroker.cli.partition", "partition", "Under-replicated, elect, reassign."),
-    "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers; is the cluster well?"),
+    "partition": Place("pybroker.cli.partition", "partition", "List under-replicated ones, elect leaders, reassign."),
+    "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers, check the cluster, restart it."),
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
-    "log": Place("pybroker.cli.log", "log", "Dump, verify files of a log without a broker; log dirs."),
-    "doctor": Place("pybroker.cli.doctor", "doctor", "What keeps clients and brokers from each other?"),
+    "log": Place("pybroker.cli.log", "log", "Dump and verify log files, without a broker; log dirs."),
+    "doctor": Place("pybroker.cli.doctor", "doctor", "Find out why a client cannot reach a broker."),
     "user": Place("pybroker.cli.user", "user", "List, create, delete users of SCRAM; change passwords."),
     "tls": Place("pybroker.cli.tls", "tls", "Create certificates for a broker and its clients."),
-    "bench": Place("pybroker.cli.bench", "bench", "How fast: produce, consume, e2e."),
-    "api-versions": Place("pybroker.cli.api_versions", "api_versions", "What a broker serves."),
+    "bench": Place("pybroker.cli.bench", "bench", "Measure produce, consume, end to end."),
+    "api-versions": Place("pybroker.cli.api_versions", "api_versions", "Show the APIs and versions of a broker."),
     "profiles": Place("pybroker.cli.common.profiles", "profiles", "Clusters by name, for -P."),
     "completion": Place("pybroker.cli.completion", "completion", "Completion for bash, zsh, fish."),
 }
@@ -47,13 +47,13 @@ SCRIPTS = {
         ("consumer-groups", "List, describe, reset, delete consumer groups."),
         ("configs", "Describe and alter keys."),
         ("get-offsets", "First and last offsets of partitions."),
-        ("log-dirs", "What lies in log dirs."),
+        ("log-dirs", "Show what log dirs contain."),
         ("delete-records", "Delete the records before an offset."),
         ("leader-election", "Elect leaders."),
-        ("reassign-partitions", "Give partitions to other brokers."),
-        ("producer-perf-test", "Send records, tell rate and latencies."),
-        ("consumer-perf-test", "Read records, tell the rates."),
-        ("broker-api-versions", "What brokers serve."),
+        ("reassign-partitions", "Move partitions to other brokers."),
+        ("producer-perf-test", "Send records, show rate and latencies."),
+        ("consumer-perf-test", "Read records, show the rates."),
+        ("broker-api-versions", "Show the APIs and versions of brokers."),
         ("dump-log", "Show the files of a log, without a broker."),
     )
 }
@@ -138,7 +138,7 @@ def is_for_start(word: str) -> bool:
     help="Show the version and exit.",
 )
 def pybroker() -> None:
-    """Kafka that one can pip install. Without a verb: start (see `pybroker start --help`)."""
+    """Kafka that you can pip install. Without a verb: start (see `pybroker start --help`)."""
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""``pybroker doctor``: looks for what keeps clients and brokers from each other."""
+"""``pybroker doctor``: finds out why a client cannot reach a broker."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def doctor(
 ) -> int:
     """Looks at this machine, at the settings of a broker, and at the way to the cluster.
 
-    Names, ports, protocol; above all whether the addresses that brokers advertise lead to them from here. Changes
-    nothing without --write. Exit code 1 where something is an error.
+    It checks names, ports and protocol, and above all whether this machine reaches the addresses that brokers
+    advertise. Changes nothing without --write. Exit code 1 where something is an error.
     """
     from pybroker import data_folder
     from pybroker.cli.doctoring import cluster as clusters

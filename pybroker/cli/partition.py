@@ -173,7 +173,7 @@ def numbers(text: str | None, there: list[int]) -> list[int]:
 @on_cluster
 @with_output
 def reassignments(cluster: Cluster, output: str) -> None:
-    """Shows the reassignments that go on."""
+    """Shows the reassignments in progress."""
     with cluster.admin() as admin:
         found = admin.list_partition_reassignments()
     rows = [(*tp, each.replicas, each.adding, each.removing) for tp, each in sorted(found.items())]

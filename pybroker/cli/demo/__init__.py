@@ -1,4 +1,4 @@
-"""``pybroker demo [FILE]``: a broker, a real data set, and all that Kafka is for, in half a minute.
+"""``pybroker demo [FILE]``: a broker, a real data set, and all that Kafka is for, in ten seconds.
 
 A broker starts on a free port, with a temporary folder. A producer streams the data set to a topic of
 four partitions, and a group of two consumers reads it meanwhile. A worker then copies what is of interest to
