@@ -23,7 +23,7 @@ def partition_of(given: object) -> TopicPartition:
         topic, number = given
         if isinstance(topic, str) and hasattr(number, "__index__"):
             return TopicPartition(topic, index(number))
-    raise TypeError(f"{given!r} is no TopicPartition(topic, partition)")
+    raise TypeError(f"{given!r} is not a TopicPartition(topic, partition)")
 
 
 def partitions_of(given: Iterable[object]) -> list[TopicPartition]:

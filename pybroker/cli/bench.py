@@ -84,7 +84,7 @@ def produce_records(
         else:
             found, deliveries = runs.produce(producer, name, values, count, rate, tell)
             if deliveries.error is not None:
-                raise Failure(f"{deliveries.failed} records were not taken: {sentence(deliveries.error)}")
+                raise Failure(f"{deliveries.failed} records were refused: {sentence(deliveries.error)}")
     report(output, found)
 
 

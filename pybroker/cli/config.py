@@ -37,7 +37,7 @@ def resource(kind: str, name: str) -> ConfigResource:
 
     where = ResourceType[kind.replace("-", "_").upper()]
     if kind == "broker" and not name.isdecimal() and name != "default":
-        raise click.UsageError(f"broker {name}: it is a number, or `default` for all brokers")
+        raise click.UsageError(f"broker {name}: expected a number, or `default` for all brokers")
     return ConfigResource(where, "" if kind == "broker" and name == "default" else name)
 
 
@@ -90,7 +90,7 @@ def change(text: str) -> AlterConfigOp:
 
     found = CHANGE.fullmatch(text)
     if found is None:
-        raise click.UsageError(f"{text}: it is KEY=VALUE")
+        raise click.UsageError(f"{text}: expected KEY=VALUE")
     key, sign, value = found.groups()
     how = {"": AlterOp.SET, "+": AlterOp.APPEND, "-": AlterOp.SUBTRACT}[sign]
     return AlterConfigOp(key, with_unit(key, value), how)

@@ -115,7 +115,7 @@ def common_headers(given: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
 def refuse_failed(failed: Failures, sent: int, topic: str) -> None:
     """Raises Failure for records that were not taken."""
     if failed.first is not None:
-        raise Failure(f"{failed.count} of {sent} records were not taken: {sentence(failed.first, f'topic {topic}')}")
+        raise Failure(f"{failed.count} of {sent} records were refused: {sentence(failed.first, f'topic {topic}')}")
 
 
 def stdin() -> IO[bytes]:

@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 @click.group(cls=Suggesting)
 def strays() -> None:
-    """Logs that belong to no topic: what the metadata lost is kept, and waits here for a person."""
+    """Logs whose topic is missing from the metadata: a broker keeps them until you adopt or remove them."""
 
 
 @strays.command("list", examples=EXAMPLES)

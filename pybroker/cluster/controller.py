@@ -473,8 +473,8 @@ def _tell(elections: Elections, *, is_start: bool = False) -> None:
         _log.warning("no live replica has all records of %s, so these have no leader", _named(elections.offline))
     if elections.doubtful:
         _log.warning(
-            "acknowledged records may be lost, as no replica was left that surely has them (a machine went down, a disk"
-            " was replaced, or the election is unclean): %s",
+            "acknowledged records may be lost: no remaining replica is known to have all of them"
+            " (a machine went down, a disk was replaced, or the election is unclean): %s",
             _named(elections.doubtful),
         )
 

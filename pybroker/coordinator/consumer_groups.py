@@ -106,7 +106,7 @@ class ConsumerGroups:
         try:
             found = await asyncio.to_thread(resolve.look)
         except Exception:
-            logger.exception("regular expressions of group %s", resolve.group_id)
+            logger.exception("the regular expressions of group %s could not be resolved", resolve.group_id)
         self._runtime.tell(
             partition,
             lambda shard, result: shard.consumers.resolved(resolve.group_id, found, result),

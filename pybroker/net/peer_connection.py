@@ -130,7 +130,7 @@ def _tell(request: InFlight, response: Any, error: errors.KafkaError | None) -> 
     try:
         request.on_done(response, error)
     except Exception:
-        logger.exception("what follows from %s v%d failed", request.api.name, request.version)
+        logger.exception("the answer to %s v%d could not be processed", request.api.name, request.version)
 
 
 async def connect(loop: asyncio.AbstractEventLoop, host: str, port: int, receive_buffer: int = -1) -> socket.socket:

@@ -120,14 +120,14 @@ class Member:
         try:
             self._process = await BrokerProcess.start(self._options, self._folder.root, settings)
         except OSError as error:
-            logger.error("broker %d: no process: %s", self.node_id, error)
+            logger.error("broker %d could not be started: %s", self.node_id, error)
         return self._process
 
     async def _see_out(self, process: BrokerProcess) -> int:
         try:
             return await self._follow(process)
         except Exception:
-            logger.exception("broker %d: process %d cannot be followed", self.node_id, process.pid)
+            logger.exception("broker %d: lost track of process %d, killing it", self.node_id, process.pid)
             process.kill()
             return 1
 

@@ -238,7 +238,7 @@ class FetchSessions:
         if session.epoch != epoch:
             raise errors.InvalidFetchSessionEpoch(f"session {session_id} is in epoch {session.epoch}, not {epoch}")
         if session.uses_topic_ids != uses_topic_ids:
-            raise errors.FetchSessionTopicIdError(f"session {session_id} began otherwise")
+            raise errors.FetchSessionTopicIdError(f"session {session_id} began with the other kind of topic names")
         self.partitions -= len(session.partitions)
         session.update(partitions, forgotten)
         self.partitions += len(session.partitions)

@@ -106,7 +106,7 @@ class Fetchers:
             if self._leaders.get(key) != leader or partition.leader_epoch != epoch:
                 return
             if error is not None:
-                logger.warning("%s is not followed before it is on the disk: %s", partition.topic_partition, error)
+                logger.warning("%s is not fetched before a sync succeeds: %s", partition.topic_partition, error)
                 self.loop.call_later(pause_ms / 1000, begin)
                 pause_ms = self.limits.longer(pause_ms)
             elif self.is_on_disk(partition, begin):
@@ -249,7 +249,7 @@ class Line:
     def _on_synced(self, partition: Partition, error: Exception | None) -> None:
         self._unsynced -= 1
         if error is not None:
-            logger.warning("%s waits until it is on the disk: %s", partition.topic_partition, error)
+            logger.warning("%s is not fetched until a sync succeeds: %s", partition.topic_partition, error)
             self.source.await_sync(key_of(partition), self._fetchers.clock.monotonic_ms())
         self.go_on_soon()
 

@@ -152,7 +152,7 @@ class IsrChanges:
                 self._put_back(*asked)
                 return False
         elif partition.decided(outcome.leader_epoch, outcome.partition_epoch, outcome.isr):
-            logger.debug("%s: in sync are now %s", partition.topic_partition, outcome.isr)
+            logger.debug("%s: the in-sync replicas are now %s", partition.topic_partition, outcome.isr)
             self._on_change(partition)
             self.consider(partition)
         return True

@@ -310,9 +310,9 @@ class Source:
         try:
             is_over = followed.go_on_cutting(wall_ms)
         except errors.KafkaError as error:
-            logger.error("%s cannot be cut: %s", followed.partition.topic_partition, error)
+            logger.error("%s cannot be truncated: %s", followed.partition.topic_partition, error)
         except Exception:
-            logger.exception("%s cannot be cut", followed.partition.topic_partition)
+            logger.exception("%s cannot be truncated", followed.partition.topic_partition)
         else:
             self._put_off(followed, now_ms if is_over else now_ms + REST_MS)
             return followed.partition if is_over else None

@@ -85,7 +85,7 @@ class Connection:
         except (EOFError, OSError):
             pass
         except Exception:
-            logger.exception("coordination store: what came cannot be taken; the connection ends")
+            logger.exception("coordination store: an answer could not be processed; closing the connection")
         self._writer.close()
         for future in self._waiting.values():
             if not future.done():

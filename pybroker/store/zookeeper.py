@@ -235,7 +235,7 @@ class ZooKeeperStore(StoreOfBatches):
             self.session.change(SessionState.SUSPENDED)
 
     def _forget_what_was_seen(self) -> None:
-        logger.warning("no ZooKeeper has accepted this client for %g s; trying with older contents", self._timeout_s)
+        logger.warning("no ZooKeeper accepted this client for %g s: trying one with older contents", self._timeout_s)
         self._client.last_zxid = 0
 
     def _stop_forgetting(self) -> None:
@@ -310,7 +310,7 @@ class ZooKeeperStore(StoreOfBatches):
                 raise ConnectionLoss("ZooKeeper cannot be reached") from error
         over = self.session.state in (SessionState.EXPIRED, SessionState.CLOSED)
         if over or self._generation != self._accepted:
-            raise SessionExpired(f"session {self.session.id} is over")
+            raise SessionExpired(f"session {self.session.id} has expired")
 
     async def _ask(self, call: Callable[[], Any]) -> Any:
         """The result of one of kazoo's asynchronous calls. Raises its exception."""

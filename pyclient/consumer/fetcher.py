@@ -41,7 +41,7 @@ NAMES_VERSION: Final = 12
 
 
 def _fault(node: int, cause: Exception) -> KafkaError:
-    error = ClientError(f"what broker {node} has sent could not be taken: {cause!r}")
+    error = ClientError(f"the answer of broker {node} could not be processed: {cause!r}")
     error.__cause__ = cause
     return error
 
@@ -354,7 +354,7 @@ class Fetcher:
             try:
                 self._on_response(posted, response)
             except Exception as fault:
-                log.exception("what broker %s has sent could not be taken", node)
+                log.exception("the answer of broker %s could not be processed", node)
                 self._on_failure(posted, _fault(node, fault))
         elif (told := error_of(response.error_code)).name not in SESSION_LOST:
             self._on_failure(posted, told)

@@ -15,7 +15,7 @@ def bootstrap(config: Config) -> list[tuple[str, int]]:
     """Host and port of each of bootstrap.servers. Raises ConfigError."""
     found = [_address(each) for each in config.bootstrap_servers]
     if not found:
-        raise ConfigError("bootstrap.servers is empty: it is host:port, comma-separated")
+        raise ConfigError("bootstrap.servers is empty: expected host:port, comma-separated")
     return found
 
 

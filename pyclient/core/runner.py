@@ -79,7 +79,7 @@ class Runner:
             try:
                 self.on_end()
             except Exception:
-                log.exception("the end of a %s", self.owner)
+                log.exception("ending a %s failed", self.owner)
             self._fail_calls()
 
     def _turn(self, serve: Callable[[], object]) -> None:
@@ -88,7 +88,7 @@ class Runner:
             try:
                 serve()
             except BaseException:
-                log.exception("%s: a callback has raised what ends a loop, and the client goes on", self.owner)
+                log.exception("%s: a callback raised what would end an event loop; the client goes on", self.owner)
             else:
                 return
 

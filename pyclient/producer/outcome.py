@@ -106,7 +106,7 @@ class Outcomes:
             try:
                 decide(lane, batch, fact)
             except Exception as fault:
-                log.exception("%r: what was answered could not be dealt with", batch)
+                log.exception("%r: the answer could not be processed", batch)
                 batch.maybe_written = True
                 error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
                 self._take_out(lane, batch, error)
@@ -120,7 +120,7 @@ class Outcomes:
             lane.arrive(batch)
             self.refuse(lane, batch, error)
         except Exception:
-            log.exception("%r: could not be refused", batch)
+            log.exception("%r: its failure could not be reported", batch)
             lane.forget(batch)
             self._tell_failure(batch, error, None)
             with suppress(Exception):  # it may be this that has just been logged

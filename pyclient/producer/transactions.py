@@ -286,7 +286,7 @@ class Transactions(Identities):
             if not self._asked and not self.is_version_1:
                 raise
             if self._asked:
-                log.warning("%s: the commit that was not answered has happened", self.coordinator.id)
+                log.warning("%s: the unanswered commit succeeded", self.coordinator.id)
             return True  # in version 1 also where nothing was added: what is late would be
         return self.is_version_1 and (self._gap or self._asked)
 

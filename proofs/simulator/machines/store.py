@@ -326,7 +326,7 @@ class StoreClient(StoreOfBatches):
 
     def _check(self) -> None:
         if not self.server.owns(self.session.id):
-            raise SessionExpired(f"session {self.session.id} is over")
+            raise SessionExpired(f"session {self.session.id} has expired")
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         results: list[OperationResult] = await self._ask(self.server.perform, tuple(operations), self.session.id)
@@ -424,7 +424,7 @@ class StoreClient(StoreOfBatches):
 
     def _end(self) -> None:
         if self._is_expired and self.session.state in (SessionState.CONNECTED, SessionState.SUSPENDED):
-            self._fail(SessionExpired(f"session {self.session.id} is over"))
+            self._fail(SessionExpired(f"session {self.session.id} has expired"))
             self.session.change(SessionState.EXPIRED)
 
     def _fail(self, error: CoordinationError) -> None:

@@ -95,7 +95,7 @@ def chosen(admin: Admin, text: str) -> list[TopicPartition]:
     """The partitions of ``TOPIC`` or ``TOPIC:0,1``. Raises UsageError, UnknownTopicOrPartition."""
     name, _, numbers = text.partition(":")
     if numbers and not all(each.isdecimal() for each in numbers.split(",")):
-        raise click.UsageError(f"{text}: behind the colon are partitions, as in flights:0,1")
+        raise click.UsageError(f"{text}: partitions follow the colon, as in flights:0,1")
     return partitions_of(admin, [name], [int(each) for each in numbers.split(",") if each])
 
 

@@ -44,7 +44,7 @@ def load() -> dict[str, Profile]:
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{path}: byte {error.start} is not UTF-8") from error
     except RecursionError as error:
-        raise click.UsageError(f"{path}: it is nested too deeply") from error
+        raise click.UsageError(f"{path}: nested too deeply") from error
     except tomllib.TOMLDecodeError as error:
         raise click.UsageError(f"{path}: {error}") from error
     loose = [name for name, each in found.items() if not isinstance(each, dict)]

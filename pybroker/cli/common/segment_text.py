@@ -59,7 +59,7 @@ def lines(path: str, how: Shown) -> Iterator[str]:
         ".snapshot": snapshot_lines,
     }
     if suffix not in makers:
-        raise Failure(f"{path}: it is none of the files of a log: {', '.join(SUFFIXES)}")
+        raise Failure(f"{path}: not one of the files of a log: {', '.join(SUFFIXES)}")
     try:
         return makers[suffix](path)
     except ValueError as error:

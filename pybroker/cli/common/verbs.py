@@ -265,5 +265,5 @@ def rows(given: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
     for text in given:
         key, mark, value = text.partition("=")
         if not mark or not key:
-            raise click.UsageError(f"{option} {text}: it is key=value")
+            raise click.UsageError(f"{option} {text}: expected key=value")
         yield key.strip(), value

@@ -64,7 +64,7 @@ class File:
     def __init__(self, path: str, key: str | None) -> None:
         self.path, self.key = path, key
         if path != "-" and not Path(path).is_file():
-            raise Failure(f"{path}: there is no such file; without one the demo brings its own data")
+            raise Failure(f"{path}: no such file; without FILE the demo brings its own data")
         self.title = "standard input" if path == "-" else path
         name = Path("stdin" if path == "-" else path.lower())
         self.packing = name.suffix if name.suffix in OPENERS else ""

@@ -62,7 +62,7 @@ def acts(bootstrap: str, dataset: Dataset, limit: int, stage: Stage, started_s: 
     with stage.step(title, ("sent", "read"), total) as bars:
         streamed = stream(bootstrap, dataset, limit, PARTITIONS, bars)
     if not streamed.records:
-        raise Failure(f"{dataset.title}: there is nothing in it")
+        raise Failure(f"{dataset.title}: it is empty")
     if streamed.records == limit:
         stage.say(f"These were the first {limit:,} records: -n takes more, or fewer.")
     title = f"Copying those {dataset.copied} to another topic, exactly once; the worker fails in its third transaction."

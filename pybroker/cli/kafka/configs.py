@@ -138,7 +138,7 @@ def parsed(text: str) -> dict[str, str]:
     for part in re.split("," + OUTSIDE_BRACKETS, text):
         key, mark, value = part.partition("=")
         if not mark or not key.strip():
-            raise click.UsageError(f"--add-config {part}: it is key=value, or key=[value,value]")
+            raise click.UsageError(f"--add-config {part}: expected key=value, or key=[value,value]")
         found[key.strip()] = value.replace("[", "").replace("]", "").strip()
     return found
 

@@ -93,7 +93,7 @@ def place(offset: str | None, from_beginning: bool) -> Spot:
     if offset is None or offset in (EARLIEST, LATEST):
         return Spot(EARLIEST if from_beginning else offset or LATEST)
     if not offset.isdecimal():
-        raise click.UsageError(f"--offset {offset}: it is a number, earliest or latest")
+        raise click.UsageError(f"--offset {offset}: expected a number, earliest or latest")
     return Spot(OFFSET, int(offset))
 
 

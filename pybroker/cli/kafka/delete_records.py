@@ -23,7 +23,7 @@ def delete_records(cluster: Cluster, offset_json_file: str) -> int:
     try:
         before = {TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"]) for row in rows}
     except (KeyError, TypeError, ValueError) as error:
-        raise Failure(f"{offset_json_file}: {error!r}: it is {SHAPE}") from error
+        raise Failure(f"{offset_json_file}: {error!r}: expected {SHAPE}") from error
     if len(before) < len(rows):
         raise Failure(f"{offset_json_file}: a partition is named twice")
     write("Executing records delete operation\n")

@@ -58,7 +58,7 @@ def spec_of(text: str) -> int:
     try:
         return SPECS[text] if text in SPECS else OffsetSpec.of(int(text))
     except ValueError:
-        raise click.UsageError(f"--time {text}: it is one of {', '.join(SPECS)}, or ms since 1970") from None
+        raise click.UsageError(f"--time {text}: expected one of {', '.join(SPECS)}, or ms since 1970") from None
 
 
 def expression(text: str | None) -> re.Pattern[str]:
@@ -74,7 +74,7 @@ def by_set(topic: str | None, partitions: str | None) -> Filter:
     named = expression(None if topic is None else topic.replace(",", "|"))
     words = [word for word in (partitions or "").split(",") if word]
     if not all(word.isdecimal() for word in words):
-        raise click.UsageError(f"--partitions {partitions}: they are numbers, as in 0,1")
+        raise click.UsageError(f"--partitions {partitions}: expected numbers, as in 0,1")
     numbers = set(map(int, words))
     return lambda tp: bool(named.fullmatch(tp.topic)) and (not numbers or tp.partition in numbers)
 
@@ -89,7 +89,7 @@ def rule(text: str) -> Filter:
     """``topic:5``, ``topic:0-3`` (3 is not in it), ``topic:5-``, ``topic:-3``, ``topic``, ``:5``."""
     found = RULE.fullmatch(text)
     if found is None:
-        raise click.UsageError(f"--topic-partitions {text}: it is topic:5, topic:0-3, topic:5-, topic:-3 or topic")
+        raise click.UsageError(f"--topic-partitions {text}: expected topic:5, topic:0-3, topic:5-, topic:-3 or topic")
     named, (one, low, high) = expression(found[1]), found.groups()[1:]
     if one:
         return lambda tp: bool(named.fullmatch(tp.topic)) and tp.partition == int(one)

@@ -17,9 +17,9 @@ def read_json(path: str) -> dict[str, Any]:
         raise Failure(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise Failure(f"{path}: {why}: it is no JSON that can be read") from error
+        raise Failure(f"{path}: {why}: not readable as JSON") from error
     if not isinstance(found, dict):
-        raise Failure(f"{path}: it is no JSON object")
+        raise Failure(f"{path}: not a JSON object")
     return found
 
 

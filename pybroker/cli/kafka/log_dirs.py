@@ -28,7 +28,7 @@ def log_dirs(cluster: Cluster, describe: bool, topic_list: str, broker_list: str
     topics = {name for name in topic_list.split(",") if name}
     words = [word for word in broker_list.split(",") if word]
     if not all(word.isdecimal() for word in words):
-        raise click.UsageError(f"--broker-list {broker_list}: they are numbers, as in 1,2")
+        raise click.UsageError(f"--broker-list {broker_list}: expected numbers, as in 1,2")
     with cluster.admin() as admin:
         there = [each.id for each in admin.describe_cluster().brokers]
         wanted = sorted(set(map(int, words)) or set(there))

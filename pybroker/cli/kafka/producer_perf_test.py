@@ -66,7 +66,7 @@ def producer_perf_test(
         measured, deliveries = runs.produce(producer, topic, values, num_records, rate, tell)
     write(summary(measured))
     if deliveries.error is not None:
-        raise Failure(f"{deliveries.failed} records were not taken: {sentence(deliveries.error, f'topic {topic}')}")
+        raise Failure(f"{deliveries.failed} records were refused: {sentence(deliveries.error, f'topic {topic}')}")
 
 
 def parts(path: str, delimiter: str) -> list[bytes]:
@@ -78,7 +78,7 @@ def parts(path: str, delimiter: str) -> list[bytes]:
     mark = delimiter.replace("\\n", "\n").encode()
     values = text.removesuffix(mark).split(mark)
     if not text:
-        raise Failure(f"{path}: it is empty: there is nothing to send")
+        raise Failure(f"{path}: empty, so there is nothing to send")
     return values
 
 

@@ -80,7 +80,7 @@ def topics_of(path: str) -> list[str]:
     try:
         return [str(row["topic"]) for row in read_json(path)["topics"]]
     except (KeyError, TypeError) as error:
-        raise Failure(f"{path}: {error!r}: it is {TOPICS}") from error
+        raise Failure(f"{path}: {error!r}: expected {TOPICS}") from error
 
 
 def targets(path: str) -> dict[TopicPartition, list[int]]:
@@ -90,7 +90,7 @@ def targets(path: str) -> dict[TopicPartition, list[int]]:
         ids = [[int(each) for each in row["replicas"]] for row in rows]
         keys = [TopicPartition(str(row["topic"]), int(row["partition"])) for row in rows]
     except (KeyError, TypeError, ValueError) as error:
-        raise Failure(f"{path}: {error!r}: it is {PARTITIONS}") from error
+        raise Failure(f"{path}: {error!r}: expected {PARTITIONS}") from error
     return dict(zip(keys, ids, strict=True))
 
 

@@ -121,7 +121,7 @@ def assigned(text: str) -> dict[int, list[int]]:
     try:
         rows = [[int(number) for number in part.split(":")] for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"--replica-assignment {text}: it is 1:2,2:3, the brokers of each partition") from None
+        raise click.UsageError(f"--replica-assignment {text}: expected 1:2,2:3, brokers of each partition") from None
     if any(len(set(row)) < len(row) or len(row) != len(rows[0]) for row in rows):
         raise click.UsageError(f"--replica-assignment {text}: each partition needs as many brokers, none twice")
     return dict(enumerate(rows))

@@ -48,7 +48,7 @@ def test_damage_is_told_and_fails_the_verb(at: tuple[Shell, Path], tmp_path: Pat
     assert "is it a data folder?" in shell.refused("log", "verify", empty)
     assert "or it is no data folder" in shell.refused("log", "dump", empty)
     (other := tmp_path / "notes.txt").touch()
-    assert "none of the files of a log" in shell.refused("log", "dump", other)
+    assert "not one of the files of a log" in shell.refused("log", "dump", other)
 
 
 def test_a_log_is_dumped_with_its_records_and_markers(at: tuple[Shell, Path]) -> None:

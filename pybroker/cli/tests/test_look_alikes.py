@@ -115,7 +115,7 @@ def test_records_are_deleted_before_the_offsets_of_a_file(at: tuple[Shell, str, 
     assert deleted.endswith("partition: trimmed-0\tlow_watermark: 2\n")
     earliest = shell.done("kafka-get-offsets", *where, "--topic", "trimmed", "--time", "earliest").out
     assert earliest == "trimmed:0:2\n"
-    for text, words in (("[]", "no JSON object"), ("{", "no JSON"), ("{}", '"partitions" is missing')):
+    for text, words in (("[]", "not a JSON object"), ("{", "not readable as JSON"), ("{}", '"partitions" is missing')):
         file.write_text(text)
         assert words in shell.refused("kafka-delete-records", *where, "--offset-json-file", file)
 

@@ -116,7 +116,7 @@ class MarkerSender:
                 if error is None:
                     left.discard(each)
                 else:
-                    logger.info("a marker of %s in %s: %s", transactional_id, each, error)
+                    logger.info("the marker of %s in %s was not written: %s", transactional_id, each, error)
 
     def _by_leader(
         self, left: set[TopicPartition], transactional_id: str

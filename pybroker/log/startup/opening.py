@@ -66,7 +66,7 @@ def open_logs(
         path = log_dir.file(folder)
         stamps = log_dir.storage.stamps(path)
         if tp not in known and not _is_log(log_dir.storage, path, stamps):
-            logger.warning("%s has the name of a log, and nothing of one: it is left alone", path)
+            logger.warning("%s is named like a log but has none of its files: it is left alone", path)
             return None
         note = strays.read_note(log_dir.storage, path) if strays.FILE_NAME in stamps else None
         if note is not None:

@@ -391,7 +391,7 @@ class _Loader:
         if rest and (any(other.size for other in later) or self._is_hole(segment, error)):
             self._quarantine(segment, error)
         else:
-            logger.warning("%s: torn tail of %d bytes is cut: %s", segment.path, rest, error)
+            logger.warning("%s: torn tail of %d bytes is truncated: %s", segment.path, rest, error)
         segment.file.truncate(error.position)
         segment.size = error.position
         segment.distrust()

@@ -123,8 +123,8 @@ class StreamSource:
             if tp.topic not in self._ids:
                 data_loss.report(_changed(tp, start, found), fails=self._options.fails_on_loss)
         if held:
-            log.warning("the logs of %s are shorter than they were: nothing of them is read before they have grown "
-                        "over offsets that were read", named(held))
+            log.warning("the logs of %s are shorter than before: nothing is read from them until they reach the "
+                        "offsets that were read", named(held))
         self._ids |= self._offsets.topic_ids
         return found | held | absent
 

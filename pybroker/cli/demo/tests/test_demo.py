@@ -75,8 +75,8 @@ def test_the_broker_is_kept_until_it_is_interrupted(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_demo_of_nothing_says_so() -> None:
     for words, data, says in [
-        (("nowhere.txt",), b"", "nowhere.txt: there is no such file"),
-        (("-",), b"", "standard input: there is nothing in it"),
+        (("nowhere.txt",), b"", "nowhere.txt: no such file"),
+        (("-",), b"", "standard input: it is empty"),
         (("-", "--key", "a"), b"x\n", "--key a: standard input has no fields"),
     ]:
         ended = demo(*words, data=data)

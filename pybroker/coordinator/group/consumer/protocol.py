@@ -118,7 +118,7 @@ class ConsumerProtocol:
             return
         member = group.members.get(member_id)
         if member is not None and epoch in (None, member.epoch):
-            logger.info("group %s: member %s is out: %s", group_id, member_id, why)
+            logger.info("group %s: member %s is evicted: %s", group_id, member_id, why)
             leaving.fence(group, [member], result)
 
     # The log
