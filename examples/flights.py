@@ -92,7 +92,7 @@ def run_spark(bootstrap: str, folder: Path, batch_records: int, kill_after: int 
 
 
 def rows(files: Any) -> list[dict[str, Any]]:
-    """Of Parquet files, or a folder of them."""
+    """The rows of Parquet files, or a folder of them."""
     from pyarrow import dataset
 
     found: list[dict[str, Any]] = dataset.dataset(files, partitioning="hive").to_table().to_pylist()

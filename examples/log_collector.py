@@ -79,7 +79,7 @@ class Collector:
         return len(lines)
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        """Of a signal: ends it after this transaction."""
+        """The handler of a signal: ends it after this transaction."""
         self.stopped = True
 
 

@@ -95,7 +95,7 @@ def collect(bootstrap: str, lines: list[bytes], log: LiveLog) -> list[bytes]:
 
 
 def read_lines(log: Path) -> list[bytes]:
-    """Of a log, as far as they are complete. Raises ValueError where there are none, OSError."""
+    """The complete lines of a log. Raises ValueError where there are none, OSError."""
     *lines, _ = log.read_bytes().split(b"\n")
     if not lines:
         raise ValueError(f"{log} has no lines: name another log")

@@ -113,7 +113,7 @@ class Aggregation:
             self._latest[metric] = max(at_ms, self._latest.get(metric, 0))
 
     def take(self, is_end: bool = False) -> list[Window]:
-        """Those that are complete by now; at the end all."""
+        """The complete windows by now; at the end all."""
         chosen = [place for place in self.open if is_end or self._is_complete(*place)]
         return [self._window(*place, self.open.pop(place)) for place in sorted(chosen)]
 

@@ -67,7 +67,7 @@ COORDINATOR_NOT_READY: Final = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AV
 """Asked a moment later, the coordinator is there."""
 
 TOPIC_NOT_READY: Final = (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
-"""Of a topic that has just been made: a moment later it is there, and has a leader."""
+"""Errors of a topic that has just been made: a moment later it is there, and has a leader."""
 
 DISK_GONE: Final = (KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
 """A partition whose disk has failed says this, until another replica leads it."""

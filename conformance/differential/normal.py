@@ -69,7 +69,7 @@ def _leaf(value: Any, name: str, world: World) -> Any:
 
 
 def _assignment(data: bytes) -> Any:
-    """Of a ``ConsumerProtocolAssignment`` that it is one; other bytes as they are."""
+    """Marks the bytes of a ``ConsumerProtocolAssignment``; other bytes stay as they are."""
     return "<partitions>" if len(data) >= 10 and data.startswith(b"\0") else data
 
 

@@ -55,7 +55,7 @@ def delete(broker: Broker, topic: str) -> None:
 
 
 def admin(broker: Broker) -> AdminClient:
-    """To be kept until its results are there."""
+    """An admin client; keep it until its results are there."""
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
@@ -74,7 +74,7 @@ class Source:
         return (reader if schema is None else reader.schema(schema)).load()
 
     def values(self, topic: str | None = None, **options: str) -> list[str]:
-        """Of a batch, in the order of partitions and offsets."""
+        """The values of a batch, in the order of partitions and offsets."""
         rows = (
             self.batch(topic, **options).selectExpr("cast(value as string)", "topic", "partition", "offset").collect()
         )

@@ -31,7 +31,7 @@ def source(spark: SparkSession, broker: Broker, tmp_path: Path) -> Source:
 
 
 def sizes(query: Any) -> list[int]:
-    """Of the micro-batches that had rows."""
+    """The sizes of the micro-batches that had rows."""
     return [each.numInputRows for each in query.recentProgress if each.numInputRows]
 
 

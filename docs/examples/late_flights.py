@@ -92,7 +92,7 @@ class LateFlights:
         return delay is not None and delay >= self.minutes
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        """Of a signal: ends the poll that waits, or the next one."""
+        """The handler of a signal: ends the poll that waits, or the next one."""
         self.consumer.wakeup()
 
 

@@ -49,7 +49,7 @@ class Defect(NamedTuple):
 
 
 IMPATIENCE_S = 20.0
-"""Of a test that must fail. What it waits for comes in milliseconds without the defect."""
+"""The patience for a test that must fail. What it waits for comes in milliseconds without the defect."""
 DEFECTS: list[Defect] = []
 
 

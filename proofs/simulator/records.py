@@ -12,7 +12,7 @@ from pybroker.topic_partition import TopicPartition
 
 
 class Records:
-    """Of one history, whose clients have ended."""
+    """The records of one history, whose clients have ended."""
 
     def __init__(self, history: History, oracle: Oracle, readers: Sequence[Reader]) -> None:
         self.history = history

@@ -94,7 +94,7 @@ def simulate(
 
 
 def outcomes(seeds: Iterable[int], processes: int, room: str | None = None) -> Iterator[Outcome]:
-    """Of each seed, in any order."""
+    """The outcomes of each seed, in any order."""
     work = run if room is None else partial(run_in, room)
     if processes <= 1:
         yield from map(work, seeds)

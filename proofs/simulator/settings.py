@@ -42,7 +42,7 @@ IN_USE = tuple(ROOMS)
 """The rooms that are drawn."""
 ROOM_CHANCE = 0.4
 GROUPS_CHANCE = 0.3
-"""Of histories that may have consumer groups: those without a room, and of these rooms."""
+"""The share of histories with consumer groups: those without a room, and of these rooms."""
 GROUPS_IN = frozenset({"", "topics"})
 KEEPS_DISKS = frozenset({"power", "disk", "reassign"})
 """Not where the whole store goes back in time: what it says of replicas has to hold. Nor where disks are full: a loss
@@ -63,7 +63,7 @@ GROUPS = {
     "group.consumer.assignment.interval.ms": "0",
     MIN_ISR: "2",
 }
-"""Of brokers whose cluster has consumer groups."""
+"""The groups of brokers whose cluster has consumer groups."""
 RARE = {"reassign": 0.15}
 """It needs a broker more."""
 
@@ -104,9 +104,9 @@ class Settings:
     slow_chance: float = 0.01
     slow_s: float = 0.05
     classic_members: int = 0
-    """Of a group of the classic protocol."""
+    """The number of members of the group of the classic protocol."""
     modern_members: int = 0
-    """Of another one, of the new protocol (KIP-848)."""
+    """The number of members of the other group, of the new protocol (KIP-848)."""
     lives: int = 3
     """How often each of them joins."""
     room: str = ""
@@ -118,7 +118,7 @@ class Settings:
 
     @classmethod
     def draw(cls, rng: Random) -> Settings:
-        """Of a seed."""
+        """The draw of a seed."""
         kinds = [name for name in FAULTS if rng.random() < RARE.get(name, 0.3)]
         transactional = rng.choice((0, 0, 1, 2))
         return cls(

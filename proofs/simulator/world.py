@@ -50,7 +50,7 @@ FACTOR = 3
 ADRIFT_S = 3.0
 STOP_S = 30.0
 WEIGHT = 300
-"""Of records, in bytes, where segments shall not become long."""
+"""The weight of records, in bytes, where segments shall not become long."""
 FIRST_CLIENT = 100
 
 

@@ -38,7 +38,7 @@ class Accused(NamedTuple):
 
 
 class Suspects:
-    """Those who were accused, each for a moment."""
+    """The brokers that were reported as dead, each for a moment."""
 
     def __init__(self, metadata: MetadataCache, clock: Clock) -> None:
         self._metadata = metadata
@@ -52,7 +52,7 @@ class Suspects:
             self._accused[node_id] = Accused(broker, self._clock.monotonic_ms())
 
     def _for(self, limit_ms: int) -> list[Accused]:
-        """Those whose accusation is not as old as that."""
+        """The reported brokers, without those that were reported earlier than that."""
         since_ms = self._clock.monotonic_ms() - limit_ms
         return [each for each in self._accused.values() if each.since_ms > since_ms]
 

@@ -101,7 +101,7 @@ def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _entries(text: str) -> Iterator[tuple[int, str, str, bool]]:
-    """Of each entry also whether ``=`` or ``:`` ends its key."""
+    """Also yields whether ``=`` or ``:`` ends the key of an entry."""
     for number, line in _logical_lines(text):
         end = _end_of_key(line)
         rest = line[end:].lstrip(" \t\f")

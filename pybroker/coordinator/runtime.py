@@ -249,7 +249,7 @@ class Runtime(Generic[S]):
         return None if hosted is None or hosted.loading is not None else hosted.shard
 
     def loaded_shards(self) -> list[S]:
-        """Those that are loaded."""
+        """The loaded shards."""
         return [hosted.shard for hosted in self._hosted.values() if hosted.loading is None]
 
     # Events

@@ -16,7 +16,7 @@ Response = ListPartitionReassignments.Response
 def handle(
     request: ListPartitionReassignments.Request, call: Call
 ) -> Paced[ListPartitionReassignments.Response]:
-    """Those that were asked for, null being all, as far as they are moving."""
+    """The moving ones of the partitions that were asked for; null means all."""
     image: MetadataImage = call.broker.metadata.image
     wanted: Iterable[tuple[TopicImage | None, Collection[int] | None]]
     if request.topics is None:

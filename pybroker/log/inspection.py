@@ -31,7 +31,7 @@ from pybroker.log.producers import producer_snapshot
 
 LOG_SUFFIX = ".log"
 MOST_FINDINGS = 100
-"""Of one file: the rest adds nothing."""
+"""At most so many findings of one file: the rest adds nothing."""
 
 
 class ReadOnly(Storage):
@@ -90,7 +90,7 @@ def is_log(name: str) -> bool:
 
 
 def base_offset_of(path: str) -> int:
-    """Of a file of a segment, which its name begins with; raises ValueError."""
+    """The base offset of a file of a segment, which its name begins with; raises ValueError."""
     return int(os.path.basename(path).partition(".")[0])
 
 

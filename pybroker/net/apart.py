@@ -15,7 +15,8 @@ from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.net.routes import Route
 
 LOOP_UNITS: Final = 20_000
-"""Of a message that is decoded or encoded on the loop (``Reader.spend``: a unit is some 40 bytes and 40 ns)."""
+"""The limit for a message that is decoded or encoded on the loop (``Reader.spend``: a unit is some 40 bytes and 40
+ns)."""
 
 class Apart:
     """The thread."""

@@ -132,7 +132,7 @@ def secrets_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, st
 
 
 def settings_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:
-    """Those of a member by name, its own over those of all."""
+    """The settings of a member by name, its own over those of all."""
     texts = (text.partition("=") for text in (*options.settings, *settings))
     return {name.strip(): text for name, _, text in texts}
 

@@ -23,7 +23,7 @@ LARGE_BLOCK = 4 << 20
 PARENT = os.getppid()
 """The process that has started this one."""
 PR_SET_PDEATHSIG = 1
-"""Of Linux's ``sys/prctl.h``."""
+"""From Linux's ``sys/prctl.h``."""
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 logger = logging.getLogger("pybroker.start")

@@ -33,7 +33,7 @@ class OwnedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that was started last."""
+        """The pid of the process that was started last."""
         return None if self._process is None else self._process.pid
 
     @property

@@ -36,7 +36,7 @@ def is_secret(name: str) -> bool:
 
 
 def as_arguments(settings: Mapping[str, str]) -> list[str]:
-    """Those that may be shown, as options of ``start``."""
+    """The settings that may be shown, as options of ``start``."""
     return [part for name, text in settings.items() if not is_secret(name) for part in ("--set", f"{name}={text}")]
 
 

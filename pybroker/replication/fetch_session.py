@@ -34,7 +34,7 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 0x7FFF_FFFF
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 200_000
-"""Of all sessions; each takes up to a kilobyte."""
+"""At most so many partitions in all sessions; each takes up to a kilobyte."""
 
 Key = tuple[str | bytes, int]
 Answer = tuple[FetchPartition, PartitionRead]
@@ -76,7 +76,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def value(self) -> tuple[int, int]:
-        """Of two sessions, the one of less value loses its slot first."""
+        """The value of a session: of two, the one of less value loses its slot first."""
         return len(self.partitions), self.id
 
 

@@ -36,7 +36,7 @@ class Position(NamedTuple):
     offset: int
     leader_epoch: int
     last_epoch: int
-    """That of the record before ``offset``, -1 where there is none."""
+    """The epoch of the record before ``offset``, -1 where there is none."""
     log_start_offset: int
     """What survives a crash: the leader tells clients that the records below are gone for good."""
 

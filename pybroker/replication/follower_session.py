@@ -92,7 +92,7 @@ class FollowerSession:
         self.id = id
         self.replica = replica
         self.epoch = INITIAL_EPOCH
-        """That of the next request."""
+        """The epoch of the next request."""
         self.broker_epoch = -1
         """The follower's registration: after another one it has to name everything again."""
         self._purgatory = purgatory

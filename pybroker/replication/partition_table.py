@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionTable:
-    """Those with a log on this broker, beside the metadata that say which these should be.
+    """The partitions with a log on this broker, beside the metadata that say which these should be.
 
     A partition in ``new`` gets its log when it is looked up.
     """
@@ -40,14 +40,14 @@ class PartitionTable:
         self.unopened: set[tuple[bytes, int]] = set()
         """Replicas, by topic id and index, that should be here and could not be opened or made."""
         self.withheld: set[tuple[bytes, int]] = set()
-        """Those of them whose logs may be on a disk that is not there: they are not made again."""
+        """The partitions whose logs may be on a disk that is not there: they are not made again."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
             yield from partitions.values()
 
     def add(self, partition: Partition) -> None:
-        """The partition is here from now on."""
+        """Adds a partition."""
         self.expect_no_more(partition.topic_id, partition.topic_partition.partition)
         partitions = self.topic_ids.setdefault(partition.topic_id, {})
         self.topics[partition.topic_partition.topic] = partitions

@@ -200,7 +200,7 @@ class Purgatory:
         self._watched = 0
         """Partitions of all these."""
         self._leaving: deque[tuple[Waiting, list[Partition]]] = deque()
-        """Those that are done, and in whose lists they still are."""
+        """The requests that are done, and in whose lists they still are."""
 
     def __len__(self) -> int:
         """How many requests wait, or are still in some list."""

@@ -301,8 +301,8 @@ class ReplicaManager:
         return partition is not known
 
     async def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
-        """Opens the log of a partition that is new here. One that is not there is made later, unless a coordinator
-        needs it at once, or it could not be made before.
+        """Opens the log of a partition that is new here. A missing log is made later, unless a coordinator needs it at
+        once, or an earlier attempt failed.
         """
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)

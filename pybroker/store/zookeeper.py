@@ -86,7 +86,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*arguments, timeout=min(timeout, self._connect_s), **options)
 
     def select(self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float) -> Any:
-        """Of one socket: the rest of a message is awaited, or an answer to the session's greeting."""
+        """Waits for one socket: the rest of a message is awaited, or an answer to the session's greeting."""
         if len(reading) + len(writing) == 1:
             timeout = min(timeout, self._connect_s)
         return super().select(reading, writing, failing, timeout)

@@ -59,7 +59,7 @@ class Alone:
         self._appointments = appointments
         self._owner = owner
         self._ids: dict[str, bytes] = {}
-        """Of the topics that are read: what a topic gets besides was added later."""
+        """The ids of the topics that are read. Partitions beyond the known ones were added later."""
         self._absent: set[str] = set()
         """Topics that the cluster did not have: all of their records are new."""
         self._listed: re.Pattern[str] | None = None

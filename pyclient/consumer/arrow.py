@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
 MOST_BYTES: Final = 256 << 20
-"""Of the records of one batch, but for a larger one alone: a column of Arrow has 2 GiB at most."""
+"""The most bytes in the records of one batch, unless it is a single one: a column of Arrow has 2 GiB at most."""
 MOST_ROWS: Final = ((1 << 31) - 1) // 249
 """So many names of topics fit into one column."""
 PER_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}

@@ -61,7 +61,7 @@ class ClassicMembership(Membership):
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_joining = False
         self._seen: dict[str, list[frozenset[str]]] | None = None
-        """Of the leader: the partitions it has assigned, by topic, and their racks if it is in one."""
+        """What the leader last saw: the partitions it has assigned, by topic, and their racks if it is in one."""
 
     def subscription_changed(self) -> None:
         self._wake.set()
@@ -75,7 +75,7 @@ class ClassicMembership(Membership):
             self._wake.set()
 
     def watched_topics(self) -> Collection[str]:
-        """Of the whole group, where this member leads it."""
+        """The topics of the whole group, where this member leads it."""
         return self._seen or ()
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMIT_SHARE: Final = 0.8
-"""Of the time for a close: the rest is left to say goodbye to the group."""
+"""The commit's share of the time for a close: the rest is left to say goodbye to the group."""
 
 
 async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> None:

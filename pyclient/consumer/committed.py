@@ -55,7 +55,7 @@ class _Commit:
         self.who = who
         self.are_held = are_held
         self.error: KafkaError | None = None
-        """Of the last attempt."""
+        """The error of the last attempt."""
         self.is_overtaken = False
         """A later one has some of the same partitions."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -36,7 +36,7 @@ class Doubt(NamedTuple):
 
 
 class EpochEnds:
-    """Those of one consumer. ``on_end`` and ``on_error`` are called under the lock, ``on_done`` after all."""
+    """One consumer's questions for epoch ends. Calls ``on_end``, ``on_error`` under the lock, ``on_done`` last."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Interceptors:
-    """Those of one consumer. Raises ConfigError for a class, or a name, in the place of an object."""
+    """The interceptors of one consumer. Raises ConfigError for a class, or a name, in the place of an object."""
 
     def __init__(self, config: Config) -> None:
         self._rare = RareLog(log)

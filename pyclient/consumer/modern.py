@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 REGEX_VERSION: Final = 1
-"""Of ConsumerGroupHeartbeat: the first by which the coordinator matches patterns."""
+"""The first version of ConsumerGroupHeartbeat by which the coordinator matches patterns."""
 LOOK_S: Final = 0.5
 """For the names of an assignment's topics, before it is reconciled as far as they are known."""
 UNRESOLVED_S: Final = 0.2
@@ -49,7 +49,7 @@ class ConsumerMembership(Membership):
         self._interval = self._config.heartbeat_interval_ms / 1000
         self._target: dict[bytes, list[int]] | None = None
         self._topic_ids: dict[str, bytes] = {}
-        """Of the topics whose partitions are owned: as they were when these were taken over."""
+        """The ids of the topics whose partitions are owned, as of the time when these were taken over."""
         self._told: dict[str, Any] = {}
         """The fields of the last heartbeat that was answered."""
         self._is_known = False

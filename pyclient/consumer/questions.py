@@ -12,7 +12,8 @@ from pyclient.topic_partition import TopicPartition, partition_of
 
 
 class Questions:
-    """Those of one consumer, whatever it is subscribed to. ``start`` connects; ``timeout`` in seconds, by default."""
+    """Questions of one consumer, whatever it is subscribed to. ``start`` connects; ``timeout`` in seconds, by
+    default."""
 
     def __init__(
         self, client: Client, lookup: OffsetLookup, start: Callable[[float | None], Awaitable[None]], timeout: float

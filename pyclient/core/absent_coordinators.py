@@ -19,7 +19,7 @@ LOG: Final = logging.getLogger("pyclient")
 
 
 class AbsentCoordinators:
-    """Those of one client. Has no clock: ``now`` is in seconds."""
+    """Keeps the absent coordinators of one client. Has no clock: ``now`` is in seconds."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}

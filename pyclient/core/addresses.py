@@ -10,8 +10,8 @@ Address = tuple[Any, Any]
 
 
 class Addresses:
-    """Of one server. An attempt begins with the address that was not tried for longest: one that swallows what is
-    sent to it uses up the time of an attempt, not of all.
+    """The addresses of one server. An attempt begins with the address that was not tried for longest: one that swallows
+    what is sent to it uses up the time of an attempt, not of all.
     """
 
     def __init__(self) -> None:

@@ -311,7 +311,7 @@ class Client:
         return node
 
     def in_flight(self, node: int) -> int:
-        """Requests to the node that wait for their responses, or to be sent."""
+        """The number of requests to the node that wait for their responses, or to be sent."""
         found = self._nodes.get(node)
         return 0 if found is None else found.in_flight
 

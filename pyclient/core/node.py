@@ -104,7 +104,7 @@ class Node:
         self.host = host
         self.port = port
         self.versions: Versions | None = None
-        """Of the last connection."""
+        """The versions of the last connection."""
         self.trouble: ConnectionFailed | None = None
         """Why the last attempt to connect failed; None after one that did not."""
         self.was_reached = False

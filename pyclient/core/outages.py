@@ -35,7 +35,7 @@ class Address(Protocol):
 
 
 class Outages:
-    """Those of one client. Has no clock: ``now`` is in seconds."""
+    """Notices outages for one client. Has no clock: ``now`` is in seconds."""
 
     def __init__(self) -> None:
         self._told: dict[str, float] = {}

@@ -55,7 +55,7 @@ class Unclosed(NamedTuple):
 
 
 class Flush:
-    """Of what a producer has when it begins: it goes at once, whether somebody waits for it or not."""
+    """The flush of what a producer has when it begins: it goes at once, whether somebody waits for it or not."""
 
     def __init__(self, unclosed: Unclosed) -> None:
         self._engine = unclosed.engine

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyclient.protocol.apis import Api
 
 NOT_AT_FAULT = frozenset((NONE, OperationNotAttempted.code))
-"""Of a partition: it was added, or only not tried because another one of the request is at fault."""
+"""A partition with this error was added, or was not tried because another one of the request is at fault."""
 V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
 """The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
 AddPartitionsToTxn that are the clients'.
@@ -39,7 +39,7 @@ NAMES_VERSION: Final = 5
 
 
 class Coordinator:
-    """Of one transactional id. All raise KafkaError; a retriable one after max.block.ms."""
+    """Talks to the coordinator of one transactional id. Raises KafkaError; a retriable one after max.block.ms."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         assert settings.transactional_id is not None
@@ -47,7 +47,7 @@ class Coordinator:
         self.settings = settings
         self.id = settings.transactional_id
         self.is_version_1 = False
-        """Of the cluster's transactions; known after ``init`` or ``find_version``."""
+        """Whether the cluster's transactions have version 1; known after ``init`` or ``find_version``."""
 
     async def init(self, known: Identity) -> Identity:
         """A producer id, or the next epoch of the one that is known."""

@@ -23,7 +23,7 @@ PATIENCE_MS: Final = 1
 
 
 class InlineSend:
-    """Of one producer, whose loop is the runner's."""
+    """Sends on the caller's thread for one producer, whose loop is the runner's."""
 
     def __init__(self, runner: Runner, sender: Sender) -> None:
         self._runner = runner

@@ -91,7 +91,7 @@ class Lane:
         self.version = -1
         """The cluster's version of which ``leader`` and ``template`` are."""
         self.template: ProduceTemplate | None = None
-        """Of requests with one of its batches; None: not made yet."""
+        """The template of requests with one of its batches; None: not made yet."""
         self.added = False
         """Part of the current transaction (version 1)."""
 
@@ -232,8 +232,8 @@ class Lane:
         return found
 
     def doubtful(self) -> list[ProducerBatch]:
-        """Those that are denied, where the only ones that could have proved them were given up: nobody will
-        ever know whether they were written.
+        """The denied batches, where the only ones that could have proved them were given up: nobody will ever know
+        whether they were written.
         """
         found = [batch for batch in self.batches if batch.unprovable and batch.phase is DENIED]
         return found if found and self.wants_reset() else []

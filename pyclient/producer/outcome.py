@@ -53,7 +53,7 @@ Sent = list[tuple[Lane, ProducerBatch]]
 
 
 class Outcomes:
-    """Of one sender. ``again(lane)`` is called when a batch waits to be sent again."""
+    """Decides the outcomes of one sender's batches. ``again(lane)`` is called when a batch waits to be sent again."""
 
     def __init__(
         self,

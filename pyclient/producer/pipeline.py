@@ -41,7 +41,7 @@ class Interceptor(Protocol):
 
 
 class Pipeline:
-    """Of one producer."""
+    """The pipeline of one producer."""
 
     def __init__(self, config: Config) -> None:
         self._rare = RareLog(log)

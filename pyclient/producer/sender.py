@@ -60,13 +60,13 @@ class Sender:
         self._active: dict[Lane, None] = {}
         """Lanes that have something to send."""
         self._lanes: dict[PartitionQueue, Lane] = {}
-        """Of every partition that ever had something to send."""
+        """The lanes of every partition that ever had something to send."""
         self._unanswered: dict[int, int] = {}
         """How many requests are under way, by node."""
         self._stalled: dict[int, float] = {}
         """Nodes that took no request when a batch was due, and since when."""
         self._away: set[int] = set()
-        """Those of them whose partitions are not available."""
+        """The lanes whose partitions are not available."""
         self._topics_sent: set[str] = set()
         self._timer: Any = None
         self._timer_at = NEVER
@@ -223,7 +223,7 @@ class Sender:
         return template.cast(batch)
 
     def _message(self, rows: Iterable[tuple[str, int, bytes | None]]) -> Produce.Request:
-        """Of topic, partition and batch."""
+        """A message about topic, partition and batch."""
         request = Produce.Request
         topics: dict[str, Any] = {}
         for name, partition, records in rows:
@@ -373,11 +373,11 @@ class Sender:
                     yield batch
 
     def _busy(self) -> list[Lane]:
-        """Those with something in the queue, under way, or not told yet."""
+        """The lanes with something in the queue, under way, or not reported yet."""
         return [lane for lane in self._lanes.values() if lane.batches or not lane.queue.empty]
 
     def topics_in_use(self) -> set[str]:
-        """Of batches that wait or are under way, or went since this was asked last."""
+        """The topics of batches that wait or are under way, or went since this was asked last."""
         used, self._topics_sent = self._topics_sent, set()
         used.update(lane.queue.topic for lane in self._busy())
         return used

@@ -42,7 +42,7 @@ log = logging.getLogger("pyclient.producer")
 
 
 class State(Enum):
-    """Of the producer's transaction."""
+    """The state of the producer's transaction."""
 
     UNINITIALIZED = "init_transactions() has not been called"
     READY = "no transaction is open"
@@ -79,7 +79,7 @@ class Transactions(Identities):
 
     @property
     def state(self) -> State:
-        """Of the transaction."""
+        """The state of the transaction."""
         return self._state
 
     @state.setter
@@ -102,7 +102,7 @@ class Transactions(Identities):
     # -- what the sender asks ----------------------------------------------------------------------
 
     def admits(self, lane: Lane, batch: ProducerBatch) -> bool:
-        """Batches go while the transaction is open; in version 1 once their partition was added."""
+        """Whether batches may be sent: while the transaction is open; in version 1 once their partition was added."""
         if self.current is None or self.state not in (State.OPEN, State.ENDING):
             return False
         if self.is_version_1 and not lane.added:

@@ -37,21 +37,21 @@ class DefaultSource(DataSource):
         return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of a batch query."""
+        """The reader of a batch query."""
         from pyclient.spark.source.batch_reader import batch_reader
 
         archives.keep()
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Of a streaming query, on the driver; its ``read`` in the tasks."""
+        """The reader of a streaming query, on the driver; its ``read`` in the tasks."""
         from pyclient.spark.source.stream_reader import stream_reader
 
         archives.keep()
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Of a batch; on the driver for commit and abort, its ``write`` in the tasks."""
+        """The writer of a batch; on the driver for commit and abort, its ``write`` in the tasks."""
         from pyclient.spark.sink.writer import batch_writer
 
         archives.keep()

@@ -33,7 +33,7 @@ def columns(brokers: int) -> dict[str, str]:
 
 
 def head(brokers: int) -> str:
-    """Of the table."""
+    """The head of the table."""
     names = columns(brokers).values()
     return f"| Hostile request | answered | {' | '.join(names)} |\n|---|---|{'--:|' * len(names)}"
 
@@ -56,7 +56,7 @@ def verdict(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def state(ahead: bool) -> str:
-    """Of the machine, in a sentence."""
+    """The state of the machine, in a sentence."""
     load = os.getloadavg()[1]
     first = "; broker and client were scheduled before other processes" if ahead else ""
     return (

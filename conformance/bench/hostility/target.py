@@ -40,7 +40,7 @@ EXPELLED: Final = re.compile(r"session \d+ .*has (?:ended|expired)|in-sync repli
 
 
 class Memory(NamedTuple):
-    """Of one process, in KiB."""
+    """The memory of one process, in KiB."""
 
     now: int
     peak: int
@@ -56,7 +56,7 @@ class Target:
 
     @property
     def address(self) -> Address:
-        """Of the leader of both topics."""
+        """The address of the leader of both topics."""
         return self._broker.address
 
     def make_topics(self) -> None:
@@ -91,7 +91,7 @@ class Target:
         return self._broker.logged()
 
     def memory(self) -> dict[int, Memory]:
-        """Of each process by its pid."""
+        """The memory of each process by its pid."""
         return {pid: Memory(processes.rss_kib(pid), processes.peak_rss_kib(pid)) for pid in self.pids()}
 
     def expelled(self) -> int:

@@ -184,7 +184,7 @@ class OpenCluster(Cluster):
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
 
     def log_dir(self, broker: int) -> Path:
-        """Of ``another`` on a ZooKeeper it is in a data folder of its own."""
+        """The log dir. For ``another`` broker on a ZooKeeper it is in a data folder of its own."""
         other = self.data_dir / f"other-{broker}" / f"broker-{broker}"
         return other if other.exists() else super().log_dir(broker)
 

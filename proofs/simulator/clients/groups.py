@@ -28,7 +28,7 @@ class Groups:
         self._is_calm = is_calm
 
     def start(self, client: MakeClient, rng: Random) -> list[asyncio.Task[None]]:
-        """Everybody who joins."""
+        """Starts all members that join."""
         topics = [SAFE, DOOMED] if self._settings.room == "topics" else [SAFE]
         members = [(ClassicMember, CLASSIC)] * self._settings.classic_members
         members += [(ModernMember, MODERN)] * self._settings.modern_members  # type: ignore[list-item]

@@ -40,7 +40,7 @@ FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)
 
 
 class Versions(NamedTuple):
-    """Of the requests of a client."""
+    """The versions of the requests of a client."""
 
     produce: int
     end_txn: int
@@ -79,7 +79,7 @@ class TransactionalWriter:
         self._deadline = 0.0
 
     async def run(self, count: int, pause_s: float) -> None:
-        """So many transactions, unless somebody else takes the id over."""
+        """Runs so many transactions, unless another client takes the id over."""
         rng = self.client.rng
         self._deadline = self.client.loop.time() + self.history.settings.delivery_timeout_s
         try:

@@ -21,7 +21,7 @@ CHANGES = (
     ("retention.bytes", "-1"),
 )
 CONFIGS = (("min.insync.replicas", "2"), ("segment.bytes", "1024"))
-"""Of the topic when it is made: what retention removes is whole segments."""
+"""The settings of the topic when it is made: what retention removes is whole segments."""
 PAUSE_S = 0.5
 
 

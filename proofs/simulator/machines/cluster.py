@@ -194,7 +194,7 @@ class Cluster:
         return machine is None or machine.is_up
 
     def brokers(self) -> Iterator[SimulatedBroker]:
-        """Those that serve."""
+        """The brokers that serve."""
         for node_id in self.machines:
             process = self.serving(node_id)
             if process is not None:
@@ -220,7 +220,7 @@ class Cluster:
     # Links
 
     def cut(self, source: int, target: int) -> None:
-        """Nothing gets from the one to the other any more."""
+        """Cuts the link: nothing gets from the one to the other any more."""
         self.network.cut(source, target)
         if 0 in (source, target):
             self.store.link_changed(source or target, is_up=False)

@@ -347,7 +347,7 @@ class Pool:
         scheduler.after(pool_delay(scheduler.rng), work, *args, loop=self._loop)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As of an ``Executor``."""
+        """Like an ``Executor``."""
 
 
 class InlinePool:

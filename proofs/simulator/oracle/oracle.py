@@ -94,7 +94,7 @@ class Oracle:
         self.commits = 0
         self._seen: dict[tuple[int, TopicPartition], Seen] = {}
         self._logs: dict[tuple[int, TopicPartition], Log] = {}
-        """Of which ``chains`` speaks, as long as its process runs."""
+        """The logs of which ``chains`` speaks, as long as their process runs."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._cuts: dict[Log, int] = {}
         self._failing: dict[Log, Seen] = {}
@@ -170,7 +170,7 @@ class Oracle:
             self.keeping.state_written(TopicPartition(name, int(index)), topic and topic[0], node.data)
 
     def _gone(self, tp: TopicPartition) -> None:
-        """Of a partition nobody can read any more where it is."""
+        """The partitions of which nobody can read any more where they are."""
         state = self.authority.pop(tp)
         self._elected.pop(tp, None)
         if not self.incarnations.is_deleted(tp):
@@ -215,7 +215,7 @@ class Oracle:
             self._answers.append((self.incarnations.key(partition.topic_id, *tp), base_offset))
 
     def partitions(self) -> list[TopicPartition]:
-        """Those that there are, as brokers call them."""
+        """The existing partitions, as brokers call them."""
         return [real(tp) for tp in self.authority]
 
     def lost_unsynced(self, node_id: int) -> None:

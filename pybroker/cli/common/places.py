@@ -63,7 +63,8 @@ def parse(text: str) -> Spot:
 
 
 def milliseconds(text: str, zone: tzinfo | None = None) -> int:
-    """Of an ISO date and time, at least 0. One without a zone is in ``zone``, or local. Raises ValueError."""
+    """The milliseconds of an ISO date and time, at least 0. One without a zone is in ``zone``, or local. Raises
+    ValueError."""
     date = datetime.fromisoformat(text)
     if date.tzinfo is None and zone is not None:
         date = date.replace(tzinfo=zone)

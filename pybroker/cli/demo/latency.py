@@ -92,6 +92,6 @@ def _send_at_rate(producer: Producer, count: int) -> None:
 
 
 def percentiles(nanoseconds: list[int]) -> Latency:
-    """Of what was measured."""
+    """The percentiles of the measured values."""
     ordered = sorted(nanoseconds)
     return Latency(*(ordered[int(len(ordered) * part)] / MILLION for part in (0.50, 0.99)))

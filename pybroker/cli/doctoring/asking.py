@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyclient.admin.types import ClusterDescription
 
 VERSION = 5
-"""Of Metadata: every broker since Kafka 1.0 knows it."""
+"""The version of Metadata that is asked: every broker since Kafka 1.0 knows it."""
 MOST = 100 << 20
 """Bytes of an answer."""
 ANSWER_ID = 1

@@ -62,7 +62,7 @@ def spec_of(text: str) -> int:
 
 
 def expression(text: str | None) -> re.Pattern[str]:
-    """Of whole names. Raises UsageError."""
+    """An expression that matches whole names. Raises UsageError."""
     try:
         return re.compile(text or ".*")
     except re.error as error:
@@ -70,7 +70,7 @@ def expression(text: str | None) -> re.Pattern[str]:
 
 
 def by_set(topic: str | None, partitions: str | None) -> Filter:
-    """Those of --topic and --partitions. Raises UsageError."""
+    """The partitions of --topic and --partitions. Raises UsageError."""
     named = expression(None if topic is None else topic.replace(",", "|"))
     words = [word for word in (partitions or "").split(",") if word]
     if not all(word.isdecimal() for word in words):
@@ -80,7 +80,7 @@ def by_set(topic: str | None, partitions: str | None) -> Filter:
 
 
 def by_rules(text: str) -> Filter:
-    """Those of --topic-partitions. Raises UsageError."""
+    """The partitions of --topic-partitions. Raises UsageError."""
     rules = [rule(word) for word in text.split(",")]
     return lambda tp: any(each(tp) for each in rules)
 

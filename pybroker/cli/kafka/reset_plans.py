@@ -47,7 +47,7 @@ def target(where: Mapping[str, object]) -> Spot | int | Plan:
 
 
 def seconds(text: str) -> float:
-    """Of a duration as ISO 8601 has it. Raises ValueError."""
+    """The seconds of a duration as ISO 8601 has it. Raises ValueError."""
     found = DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         raise ValueError("a duration is PnDTnHnMnS, as in PT1H30M")

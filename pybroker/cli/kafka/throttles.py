@@ -38,7 +38,8 @@ def moves(
     adding: Mapping[TopicPartition, Collection[int]],
     wanted: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """Of the partitions that are ``wanted`` elsewhere; ``adding``: replicas that another reassignment makes now."""
+    """The moves of the partitions that are ``wanted`` elsewhere; ``adding``: replicas that another reassignment makes
+    now."""
     found = {}
     for tp, ids in wanted.items():
         sources = tuple(each for each in now.get(tp, ()) if each not in adding.get(tp, ()))

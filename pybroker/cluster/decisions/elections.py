@@ -133,7 +133,8 @@ def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]
 
 
 def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None, boot: str) -> bool:
-    """Whether it is another process than the known one, which did not stop in order or had a log dir more: ``boot``."""
+    """Whether the broker is another process than the ``known`` one, and did not stop in order or lacks a log dir of
+    ``boot``."""
     is_whole = broker.is_clean and _directories(boot) <= _directories(broker.boot)
     return not is_whole and (known is None or known.epoch != broker.epoch)
 

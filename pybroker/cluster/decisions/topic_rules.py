@@ -20,7 +20,7 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 class TopicRules:
-    """Of one plan, which asks for many topics of few configurations."""
+    """The rules of one plan, which asks for many topics of few configurations."""
 
     def __init__(
         self, config: BrokerConfig, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]

@@ -42,7 +42,7 @@ def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[_Piece]:
 
 
 def _weight(configs: Configs) -> int:
-    """Of a configuration, in partitions; it is written to its node and to the journal."""
+    """The weight of a configuration, in partitions; it is written to its node and to the journal."""
     return ceil(2 * sum(len(key) + len(value) for key, value in configs.items()) / BYTES_PER_PARTITION)
 
 

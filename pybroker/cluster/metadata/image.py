@@ -33,7 +33,8 @@ MISSING_CONFIGS: Final[Configs] = MappingProxyType(dict(_KEEP))
 UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
     {"log.cleanup.policy": "", "log.retention.ms": "-1", "log.retention.bytes": "-1"}
 )
-"""Of brokers whose configuration cannot be read: topics without settings of their own keep everything."""
+"""The defaults where a configuration of brokers cannot be read: topics without settings of their own keep
+everything."""
 
 
 class ResourceType(IntEnum):
@@ -203,13 +204,13 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
-    """Of brokers, groups and users; one from which every key was taken is there, and empty, as its node is."""
+    """The configs of brokers, groups and users; one from which every key was taken is there, and empty, as its node is."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 where there are none."""
     reading: Reading = field(default=NOT_READ, compare=False)
-    """Of the store, with which the image began."""
+    """The reading of the store with which the image began."""
     frozen: frozenset[str] = field(default=frozenset(), compare=False)
     """Names of topics whose nodes are not as this image has them, for a controller's plans: they stay as they are."""
     lost: frozenset[str] = field(default=frozenset(), compare=False)

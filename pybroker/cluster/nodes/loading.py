@@ -139,7 +139,7 @@ def _note(id: str, data: bytes) -> Deleted:
 
 
 async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Remains]:
-    """Of topics whose deletion was interrupted between two steps: what is left of them."""
+    """What is left of topics whose deletion was interrupted between two steps."""
     deleted = list(deleted)
     marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
     return [

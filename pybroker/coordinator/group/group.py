@@ -29,7 +29,7 @@ class Commit(NamedTuple):
     epoch: int
     """The generation of a classic member, or the epoch of another; negative for a client that is no member."""
     version: int
-    """Of the request's API."""
+    """The version of the request's API."""
     transactional: bool
 
 

@@ -31,7 +31,7 @@ class Cleanable:
 
     log: Log
     segments: tuple[Segment, ...]
-    """Those below ``first_uncleanable``, oldest first."""
+    """The segments below ``first_uncleanable``, oldest first."""
     first_dirty: int
     first_uncleanable: int
     dirty_bytes: int

@@ -43,7 +43,7 @@ class ClosedLog(NamedTuple):
     producers: bytes
     """The producers, as a snapshot has them; empty where there are none."""
     max_timestamp: int
-    """Of the active segment."""
+    """The largest timestamp of the active segment."""
     max_timestamp_offset: int
     names_synced: bool
     """The names in its folder are durable."""

@@ -41,7 +41,7 @@ class Old(NamedTuple):
 
 
 class Move:
-    """One move that is going on; ``on_end(move)`` is called when nothing of it is left to do."""
+    """A move in progress; ``on_end(move)`` is called when nothing of it is left to do."""
 
     def __init__(
         self,

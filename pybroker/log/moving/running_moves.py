@@ -24,7 +24,7 @@ class RunningMoves:
     def __init__(self, removals: Removals) -> None:
         self._removals = removals
         self._moves: dict[Log, list[Move]] = {}
-        """Of each log, the oldest first."""
+        """The moves of each log, the oldest first."""
         self._lock = threading.Lock()
 
     def begin(self, log: Log, target: LogDir) -> Move | None:
@@ -56,7 +56,7 @@ class RunningMoves:
             return list(self._moves.get(log, ()))
 
     def all(self) -> list[Move]:
-        """Those of all logs, of each the oldest first."""
+        """The moves of all logs, the oldest of each log first."""
         with self._lock:
             return [move for moves in self._moves.values() for move in moves]
 

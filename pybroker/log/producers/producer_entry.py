@@ -70,7 +70,7 @@ class ProducerEntry:
         self.is_partial = False
         """Read from a snapshot, which has the last batch alone: those before it were not looked for in the log."""
         self.last_timestamp = -1
-        """That of the last batch, as its producer dated it; behind a snapshot ``seen_ms``."""
+        """The timestamp of the last batch, as its producer dated it; behind a snapshot ``seen_ms``."""
         self.seen_ms = -1
         """When the last batch was appended, by the wall clock, or a later moment where that is not known."""
         self.coordinator_epoch = -1

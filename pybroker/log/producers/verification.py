@@ -41,7 +41,7 @@ class Verification:
 
 
 class Verifications:
-    """Those of one log, by producer id, oldest first."""
+    """The verifications of one log, by producer id, oldest first."""
 
     __slots__ = ("_entries",)
 

@@ -160,7 +160,7 @@ class Strays:
             return is_there
 
     def online(self) -> list[Stray]:
-        """Those in dirs that have not failed."""
+        """The strays in dirs that have not failed."""
         with self._lock:
             return [stray for found in self._found.values() for stray in found if not stray.log_dir.offline]
 

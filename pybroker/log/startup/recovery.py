@@ -242,7 +242,8 @@ class _Loader:
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
-        """Of a log that begins at 0 no file is made before it has records; another one's start is in the name."""
+        """The first segment of a log. One that begins at 0 gets no file before it has records; another one's start is
+        in the name."""
         make = Segment.create if base_offset else Segment.unwritten
         return make(self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms)
 

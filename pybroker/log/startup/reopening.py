@@ -54,7 +54,8 @@ def describe(log: Log) -> ClosedLog | None:
 
 
 def _digest_of_unchanged(log: Log) -> str | None:
-    """That of the start. If something has changed unnoticed, the next start finds that it is another one."""
+    """The digest that the start found. If something has changed unnoticed, the next start finds that it is another
+    one."""
     if log.files.found is None:
         return None
     known, end, epoch = log.files.found

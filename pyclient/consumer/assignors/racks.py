@@ -16,7 +16,7 @@ NOWHERE: frozenset[str] = frozenset()
 
 
 class Racks:
-    """Those of a group, or of a topic's readers. False: they do not matter."""
+    """The racks of a group, or of a topic's readers. False: they do not matter."""
 
     def __init__(
         self, members: Iterable[Member], partitions: Sequence[TopicPartition], replicas: PartitionRacks

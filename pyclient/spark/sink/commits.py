@@ -52,7 +52,7 @@ class Job(NamedTuple):
     client: tuple[tuple[str, str], ...]
     """Settings of ``kafka.*``."""
     topic: str
-    """Of the ledger."""
+    """The name of the ledger."""
     prefix: str
     query: str
     run: str

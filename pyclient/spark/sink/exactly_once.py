@@ -137,7 +137,7 @@ class State(NamedTuple):
     past: tuple[str, ...] = ()
     timeout_ms: int = 0
     plan: Plan = Plan()
-    """Of the run that holds it."""
+    """The plan of the run that holds it."""
 
 
 def replay(state: State, record: Record) -> State:

@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     """Where the rows of a DataFrame go."""
 
     topic: str | None
-    """Of all rows; None: the column's."""
+    """The topic of all rows; None: the column's."""
     columns: frozenset[str]
 
     def send(self, producer: Producer, batch: pa.RecordBatch) -> list[Deliveries]:

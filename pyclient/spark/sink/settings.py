@@ -10,7 +10,7 @@ from pyclient.errors import ConfigError
 
 EXACTLY_ONCE: Final = "exactly-once"
 TIMEOUT_MS: Final = 900_000
-"""Of transactions: what brokers allow at most, unless transaction.max.timeout.ms says otherwise."""
+"""The time-out of transactions in ms: what brokers allow at most, unless transaction.max.timeout.ms says otherwise."""
 _REFUSED: Final = {
     "key.serializer": "keys are written as they are: cast the column key to string or binary",
     "value.serializer": "values are written as they are: cast the column value to string or binary",

@@ -26,7 +26,7 @@ _LOGICAL: Final = {
 
 
 class AvroValues:
-    """Of one schema and type. Can be pickled."""
+    """Decodes Avro values of one schema and type. Can be pickled."""
 
     def __init__(self, kind: pa.StructType, schema: str) -> None:
         self._kind = kind

@@ -78,7 +78,7 @@ class FilteringReader(BatchReader):
         self._narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Those that Spark has to apply itself."""
+        """Takes filters; returns those that Spark has to apply itself."""
         return [each for each in filters if not self._narrowing.take(each)]
 
     def narrowed(self, ranges: list[Range], offsets: LogOffsets) -> list[Range]:

@@ -19,7 +19,7 @@ from pyclient.spark.source.typed_values import Unreadable
 
 
 class JsonValues:
-    """Of one type. Can be pickled."""
+    """Decodes JSON values of one type. Can be pickled."""
 
     def __init__(self, kind: pa.StructType) -> None:
         self._kind = kind

@@ -31,13 +31,14 @@ _LASTING: Final = (ConfigError, ConnectionFailed, UnsupportedByBroker)
 
 
 class LogOffsets:
-    """Of the partitions that a source reads. Not for several threads; connects when it is first asked."""
+    """The log offsets of the partitions that a source reads. Not for several threads; connects when it is first
+    asked."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._kept: Admin | None = None
         self.topic_ids: dict[str, str] = {}
-        """Of the topics that were found last."""
+        """The ids of the topics that were found last."""
 
     @property
     def admin(self) -> Admin:
@@ -56,7 +57,7 @@ class LogOffsets:
     # -- partitions ------------------------------------------------------------------------------------
 
     def partitions(self, *, missing_is_error: bool = True) -> Partitions:
-        """Those that are read, now. A topic that is not there raises UnknownTopicOrPartition, or counts as one
+        """The partitions that are read, now. A topic that is not there raises UnknownTopicOrPartition, or counts as one
         without partitions.
         """
         return self._asked(lambda: self._partitions(missing_is_error))

@@ -23,7 +23,7 @@ AGAIN_S: Final = 30.0
 
 
 class Progress:
-    """Of one query."""
+    """Commits the progress of one query."""
 
     def __init__(self, group: str | None, offsets: LogOffsets, clock: Callable[[], float]) -> None:
         self._group = group

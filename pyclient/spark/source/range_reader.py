@@ -30,7 +30,7 @@ from pyclient.spark.source.source_options import SourceOptions
 log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 8 << 20
-"""Of one Arrow batch, about: large ones cost Spark least, and the next is fetched meanwhile."""
+"""The size of one Arrow batch, about: large ones cost Spark least, and the next is fetched meanwhile."""
 LEAST_ROWS: Final = 10_000
 MOST_ROWS: Final = 100_000
 PATIENCE_S: Final = 1.0

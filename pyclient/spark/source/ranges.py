@@ -27,8 +27,8 @@ class Range(NamedTuple):
 
 
 def split(ranges: Iterable[Range], min_partitions: int | None = None, max_records: int | None = None) -> list[Range]:
-    """Those that are not empty: of at most ``max_records`` each, and about ``min_partitions`` of them at least, for
-    which the large ones are split.
+    """The ranges that are not empty: of at most ``max_records`` each, and about ``min_partitions`` of them at least,
+    for which the large ones are split.
     """
     found = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -56,7 +56,7 @@ def _share(size: int, total: int, parts: int) -> int:
 
 
 def _parts(whole: Range, count: int) -> list[Range]:
-    """Of nearly equal sizes."""
+    """The parts of nearly equal sizes."""
     edges = [whole.start]
     for left in range(count, 0, -1):
         edges.append(edges[-1] + (whole.end - edges[-1]) // left)

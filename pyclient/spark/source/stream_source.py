@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamSource:
-    """Of one query, in the driver's Python process."""
+    """The stream source of one query, in the driver's Python process."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -42,7 +42,7 @@ class StreamSource:
         self._renewed: tuple[Offsets, frozenset[str]] = {}, frozenset()
         """Topics that are others than those that these offsets, a start, are of."""
         self.newest: Offsets = {}
-        """As of the last look."""
+        """The newest offsets as of the last look."""
 
     def initial(self) -> Offsets:
         """Where a new query starts; Spark asks twice."""
@@ -96,7 +96,7 @@ class StreamSource:
         return split(ranges, self._options.min_partitions, self._options.max_records)
 
     def topic_id(self, topic: str) -> str:
-        """As of the last look; empty where it is not known."""
+        """The topic's id as of the last look; empty where it is not known."""
         return self._ids.get(topic, "")
 
     def finished(self, end: Offsets) -> None:
@@ -162,7 +162,7 @@ class StreamSource:
         return self._offsets.earliest({tp for tp in end.keys() & start.keys() if tp.topic in topics})
 
     def _beginning(self, end: Offsets, start: Offsets) -> Offsets:
-        """Of partitions that are new."""
+        """The beginning of new partitions."""
         return self._offsets.earliest(end.keys() - start.keys())
 
     # -- limits ----------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class StreamSource:
         return end
 
     def _bytes_each(self, grown: Partitions) -> Sizes:
-        """Of a record of each partition, as the log has them: compressed, with what goes round them."""
+        """The bytes of a record of each partition, as the log has them: compressed, with what goes round them."""
         first, sizes = self._offsets.earliest(grown), self._offsets.bytes_of(grown)
         last = self._offsets.latest(grown, {})
         return {tp: sizes[tp] / max(1, last[tp] - first[tp]) for tp in grown}

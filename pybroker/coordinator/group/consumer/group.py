@@ -63,7 +63,7 @@ class ConsumerGroup:
         self.context = context
         self.epoch = 1
         self.metadata_hash = 0
-        """Of the topics, as they were in this epoch."""
+        """The metadata hash of the topics, as they were in this epoch."""
         self.assignment_epoch = 1
         self.assigned_ms = 0
         """When the target assignment was made, by the wall clock; 0: not yet by us."""
