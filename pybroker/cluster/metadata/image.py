@@ -204,7 +204,7 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
-    """The configs of brokers, groups and users; one from which every key was taken is there, and empty, as its node is."""
+    """The configs of brokers, groups and users; one whose keys were all taken is there, and empty, as its node is."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
