@@ -434,7 +434,7 @@ class Broker:
             try:
                 self.net.limits = limits.from_config(self.config)
             except ConfigError as error:
-                logger.error("limits of connections stay as they were: %s", error)
+                logger.error("the limits of connections are unchanged: %s", error)
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
         """Called on whichever thread has noticed it."""

@@ -70,7 +70,8 @@ class ProducerIds:
                 break
         if highest > last:
             self._next = self._end
-            logger.warning("the store knew producer ids up to %d, logs up to %d: it was lost, or is old", last, highest)
+            text = "the store knows producer ids up to %d, but logs up to %d: the store was lost or is old"
+            logger.warning(text, last, highest)
 
     async def _claim(self) -> int:
         while True:

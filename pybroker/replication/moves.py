@@ -65,7 +65,7 @@ class Moves:
         path = self._preferred.take(topic_partition, self._clock.monotonic_ms())
         if path is None or any(log_dir.path == path for log_dir in self._logs.online_dirs):
             return path
-        logger.warning("%s belongs in offline %s: it is created in another log dir", topic_partition, path)
+        logger.warning("%s is created in another log dir, because its own is offline: %s", topic_partition, path)
         return None
 
     async def _run(self, move: Move, before: asyncio.Task[None] | None) -> None:

@@ -96,9 +96,9 @@ class MarkerSender:
             except errors.NotCoordinator:
                 return
             except KafkaError as error:
-                logger.info("%s cannot be completed yet: %s", ending.transactional_id, error)
+                logger.info("the transaction of %s cannot be completed yet: %s", ending.transactional_id, error)
             except Exception:
-                logger.exception("markers of %s", ending.transactional_id)
+                logger.exception("the markers of %s could not be sent", ending.transactional_id)
             await self._sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 

@@ -121,4 +121,4 @@ def test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere(
     node.logs.dir_at(failed).fail(OSError(5, "bad disk"), "testing")
     node.create()
     assert ("t", 0) in describe(node)[free]
-    assert f"{TP} belongs in offline {failed}: it is created in another log dir" in caplog.text
+    assert f"{TP} is created in another log dir, because its own is offline: {failed}" in caplog.text
