@@ -299,7 +299,7 @@ class ControllerService:
         return results
 
     async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
-        """None or the error of each user; who has a password now may log in when this returns."""
+        """None or the error of each user. A user with a new password may log in when this returns."""
         from pybroker.cluster.decisions.scram_changes import alter  # costs 5 ms, which a broker without users need not
 
         return await self._change(lambda image: alter(image, changes))

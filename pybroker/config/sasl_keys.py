@@ -62,7 +62,7 @@ SASL_KEYS: Final[tuple[Key, ...]] = (
     Key(JWKS, STRING, None, ANY, MEDIUM, READ_ONLY,
         "file:///path of the keys (JWKS) that sign the tokens of OAUTHBEARER. It is read again when it changes."),
     Key(ISSUER, STRING, None, ANY, HIGH, READ_ONLY,
-        "Who has to have made a token."),
+        "The issuer that a token must have."),
     Key(AUDIENCE, LIST, (), ANY, HIGH, READ_ONLY,
         "For whom a token has to be made; one of these."),
     Key(ANY_ISSUER, BOOLEAN, False, ANY, LOW, READ_ONLY,

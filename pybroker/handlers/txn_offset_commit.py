@@ -1,5 +1,5 @@
-"""TxnOffsetCommit (28): commits offsets of a group within a transaction; v2 leader epoch (KIP-320), v3 group metadata
-(KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group to the transaction (KIP-890), v6 topic ids (KIP-1319).
+"""TxnOffsetCommit (28): commits offsets within a transaction; v2 leader epoch (KIP-320), v3 group metadata
+(KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group (KIP-890), v6 topic ids (KIP-1319).
 
 Partitions that do not exist are refused here; the rest is the coordinator's matter.
 """

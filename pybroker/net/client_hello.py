@@ -1,5 +1,7 @@
-"""A look at what a client of TLS says first, before OpenSSL sees it: an agreement on keys by a large finite field costs
-the thread of handshakes a hundred times what one by an elliptic curve does, and the client nothing.
+"""A look at what a client of TLS says first, before OpenSSL sees it.
+
+An agreement on keys by a large finite field costs the client nothing. It costs the thread of handshakes a hundred times
+what one by an elliptic curve does.
 
 What cannot be read is no trouble here: OpenSSL refuses it.
 """

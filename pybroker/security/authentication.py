@@ -27,7 +27,7 @@ class Exchange(Protocol):
     """The messages of one authentication."""
 
     user: str | None
-    """Who it is, once that is proved."""
+    """The name of the client, once that is proved."""
     lifetime_ms: int
     """For how long that is so; 0: for ever."""
 
@@ -84,7 +84,7 @@ class Authentication:
 
     @property
     def is_known(self) -> bool:
-        """Who it is is known, and nothing more is to be said now."""
+        """The client's name is known, and nothing more is to be said now."""
         return not self.is_strange and self._exchange is None
 
     @property

@@ -233,7 +233,7 @@ def test_a_session_without_end_is_not_begun_again(raw: Raw, served: Running) -> 
     assert client.ask(ListGroups, 0).error_code == 0
 
 
-def test_who_says_nothing_does_not_stay(served: Running) -> None:
+def test_a_silent_client_does_not_stay(served: Running) -> None:
     silent = Raw(served)
     own = silent.socket.getsockname()[:2]
     served.until(lambda: any(each.peer_address == own for each in served.broker.net.connections))

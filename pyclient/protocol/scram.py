@@ -121,7 +121,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 class ClientFirst(NamedTuple):
-    """Who the client is."""
+    """The first message, which names the client."""
 
     user: str
     nonce: str

@@ -192,7 +192,7 @@ class History:
         self._is_calm = False
 
     def note(self, what: str) -> None:
-        """For who reads of a failure."""
+        """Keeps a line for the report of a failure."""
         self.told.append(what)
 
     def disturb(self, consumer: aio.Consumer) -> None:

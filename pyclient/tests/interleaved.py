@@ -1,5 +1,7 @@
-"""Blocking clients whose threads, their own and the application's, run one at a time, in an order that a schedule says
-(``proofs.interleaving``): between two lines of what is traced, where one waits, and in each turn of the loop.
+"""Blocking clients whose threads run one at a time, their own and the application's.
+
+A schedule gives the order (``proofs.interleaving``). It changes threads between two lines of what is traced, where one
+waits, and in each turn of the loop.
 
 Time is a number: it goes on when nobody can go on without. The broker is a scripted one on the client's own loop. So a
 seed gives the same order again.

@@ -1,7 +1,7 @@
 """Whole applications of asyncio that are cancelled at each of their steps, from the first connection to the last close.
 
-Whoever goes on in their place, at once, as they have left their group, does what is left: no record is passed over, and
-with transactions none is done twice.
+Another application takes their place at once, because they have left their group, and does what is left. No record is
+passed over, and with transactions none is done twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every public coroutine of ``pyclient.aio``, cancelled at each of its steps: the client goes on, and nothing is left.
 
-The coroutines are taken from the classes, their arguments from the names of their parameters: a new one is covered by
-itself, or the test says which parameter it does not know.
+The coroutines are taken from the classes, their arguments from the names of their parameters. So a new one is covered,
+or the test says which parameter it does not know.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The exactly-once campaign: transactional clients under kill -9 of broker and client, checked to the last record.
 
 The load is that of ``transaction_load``. Meanwhile the broker is killed, also while it starts; workers are killed, and
-woken as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies: a worker that was
-replaced while it slept or while it worked, and a member that slept for longer than its session.
+woken as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies. A zombie is a worker
+that was replaced while it slept or worked, or a member that slept for longer than its session.
 
 What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
 

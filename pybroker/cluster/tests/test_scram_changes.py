@@ -97,7 +97,7 @@ def test_the_journal_tells_other_brokers() -> None:
     assert users(EMPTY.apply(delta)) == [ScramUser("alice", {1: 4096})]
 
 
-def test_who_has_no_password_that_can_be_read_is_no_user() -> None:
+def test_a_user_without_a_readable_password_is_no_user() -> None:
     image = MetadataImage(resource_configs={(ResourceType.USER, "alice"): {"SCRAM-SHA-256": "salt=x"}})
     assert users(image) == users(image, ["alice", "bob"]) == []
 

@@ -47,7 +47,7 @@ class Connection(Protocol):
     sasl: Authentication | None
     """How the client says who it is, on listeners where it has to."""
     principal: str
-    """Who the client is: ``User:alice``."""
+    """The user: ``User:alice``."""
     pinned: bool
     """The bytes of the request that is being handled stay as long as they are referenced."""
 

@@ -1,4 +1,4 @@
-"""Who may ask what, and when: an authentication as a state machine, without a socket and without a clock."""
+"""Which client may ask what, and when: an authentication as a state machine, without a socket and without a clock."""
 
 from __future__ import annotations
 
