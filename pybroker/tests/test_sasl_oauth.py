@@ -115,6 +115,21 @@ def test_aiokafka_comes_in_with_a_token(served: Served) -> None:
     asyncio.run(scenario())
 
 
+def test_our_client_comes_in_with_a_token_and_is_told_if_it_is_refused(served: Served) -> None:
+    from pyclient import Producer
+    from pyclient.errors import SaslRefused
+
+    known = {"security_protocol": "SASL_SSL", "ssl_truststore_location": served.broker.ca}
+    known["sasl_mechanism"] = "OAUTHBEARER"
+    with Producer(served.bootstrap, sasl_oauth_token_provider=lambda: token("dora"), **known) as producer:
+        producer.send("by-sdk", b"x").result(PATIENCE_S)
+        assert "User:dora" in served.broker.principals
+    stranger = token("mallory", RSAKey.generate_key(2048, {"kid": "one"}))
+    refused = pytest.raises(SaslRefused, match="does the broker know the token's issuer")
+    with Producer(served.bootstrap, sasl_oauth_token_provider=lambda: stranger, **known) as producer, refused:
+        producer.send("by-sdk", b"x").result(PATIENCE_S)
+
+
 def test_a_token_that_somebody_else_has_signed_lets_nobody_in(served: Served) -> None:
     from confluent_kafka import Producer
 
