@@ -18,7 +18,6 @@ from harness.brokers import KINDS
 __all__ = ["seed"]
 pytestmark = pytest.mark.nightly
 DRIVERS = ("confluent", "aiokafka", "java")
-KAFKA = (pytest.mark.java, pytest.mark.xdist_group("java"))
 
 
 @pytest.mark.timeout(1_200)
@@ -31,13 +30,15 @@ def test_s45_no_transaction_is_lost_torn_doubled_or_shown_before_its_commit(
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("kind", ["ours", pytest.param("kafka", marks=KAFKA)])
+@pytest.mark.parametrize(
+    ("kind", "transactions"), [("ours", 10_000), pytest.param("kafka", 14_000, marks=pytest.mark.campaign)]
+)
 def test_two_hundred_thousand_records_of_our_sdk_are_there_once_whatever_zombies_do(
-    data_root: Path, tmp_path: Path, seed: int, kind: str
+    data_root: Path, tmp_path: Path, seed: int, kind: str, transactions: int
 ) -> None:
     broker = KINDS[kind](data_root / f"zombies-{kind}", **QUICK_GROUPS)
     try:
-        report = Zombies(broker, seed, transactions=10_000, faults=40, folder=tmp_path).run()
+        report = Zombies(broker, seed, transactions, faults=40, folder=tmp_path).run()
     finally:
         broker.kill()
     print(report)

@@ -292,7 +292,12 @@ class Transactions:
         """
         role = zombie.options.transactional_id
         if zombie.options.driver != "confluent":
-            self._await(is_told, f"{role}'s zombie is told")
+            try:
+                self._await(is_told, f"{role}'s zombie is told")
+            except AssertionError as error:
+                zombie.signal(signal.SIGQUIT)
+                until(lambda: "File " in zombie.trouble(), "its stack", STALLED_S)
+                raise AssertionError(f"{error}\n{zombie.trouble()}") from None
             return
         with contextlib.suppress(AssertionError):
             until(is_told, f"{role}'s zombie is told", STALLED_S)
