@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from conformance.faults.campaigns import interruptions
-from conformance.faults.loads.cancelled import cancelled_at, stepping
 from conformance.faults.test_kill import seed
 from harness.brokers import Broker
+from harness.cancelling import cancelled_at, stepping
 
 __all__ = ["seed"]
 pytestmark = pytest.mark.nightly
@@ -52,7 +52,7 @@ def test_a_call_is_cancelled_at_the_step_that_is_named() -> None:
 
 @pytest.mark.parametrize("swallowed", ["CancelledError", "nothing"])
 def test_a_call_that_swallows_its_cancellation_is_seen(swallowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.faults.loads.cancelled.PATIENCE_S", 0.3)
+    monkeypatch.setattr("harness.cancelling.PATIENCE_S", 0.3)
 
     async def deaf() -> None:
         try:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import pybroker
-from conformance.drivers.base import Place, Record
-from conformance.drivers.java import JavaDriver
+from harness.peers import Java
 from pybroker.client_settings import settings_for
 from pyclient import Consumer, Producer
 
 PATIENCE_S = 60.0
+TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.fixture(scope="module")
@@ -73,25 +73,15 @@ def test_a_client_has_a_certificate_where_it_needs_one_and_a_restart_keeps_it(tm
 
 
 @pytest.mark.nightly
-def test_java_comes_in_with_a_certificate_by_the_settings_that_the_broker_gives() -> None:
-    driver = JavaDriver()
-    try:
-        with pybroker.run(tls=True, ssl_client_auth="required") as broker:
-            settings = broker.client_settings(library="java")
-            producer = driver.producer(broker.bootstrap_servers, **settings)
-            producer.send("java", b"hello")
-            (sent,) = producer.flush()
-            assert sent.offset == 0
-            producer.close()
-            consumer = driver.consumer(broker.bootstrap_servers, **settings)
-            consumer.assign({Place("java", 0): 0})
-            records: list[Record] = []
-            while not records:
-                records = consumer.poll()
-            consumer.close()
-            assert records[0].value == b"hello"
-    finally:
-        driver.close()
+def test_java_comes_in_with_a_certificate_by_the_settings_that_the_broker_gives(tmp_path: Path) -> None:
+    java, own = Java(), tmp_path / "client.properties"
+    with pybroker.run(tls=True, ssl_client_auth="required") as broker:
+        settings = broker.client_settings(library="java")
+        own.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+        there = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "java", "--command-config", str(own))
+        java(f"{TOOLS}.ConsoleProducer", *there, stdin="hello\n")
+        read = java(f"{TOOLS}.consumer.ConsoleConsumer", *there, "--from-beginning", "--max-messages", "1", check=False)
+        assert read == "hello\n"
 
 
 @pytest.mark.nightly

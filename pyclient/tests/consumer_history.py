@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from conformance.faults.loads.cancelled import cancelled_at
+from harness.cancelling import cancelled_at
 from pyclient import TopicPartition, aio
 from pyclient.admin import AlterConfigOp, ConfigResource, ResourceType
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
@@ -260,7 +260,9 @@ class History:
     async def _do(self, member: Member, action: Callable[[Member], Coroutine[Any, Any, None]]) -> None:
         """Perhaps it is cancelled."""
         step = self.random.randint(1, MOST_STEPS) if self.random.random() < 0.3 else 0
-        was_cancelled, outcome = await cancelled_at(step, lambda: action(member), self.random.random() < 0.5)
+        was_cancelled, outcome = await cancelled_at(
+            step, lambda: action(member), self.random.random() < 0.5, may_raise=KafkaError
+        )
         how = f", cancelled at {step}" if was_cancelled else ""
         self.note(f"{member.name}.{action.__name__}{how}: {outcome!r}, at {member.due}")
 

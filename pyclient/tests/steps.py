@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from conformance.faults.loads.cancelled import cancelled_at
+from harness.cancelling import cancelled_at
+from pyclient.errors import KafkaError
 from pyclient.tests.support import PATIENCE_S
 
 MOST_STEPS = 500
@@ -32,7 +33,7 @@ async def at_each_step(
     for is_late in (False, True):
         for step in itertools.count(1):
             assert step < MOST_STEPS
-            was_cancelled, _ = await cancelled_at(step, operation, is_late)
+            was_cancelled, _ = await cancelled_at(step, operation, is_late, may_raise=KafkaError)
             cancellations += was_cancelled
             await after()
             if not was_cancelled:

@@ -10,69 +10,15 @@ import asyncio
 import gc
 import os
 import threading
-import types
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from harness.cancelling import PATIENCE_S, Operation, cancelled_at
 from pyclient import TopicPartition, aio
 from pyclient.errors import KafkaError
 
-PATIENCE_S = 60.0
 MOST_STEPS = 60
-Operation = Callable[[], Coroutine[Any, Any, object]]
-
-
-@types.coroutine
-def stepping(
-    work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object], is_late: bool = False
-) -> Generator[Any, Any, Any]:
-    """Does the work; ``reached()`` is called within its step of number ``at``, before it waits. ``is_late``: after the
-    wait, and the work gets a cancellation in the place of what it waited for.
-    """
-    step, value, error = 0, None, None
-    while True:
-        step += 1
-        if step == at and not is_late:
-            reached()
-        try:
-            waiting = work.send(value) if error is None else work.throw(error)
-        except StopIteration as end:
-            return end.value
-        value, error = None, None
-        try:
-            value = yield waiting
-        except BaseException as thrown:
-            error = thrown
-        if step == at and is_late:
-            reached()
-            error = asyncio.CancelledError()
-
-
-async def cancelled_at(step: int, operation: Operation, is_late: bool = False) -> tuple[bool, object]:
-    """Whether the operation was cancelled at that step; and what it returned, or raised, unless it was. Raises
-    AssertionError where it hangs, or raises what is no KafkaError. ``is_late``: what it waits for then has come.
-    """
-    was_reached = False
-    task: asyncio.Task[object]
-
-    def reached() -> None:
-        nonlocal was_reached
-        was_reached = True
-        if not is_late:
-            task.cancel()
-
-    async def work() -> object:
-        return await stepping(operation(), step, reached, is_late)
-
-    task = asyncio.create_task(work())
-    done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
-    assert done, f"{operation} hangs, cancelled at step {step}"
-    if task.cancelled():
-        return True, None
-    error = task.exception()
-    assert error is None or isinstance(error, KafkaError), repr(error)
-    return was_reached, error if error is not None else task.result()
 
 
 class Cancelled:

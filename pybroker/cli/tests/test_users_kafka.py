@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from harness.brokers import RealKafka
-from harness.peers import KAFKA_VERSION, Java
+from harness.peers import Java
 from pybroker.cli.tests.running import Shell
 from pyclient.tests.support import answered
 
-SCRIPT = "kafka.admin.ConfigCommand" if KAFKA_VERSION.startswith("4.3.") else "org.apache.kafka.tools.ConfigCommand"
+SCRIPT = "org.apache.kafka.tools.ConfigCommand"
 USERS = ("--entity-type", "users")
 TOLD = "SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096"
 

@@ -1,0 +1,66 @@
+"""A coroutine that is cancelled at its n-th step, which is what a task does between two waits; counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+PATIENCE_S = 60.0
+Operation = Callable[[], Coroutine[Any, Any, object]]
+
+
+@types.coroutine
+def stepping(
+    work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object], is_late: bool = False
+) -> Generator[Any, Any, Any]:
+    """Does the work; ``reached()`` is called within its step of number ``at``, before it waits. ``is_late``: after the
+    wait, and the work gets a cancellation in the place of what it waited for.
+    """
+    step, value, error = 0, None, None
+    while True:
+        step += 1
+        if step == at and not is_late:
+            reached()
+        try:
+            waiting = work.send(value) if error is None else work.throw(error)
+        except StopIteration as end:
+            return end.value
+        value, error = None, None
+        try:
+            value = yield waiting
+        except BaseException as thrown:
+            error = thrown
+        if step == at and is_late:
+            reached()
+            error = asyncio.CancelledError()
+
+
+async def cancelled_at(
+    step: int, operation: Operation, is_late: bool = False, *, may_raise: type[Exception] | tuple[()] = ()
+) -> tuple[bool, object]:
+    """Whether the operation was cancelled at that step; and what it returned, or raised, unless it was. Raises
+    AssertionError where it hangs, or raises anything else than ``may_raise``. ``is_late``: what it waits for has come
+    by then.
+    """
+    was_reached = False
+    task: asyncio.Task[object]
+
+    def reached() -> None:
+        nonlocal was_reached
+        was_reached = True
+        if not is_late:
+            task.cancel()
+
+    async def work() -> object:
+        return await stepping(operation(), step, reached, is_late)
+
+    task = asyncio.create_task(work())
+    done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
+    assert done, f"{operation} hangs, cancelled at step {step}"
+    if task.cancelled():
+        return True, None
+    error = task.exception()
+    assert error is None or isinstance(error, may_raise), repr(error)
+    return was_reached, error if error is not None else task.result()
