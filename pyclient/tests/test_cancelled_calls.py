@@ -14,7 +14,13 @@ from contextlib import suppress
 import pytest
 
 from pyclient import Producer, TopicPartition, aio
-from pyclient.admin import AlterConfigOp, ConfigResource, ResourceType
+from pyclient.admin import (
+    AlterConfigOp,
+    ConfigResource,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+)
 from pyclient.errors import KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.tests.brokers import unique
@@ -48,6 +54,7 @@ class Arguments:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         self.fixed = {
             "levels": {},
+            "alterations": [UserScramCredentialDeletion("nobody", ScramMechanism.SCRAM_SHA_256)],
             "broker": 1,
             "paths": {place: "/nowhere"},
             "replicas": {place: None},
