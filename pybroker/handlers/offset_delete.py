@@ -21,7 +21,7 @@ async def handle(request: OffsetDelete.Request, call: Call) -> OffsetDelete.Resp
 
     kinds = (lambda asked: Response.OffsetDeleteResponseTopic(name=asked.name), Response.OffsetDeleteResponsePartition)
     try:
-        await of_existing(request, call, response.topics, kinds, delete)
+        await of_existing(request, call, response.topics, kinds, delete, always=True)
     except errors.KafkaError as error:
         return Response(error_code=error.code)
     return response

@@ -40,11 +40,13 @@ async def of_existing(
     *,
     find: Callable[[Any, MetadataImage], TopicImage | None] = by_name,
     unknown: type[errors.KafkaError] = errors.UnknownTopicOrPartition,
+    always: bool = False,
 ) -> None:
     """Puts the topics' answers into ``told``, in the request's order: ``kinds`` are those of topics and partitions.
 
     ``await ask(request)`` is the coordinator's response to a request that has a part of its partitions only.
-    ``unknown``: the error of a topic that ``find`` does not find. Raises what ``ask`` raises.
+    ``unknown``: the error of a topic that ``find`` does not find. ``always``: the coordinator is asked even where no
+    partition exists, for it may refuse the whole request. Raises what ``ask`` raises.
     """
     topic_kind, partition_kind = kinds
 
@@ -67,7 +69,7 @@ async def of_existing(
             if asked.partitions:
                 request.topics.append(asked)
                 answers.append(told[-1])
-        if answers:
+        if answers or always:
             for topic, answered in zip(answers, (await ask(request)).topics, strict=True):
                 topic.partitions += answered.partitions
 

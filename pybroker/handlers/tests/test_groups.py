@@ -287,7 +287,9 @@ def test_offsets_are_deleted_one_by_one(node: Node) -> None:
     topics = [topic(name="t", partitions=[asked(partition_index=index) for index in (0, 9)])]
     assert outcomes(ask(node, OffsetDelete, 0, group_id="g", topics=topics)) == {0: 0, 9: 3}
     assert node.committed() == {("t", 1): 11}
-    assert ask(node, OffsetDelete, 0, group_id="h", topics=topics).error_code == errors.GroupIdNotFound.code
+    nowhere = [topic(name="nowhere", partitions=[asked(partition_index=0)])]
+    for asked_for in (topics, nowhere, []):
+        assert ask(node, OffsetDelete, 0, group_id="h", topics=asked_for).error_code == errors.GroupIdNotFound.code
 
 
 # Offsets in transactions
