@@ -302,7 +302,7 @@ def subscribe(
 ) -> tuple[int, Subscriptions, bool]:
     """The group's epoch with what the member says now, its subscriptions, whether they changed.
 
-    A new regular expression alone makes no new epoch before its topics are known, unless
+    Another assignor that most members want makes a new epoch too, as in Kafka 4.4. A new regular expression alone makes no new epoch before its topics are known, unless
     ``bumps_unresolved``. Raises InvalidRegularExpression.
     """
     if updated is not before:
@@ -310,8 +310,10 @@ def subscribe(
     names_changed = updated.topics != before.topics
     change = regexes.update(group, before, updated, result)
     changed = names_changed or change is not regexes.Change.NONE
-    subscriptions = group.subscriptions.after(known(group, before), updated)
+    was = known(group, before)
+    subscriptions = group.subscriptions.after(was, updated)
     bump = names_changed or change is regexes.Change.RESOLVED or (bumps_unresolved and changed)
+    bump = bump or group.wanted_assignor() != group.wanted_assignor(was, updated)
     epoch = group.epoch
     if bump or targeting.is_stale(group):
         epoch = targeting.next_epoch(group, subscriptions, bump, result)

@@ -253,6 +253,17 @@ def test_the_assignor_that_most_members_want_is_used() -> None:
     }
 
 
+def test_another_assignor_that_most_members_want_makes_a_new_epoch() -> None:
+    driver = Driver()
+    first = driver.come("a").answer.member_epoch
+    epochs = [
+        driver.beat("a", first, server_assignor="range").answer.member_epoch,
+        driver.beat("a", first + 1, server_assignor="range").answer.member_epoch,
+    ]
+    assert epochs == [first + 1, first + 1]
+    assert driver.describe().assignor_name == "range"
+
+
 def test_a_static_member_that_is_away_keeps_what_it_has() -> None:
     driver = Driver()
     one = Client(driver, "one", instance_id="i").come()
