@@ -137,18 +137,12 @@ class ConsumerGroup:
         self, before: ConsumerMember | None = None, after: ConsumerMember | None = None
     ) -> str:
         """The assignor that most members want, with one of them changed; else the default."""
-        return self.wanted_assignor(before, after) or self.context.settings.assignors[0]
-
-    def wanted_assignor(
-        self, before: ConsumerMember | None = None, after: ConsumerMember | None = None
-    ) -> str | None:
-        """The same; None where no member wants one."""
         counts = dict(self.assignors)
         if before is not None and before.assignor is not None:
             count(counts, (before.assignor,), -1)
         if after is not None and after.assignor is not None:
             count(counts, (after.assignor,), 1)
-        return max(counts, key=lambda name: counts[name], default=None)
+        return max(counts, key=lambda name: counts[name], default=self.context.settings.assignors[0])
 
     # The Group of the shard
 

@@ -302,8 +302,8 @@ def subscribe(
 ) -> tuple[int, Subscriptions, bool]:
     """The group's epoch with what the member says now, its subscriptions, whether they changed.
 
-    Another assignor that most members want makes a new epoch too, as in Kafka 4.4. A new regular expression alone makes no new epoch before its topics are known, unless
-    ``bumps_unresolved``. Raises InvalidRegularExpression.
+    Another assignor that most members want makes a new epoch too, as in Kafka 4.4. A new regular expression alone makes
+    no new epoch before its topics are known, unless ``bumps_unresolved``. Raises InvalidRegularExpression.
     """
     if updated is not before:
         result.write(records.member_record(group.id, updated))
@@ -313,7 +313,7 @@ def subscribe(
     was = known(group, before)
     subscriptions = group.subscriptions.after(was, updated)
     bump = names_changed or change is regexes.Change.RESOLVED or (bumps_unresolved and changed)
-    bump = bump or group.wanted_assignor() != group.wanted_assignor(was, updated)
+    bump = bump or group.preferred_assignor() != group.preferred_assignor(was, updated)
     epoch = group.epoch
     if bump or targeting.is_stale(group):
         epoch = targeting.next_epoch(group, subscriptions, bump, result)

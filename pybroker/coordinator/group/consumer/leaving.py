@@ -89,7 +89,10 @@ def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Resul
         result.write(records.no_regex_record(group.id, regex))
     left = group.subscriptions.without(members)
     metadata_hash = group.context.topics.hash_of(left.topics)
-    result.write(records.group_record(group.id, group.epoch + 1, metadata_hash))
+    epoch = group.epoch + 1
+    result.write(records.group_record(group.id, epoch, metadata_hash))
+    if len(members) == len(group.members):  # the assignment of an empty group is made at once, as in Kafka 4.4
+        result.write(records.target_epoch_record(group.id, epoch, result.now.wall_ms))
     for member in members:
         group.context.timeouts.forget(group.id, member.id)
 

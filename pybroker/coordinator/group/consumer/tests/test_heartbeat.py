@@ -256,12 +256,18 @@ def test_the_assignor_that_most_members_want_is_used() -> None:
 def test_another_assignor_that_most_members_want_makes_a_new_epoch() -> None:
     driver = Driver()
     first = driver.come("a").answer.member_epoch
-    epochs = [
-        driver.beat("a", first, server_assignor="range").answer.member_epoch,
-        driver.beat("a", first + 1, server_assignor="range").answer.member_epoch,
-    ]
-    assert epochs == [first + 1, first + 1]
+    steps = [("uniform", first), ("range", first), ("range", first + 1)]  # uniform is the default
+    epochs = [driver.beat("a", epoch, server_assignor=name).answer.member_epoch for name, epoch in steps]
+    assert epochs == [first, first + 1, first + 1]
     assert driver.describe().assignor_name == "range"
+
+
+def test_the_last_member_that_leaves_ends_the_assignment() -> None:
+    driver = Driver()
+    Client(driver, "one").come()
+    driver.beat("one", LEAVE)
+    group = driver.consumers()
+    assert (group.epoch, group.assignment_epoch) == (3, 3)
 
 
 def test_a_static_member_that_is_away_keeps_what_it_has() -> None:
