@@ -244,9 +244,12 @@ class Oracle:
         return bool(others) and not has_losses and self.min_isr.get(real(tp).topic, 1) > 1
 
     def trim_to_acked(self, tp: TopicPartition) -> None:
-        """Every replica may have lost what was not synced: only what was acknowledged must be there."""
+        """Every replica may have lost what was not synced: only what was acknowledged must be there. What was deleted,
+        up to the highest log start, is kept: it stands for what such a log lacks.
+        """
         if tp in self.committed:
-            self.committed[tp].cut(self.acked.get(tp, 0))
+            starts = [seen.start for (_, each), seen in self._seen.items() if each == tp]
+            self.committed[tp].cut(max(self.acked.get(tp, 0), *starts, 0))
             self.trimmed.add(tp)
             for node_id, machine in self.cluster.machines.items():  # a new leader may have committed more
                 self._seen.pop((node_id, tp), None)
