@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from pybroker.passwords import Login
 
 Settings = dict[str, Any]
 Secured = Callable[[str, str | None], Settings]
@@ -40,25 +42,57 @@ def _java(authority: str, own: str | None) -> Settings:
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority, **shown}
 
 
-LIBRARIES: Final[dict[str, Secured]] = {
-    "pyclient": _pyclient,
-    "confluent-kafka": _confluent_kafka,
-    "kafka-python": _kafka_python,
-    "aiokafka": _aiokafka,
-    "java": _java,
+def _by_pair(login: Login) -> Settings:
+    return {"sasl_mechanism": login.mechanism, "sasl_username": login.user, "sasl_password": login.password}
+
+
+def _by_plain_pair(login: Login) -> Settings:
+    """All mechanisms have these names."""
+    names = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+    return dict(zip(names, (login.mechanism, login.user, login.password), strict=True))
+
+
+def _by_jaas(login: Login) -> Settings:
+    return {"sasl_mechanism": login.mechanism, "sasl_jaas_config": login.jaas()}
+
+
+class Library(NamedTuple):
+    """How a library names what it needs."""
+
+    secured: Secured
+    logged_in: Callable[[Login], Settings]
+
+
+LIBRARIES: Final = {
+    "pyclient": Library(_pyclient, _by_pair),
+    "confluent-kafka": Library(_confluent_kafka, _by_pair),
+    "kafka-python": Library(_kafka_python, _by_plain_pair),
+    "aiokafka": Library(_aiokafka, _by_plain_pair),
+    "java": Library(_java, _by_jaas),
 }
 _WITH_DOTS: Final = ("confluent-kafka", "java")
 
 
-def settings_for(library: str, bootstrap: str, authority: Path | None, own: Path | None) -> Settings:
-    """With an ``authority``, those of a client by TLS; ``own``: what it shows of itself. Raises ValueError."""
+def protocol(*, tls: bool, sasl: bool) -> str:
+    """Kafka's ``security.protocol``."""
+    return ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
+
+
+def settings_for(
+    library: str, bootstrap: str, authority: Path | None, own: Path | None, login: Login | None = None
+) -> Settings:
+    """With an ``authority``, those of a client by TLS; ``own``: what it shows of itself. ``login``: as whom it comes
+    in. Raises ValueError.
+    """
     if library not in LIBRARIES:
         raise ValueError(f"library={library!r} is none of {', '.join(LIBRARIES)}")
-    common = {"bootstrap_servers": bootstrap}
-    if authority is not None:
-        common["security_protocol"] = "SSL"
+    common: Settings = {"bootstrap_servers": bootstrap}
+    if authority is not None or login is not None:
+        common["security_protocol"] = protocol(tls=authority is not None, sasl=login is not None)
+    if login is not None:
+        common |= LIBRARIES[library].logged_in(login)
     if library in _WITH_DOTS:
         common = {name.replace("_", "."): text for name, text in common.items()}
     if authority is None:
         return common
-    return common | LIBRARIES[library](str(authority), None if own is None else str(own))
+    return common | LIBRARIES[library].secured(str(authority), None if own is None else str(own))

@@ -15,12 +15,14 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pybroker.client_settings import settings_for
+from pybroker.client_settings import protocol, settings_for
+from pybroker.passwords import passwords
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 
@@ -33,7 +35,6 @@ OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
 TLS_FOLDER = "tls"
 """In the data folder."""
 CHOSEN = {"listeners", "ssl.keystore.location", "ssl.truststore.location"}
-SECURED = {"listeners": "SSL://localhost:0", "security.inter.broker.protocol": "SSL"}
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -71,20 +72,24 @@ class EmbeddedBroker:
         log_level: str = "info",
         start_timeout_s: float = 60.0,
         tls: bool = False,
+        sasl: str | None = None,
+        users: Mapping[str, str] | None = None,
         **config: object,
     ) -> None:
         """Starts nothing yet; the arguments are those of ``run``."""
         settings = dict(setting(key, value) for key, value in config.items())
-        if tls and (both := sorted(CHOSEN & settings.keys())):
-            raise ValueError(f"tls=True chooses {', '.join(both)}: give only one of both")
+        self._is_secured = tls
+        self._passwords = passwords(sasl, users)
+        secured = self._secured()
+        if secured and (both := sorted(CHOSEN & settings.keys())):
+            raise ValueError(f"tls and sasl choose {', '.join(both)}: give only one of both")
         self.data_dir = Path("" if data_dir is None else data_dir)
         self._temporary = data_dir is None
         self._processes = processes
         self._port = port
         self._log_level = log_level
         self._timeout_s = start_timeout_s
-        self._is_secured = tls
-        self._settings = {**DEFAULTS, **(SECURED if tls else {}), **settings}
+        self._settings = {**DEFAULTS, **secured, **settings}
         self._bootstrap = ""
         self._pids: tuple[int, ...] = ()
         self._orders = 0
@@ -132,19 +137,20 @@ class EmbeddedBroker:
         """
         return self._process.log
 
-    def client_settings(self, *, library: str = "pyclient") -> dict[str, Any]:
-        """The settings with which a client reaches the broker: ``Producer(**broker.client_settings())``.
+    def client_settings(self, user: str | None = None, *, library: str = "pyclient") -> dict[str, Any]:
+        """The settings with which a client reaches the broker: ``Producer(**broker.client_settings("alice"))``.
 
-        ``library``: ``pyclient``, ``confluent-kafka``, ``kafka-python``, ``aiokafka`` or ``java``. Where
-        ``ssl.client.auth`` asks for it, the client has a certificate. Raises ValueError for another library, and
-        RuntimeError before the first start.
+        ``user``: one of ``users``, needed if there are several. ``library``: ``pyclient``, ``confluent-kafka``,
+        ``kafka-python``, ``aiokafka`` or ``java``. Where ``ssl.client.auth`` asks for it, the client has a certificate.
+        Raises ValueError for another user or library, and RuntimeError before the first start.
         """
         bootstrap, authority, own = self.bootstrap_servers, None, None
         if self._is_secured:
             files = self._certificates()
             authority = files.authority
             own = None if self._settings.get("ssl.client.auth", "none") == "none" else files.client
-        return settings_for(library, bootstrap, authority, own)
+        login = None if self._passwords is None else self._passwords.login(user)
+        return settings_for(library, bootstrap, authority, own, login)
 
     def start(self) -> Self:
         """Starts the broker unless it runs already, and returns this object when the broker is ready. Raises
@@ -232,11 +238,22 @@ class EmbeddedBroker:
         try:
             if self._is_secured:
                 self._make_certificates()
-            self._process.start(self._command(port), brokers_environment() | as_environment(self._settings))
+            secrets = as_environment(self._settings)
+            if self._passwords is not None:
+                secrets[ADD_SCRAM] = self._passwords.first_users()
+            self._process.start(self._command(port), brokers_environment() | secrets)
             self._bootstrap, self._pids = self._ready()
         except BaseException:
             self._process.close()
             raise
+
+    def _secured(self) -> dict[str, str]:
+        """The settings of the one listener that clients and brokers use; none where it is plain."""
+        chosen = protocol(tls=self._is_secured, sasl=self._passwords is not None)
+        found = {"listeners": f"{chosen}://localhost:0", "security.inter.broker.protocol": chosen}
+        if self._passwords is not None:
+            return found | self._passwords.settings(chosen)
+        return found if self._is_secured else {}
 
     def _make_certificates(self) -> None:
         """Makes those that are not there yet, and names them in the settings."""
@@ -325,6 +342,8 @@ def run(
     log_level: str = "info",
     start_timeout_s: float = 60.0,
     tls: bool = False,
+    sasl: str | None = None,
+    users: Mapping[str, str] | None = None,
     **config: object,
 ) -> EmbeddedBroker:
     """Starts brokers, by default one, on free ports, and returns when they are ready.
@@ -335,11 +354,20 @@ def run(
     ``group.initial.rebalance.delay.ms`` is 0. Environment variables ``KAFKA_…`` are ignored. ``data_dir`` is kept
     afterwards; the default is a temporary folder, which is removed.
 
-    With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates;
-    ``broker.client_settings()`` gives clients what they need. Raises BrokerFailed.
+    With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates.
+    ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``.
+    ``broker.client_settings("alice")`` gives clients what they need. Raises BrokerFailed.
     """
     broker = EmbeddedBroker(
-        processes, port=port, data_dir=data_dir, log_level=log_level, start_timeout_s=start_timeout_s, tls=tls, **config
+        processes,
+        port=port,
+        data_dir=data_dir,
+        log_level=log_level,
+        start_timeout_s=start_timeout_s,
+        tls=tls,
+        sasl=sasl,
+        users=users,
+        **config,
     )
     return broker.start()
 

@@ -15,9 +15,9 @@ jwt = pytest.importorskip("joserfc.jwt")
 
 from joserfc.jwk import RSAKey  # noqa: E402
 
-from pybroker.tests.cluster import PATIENCE_S  # noqa: E402
 from pybroker.tests.test_sasl import VALUES, address  # noqa: E402
 from pybroker.tests.test_tls import Running, running  # noqa: E402
+from pybroker.tests.waiting import PATIENCE_S  # noqa: E402
 
 KEY = RSAKey.generate_key(2048, {"kid": "one"})
 LIFETIME_S = 3600

@@ -200,7 +200,9 @@ async def test_what_a_broker_says_is_bounded_before_it_is_known():
         assert "frame length" in str(error)
         text = "\x1b[31m" + "x" * 30_000
         Door(broker, "PLAIN")
-        broker.handlers[SaslAuthenticate] = lambda *_: SaslAuthenticate.Response(error_code=58, error_message=text)
+        broker.handlers[SaslAuthenticate] = lambda *_: SaslAuthenticate.Response(
+            error_code=errors.SaslAuthenticationFailed.code, error_message=text
+        )
         error = await refusal(broker, mechanism="PLAIN")
         assert len(str(error)) < 500
         assert "\x1b" not in str(error)

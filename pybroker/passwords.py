@@ -1,0 +1,81 @@
+"""The users of ``pybroker.run(sasl="SCRAM-SHA-256", users={"alice": "secret"})``: at the broker, and at its clients.
+
+It imports nothing of the broker, like ``embedded``, which uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MODULES: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+}
+
+
+@dataclass(frozen=True)
+class Login:
+    """What a client says of itself."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+
+    def jaas(self) -> str:
+        """The same in Java's syntax."""
+        return f"{MODULES[self.mechanism]} required username={quoted(self.user)} password={quoted(self.password)};"
+
+
+@dataclass(frozen=True)
+class Passwords:
+    """Those of one mechanism, by user."""
+
+    mechanism: str
+    users: Mapping[str, str] = field(repr=False)
+
+    def settings(self, listener: str) -> dict[str, str]:
+        """The broker's, for its listener."""
+        found = {"sasl.enabled.mechanisms": self.mechanism}
+        if self.mechanism == PLAIN:
+            users = " ".join(f"{quoted(f'user_{name}')}={quoted(secret)}" for name, secret in self.users.items())
+            found[f"listener.name.{listener.lower()}.plain.sasl.jaas.config"] = f"{MODULES[PLAIN]} required {users};"
+        return found
+
+    def first_users(self) -> str:
+        """The users of SCRAM, as ``--add-scram`` takes them, a line each."""
+        if self.mechanism == PLAIN:
+            return ""
+        pairs = [f"[name={quoted(name)},password={quoted(secret)}]" for name, secret in self.users.items()]
+        return "\n".join(f"{self.mechanism}={pair}" for pair in pairs)
+
+    def login(self, user: str | None) -> Login:
+        """That of a user, who need not be named if there is one only. Raises ValueError."""
+        if user is None and len(self.users) == 1:
+            (user,) = self.users
+        if user is None or user not in self.users:
+            raise ValueError(f"user={user!r} is none of the users: there are {', '.join(self.users)}")
+        return Login(self.mechanism, user, self.users[user])
+
+
+def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | None:
+    """As the arguments of ``run`` say; None without them. Raises ValueError."""
+    if not sasl and not users:
+        return None
+    if not sasl or not users:
+        raise ValueError("sasl and users go together: run(sasl='SCRAM-SHA-256', users={'alice': 'secret'})")
+    mechanism = sasl.upper()
+    if mechanism not in MODULES:
+        raise ValueError(f"sasl={sasl!r} is none of {', '.join(MODULES)}")
+    if any("\n" in text or not text for pair in users.items() for text in pair):
+        raise ValueError("a name or password in users is empty, or has a line break")
+    return Passwords(mechanism, dict(users))
+
+
+def quoted(text: str) -> str:
+    """In the quotes of Java's JAAS, and of ``--add-scram``."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,112 @@
+"""``pybroker.run(sasl=…, users=…)``, and the settings that it gives to clients of each library."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pybroker
+from pybroker.client_settings import LIBRARIES, settings_for
+from pybroker.passwords import MODULES, PLAIN, SCRAM, passwords
+from pyclient import Admin, Producer
+from pyclient.errors import SaslRefused
+
+ODD = "bo=b,x"
+"""A name that kafka-python and aiokafka do not escape in SCRAM."""
+USERS = {"alice": 's"ec\\r,et=ä', ODD: "x"}
+TOPIC = "secured"
+PATIENCE_S = 90.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"sasl": "GSSAPI", "users": USERS}, "is none of PLAIN, SCRAM-SHA-256"),
+        ({"sasl": "PLAIN"}, "sasl and users go together"),
+        ({"users": USERS}, "sasl and users go together"),
+        ({"sasl": "PLAIN", "users": {"alice": ""}}, "is empty"),
+        ({"sasl": "SCRAM-SHA-256", "users": {"alice": "hush\nhush"}}, "has a line break"),
+        ({"sasl": "PLAIN", "users": USERS, "listeners": "PLAINTEXT://:0"}, "choose listeners"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        pybroker.EmbeddedBroker(**arguments)  # type: ignore[arg-type]
+    assert "hush" not in str(caught.value)
+
+
+def test_without_users_nothing_is_set() -> None:
+    assert passwords(None, None) is None
+
+
+@pytest.mark.parametrize("mechanism", MODULES)
+def test_passwords_are_in_no_setting_but_the_secret_one(mechanism: str) -> None:
+    known = passwords(mechanism.lower(), {"alice": "hush"})
+    assert known is not None
+    assert "hush" not in repr(known)
+    assert "hush" not in repr(known.login("alice"))
+    shown = [text for name, text in known.settings("SASL_SSL").items() if not name.endswith("sasl.jaas.config")]
+    assert not any("hush" in text for text in shown)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_each_library_has_its_own_names(library: str) -> None:
+    known = passwords("SCRAM-SHA-512", {"alice": "secret"})
+    assert known is not None
+    found = settings_for(library, "localhost:1", None, None, known.login(None))
+    names = {name.replace(".", "_"): value for name, value in found.items()}
+    assert (names["bootstrap_servers"], names["security_protocol"]) == ("localhost:1", "SASL_PLAINTEXT")
+    assert names["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert "secret" in str(found)
+    with pytest.raises(ValueError, match="user='eve' is none of the users: there are alice"):
+        known.login("eve")
+
+
+@pytest.fixture(scope="module", params=[(tls, sasl) for tls in (False, True) for sasl in (PLAIN, *SCRAM)])
+def own_broker(request: pytest.FixtureRequest) -> Iterator[pybroker.EmbeddedBroker]:
+    tls, sasl = request.param
+    with pybroker.run(tls=tls, sasl=sasl, users=USERS) as broker:
+        yield broker
+
+
+def test_clients_of_every_library_come_in_also_after_a_restart(own_broker: pybroker.EmbeddedBroker) -> None:
+    import confluent_kafka
+    from aiokafka import AIOKafkaProducer
+    from kafka import KafkaProducer
+
+    async def by_aiokafka() -> None:
+        async with AIOKafkaProducer(**own_broker.client_settings("alice", library="aiokafka")) as producer:
+            await producer.send_and_wait(TOPIC, b"x")
+
+    for user in USERS:
+        with Producer(**own_broker.client_settings(user)) as producer:
+            producer.send(TOPIC, b"x").result(PATIENCE_S)
+        by_librdkafka = confluent_kafka.Producer(own_broker.client_settings(user, library="confluent-kafka"))
+        by_librdkafka.produce(TOPIC, b"x")
+        assert by_librdkafka.flush(PATIENCE_S) == 0
+    by_kafka_python = KafkaProducer(**own_broker.client_settings("alice", library="kafka-python"))
+    by_kafka_python.send(TOPIC, b"x").get(PATIENCE_S)
+    by_kafka_python.close()
+    asyncio.run(by_aiokafka())
+    own_broker.restart()
+    with Producer(**own_broker.client_settings("alice")) as producer:
+        producer.send(TOPIC, b"x").result(PATIENCE_S)
+    assert USERS["alice"] not in own_broker.log
+
+
+def test_a_wrong_password_is_refused(own_broker: pybroker.EmbeddedBroker) -> None:
+    settings = own_broker.client_settings("alice") | {"sasl_password": "wrong"}
+    with Admin(**settings) as admin, pytest.raises(SaslRefused):
+        admin.describe_cluster(timeout=PATIENCE_S)
+
+
+@pytest.mark.nightly
+def test_several_brokers_let_in_users_and_each_other(tmp_path: Path) -> None:
+    with (
+        pybroker.run(3, tls=True, sasl="SCRAM-SHA-256", users=USERS, default_replication_factor=3) as cluster,
+        Producer(**cluster.client_settings("alice"), acks="all") as producer,
+    ):
+        producer.send(TOPIC, b"x").result(PATIENCE_S)
