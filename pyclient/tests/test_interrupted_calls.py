@@ -143,7 +143,8 @@ def test_a_close(broker, admin, topic, group, kind):
         client.close()
         until(lambda: has_ended(client), "the end of its thread")
         if kind == "member":
-            assert not admin.describe_consumer_groups(group, check=False).get(group, _Nobody).members
+            described = admin.describe_consumer_groups
+            until(lambda: not described(group, check=False).get(group, _Nobody).members, "the end of its membership")
 
     assert interrupted(lambda: clients[-1].close(), after, made) > 5
     assert all(report.done for report in sent)
