@@ -73,7 +73,7 @@ ABORTABLE = {
 
 
 class JavaDriver(Driver):
-    """The clients of kafka-clients 4.3.1."""
+    """The clients of kafka-clients 4.4.0."""
 
     name = "java"
     group_protocols = ("classic", "consumer")

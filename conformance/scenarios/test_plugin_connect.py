@@ -1,4 +1,4 @@
-"""Kafka Connect 4.3.1 moves a file through the broker: S115. Standalone, and distributed with exactly-once sources."""
+"""Kafka Connect 4.4.0 moves a file through the broker: S115. Standalone, and distributed with exactly-once sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka Streams 4.3.1 with exactly_once_v2: S115. Every flight is counted once, whatever process is killed meanwhile.
+"""Kafka Streams 4.4.0 with exactly_once_v2: S115. Every flight is counted once, whatever process is killed meanwhile.
 
 The application is ``harness/java/FlightsPerRoute.java``. It emits every count, so a read_committed reader must see
 1, 2, 3 … for each route: a flight counted twice, lost, or counted in an aborted transaction breaks the row.
