@@ -116,11 +116,13 @@ class Admin:
             return
         self._runner.before_wait()
         self._closed = True
-        try:
-            with suppress(ClientClosed):  # another thread has closed it meanwhile
-                self._runner.run(self._admin.close(timeout), within=timeout)
-        finally:
-            self._runner.stop()
+        with self._runner.closing() as is_first:
+            if is_first:
+                try:
+                    with suppress(ClientClosed):  # another thread has just closed it
+                        self._runner.run(self._admin.close(timeout), within=timeout)
+                finally:
+                    self._runner.stop()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_admin"):

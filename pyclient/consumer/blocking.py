@@ -102,6 +102,12 @@ class Consumer(ConsumerApi):
         if not self._runner.is_running:
             return
         self._runner.before_wait()
+        with self._runner.closing() as is_first:
+            if is_first:
+                self._end(done, timeout)
+
+    def _end(self, done: bool, timeout: float) -> None:
+        """The close itself; one that a signal has interrupted before goes on here."""
         end, is_interrupted = time.monotonic() + timeout, True
         is_first, self._is_closed = not self._is_closed, True
         try:
@@ -117,7 +123,7 @@ class Consumer(ConsumerApi):
         finally:
             try:
                 left = 0.0 if is_interrupted else max(0.0, end - time.monotonic())
-                with suppress(ClientClosed):  # another thread has closed it meanwhile
+                with suppress(ClientClosed):  # another thread has just closed it
                     self._runner.run(close(self._core, commit=True, timeout=left), within=left)
             finally:
                 self._runner.stop()

@@ -19,7 +19,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -63,7 +63,7 @@ class Runner:
         """Called by the thread when nothing runs there any more."""
         self._calls: set[Call[Any]] = set()
         """What threads wait for."""
-        self._is_over = self._is_abandoned = self._is_stopped = False
+        self._is_over = self._is_abandoned = self._is_stopped = self._is_closing = False
         # Not ``Thread.is_alive``: before Python 3.13 it is false for good once a signal's exception has ended it.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -205,6 +205,18 @@ class Runner:
     def is_running(self) -> bool:
         """In this process, and its thread has not ended."""
         return not self.forked and not self._is_over
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[bool]:
+        """Around a close: True for the first; False while that one goes on, in another thread or around this one."""
+        if self._is_closing:
+            yield False
+            return
+        try:
+            self._is_closing = True
+            yield True
+        finally:
+            self._is_closing = False
 
     def abandon(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         """Warns that the client was not closed, and ends the loop without waiting long for it. ``last`` runs there

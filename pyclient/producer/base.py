@@ -226,10 +226,12 @@ class BaseProducer(Queues):
         """What was sent is delivered or given up: the last step of a close. One that a signal has interrupted before is
         begun again.
         """
+        if self._is_ended:
+            return
         at_exit.forget(self)
         self._let_go()
-        at_exit.tell_lost(owner, self._engine.given_up, at_exit.CLOSED)
-        self._engine.given_up = []
+        lost, self._engine.given_up = self._engine.given_up, []
+        at_exit.tell_lost(owner, lost, at_exit.CLOSED)
         self._pipeline.close()
         self._is_ended = True
 

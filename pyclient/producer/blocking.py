@@ -215,11 +215,13 @@ class Producer(BaseProducer):
         if self._runner.forked:
             return
         within = self._engine.longest if timeout is None else timeout + haste
-        try:
-            with suppress(ClientClosed):  # another thread has closed it meanwhile
-                self._runner.run(self._engine.close(timeout, haste), within=within)
-        finally:
-            self._end_close(self._runner.owner)
+        with self._runner.closing() as is_first:
+            if is_first:
+                try:
+                    with suppress(ClientClosed):  # another thread has just closed it
+                        self._runner.run(self._engine.close(timeout, haste), within=within)
+                finally:
+                    self._end_close(self._runner.owner)
 
     def _let_go(self) -> None:
         self._runner.stop()

@@ -231,6 +231,21 @@ def test_all_who_close_a_consumer_of_asyncio_wait_for_the_same_end(admin, member
     asyncio.run(asyncio.wait_for(work(), 3 * PATIENCE_S))
 
 
+def test_a_close_within_a_close_leaves_the_first_its_time(broker, topic):
+    """A signal handler closes in haste what the main thread is closing."""
+    producer = Producer(broker.bootstrap, **LINGERING)
+    report = producer.send(topic, b"v")
+    run = producer._runner.run
+
+    def meddle_and_run(work, **limits):
+        producer.close(0)
+        return run(work, **limits)
+
+    producer._runner.run = meddle_and_run
+    producer.close(PATIENCE_S)
+    assert report.result(0).offset == 0
+
+
 def test_all_who_close_a_producer_of_asyncio_wait_for_the_same_end(broker, topic):
     async def work():
         producer = aio.Producer(broker.bootstrap, **LINGERING)
