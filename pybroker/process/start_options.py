@@ -152,6 +152,10 @@ def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) ->
     """The value of ``listeners``: as configured, unless an option says otherwise. Raises ConfigError."""
     configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
     present = listeners(given) if configured else ()
+    if given.is_set("listeners") and not present:
+        source = f" (from {where})" if (where := given.where("listeners")) else ""
+        text = ",".join(given["listeners"])
+        raise ConfigError(f"listeners={text}{source} has none for clients: the others are in controller.listener.names")
     if present and host is None and port is None:
         return ",".join(map(str, present))
     if len(present) > 1:

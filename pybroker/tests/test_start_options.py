@@ -26,6 +26,12 @@ def test_an_address_for_a_single_listener_is_its_own() -> None:
     assert list(map(str, listeners(configure(options)))) == ["SSL://127.0.0.1:9095"]
 
 
+def test_listeners_for_controllers_only_open_no_other_one() -> None:
+    settings = ("listeners=SASL_PLAINTEXT://:0", "controller.listener.names=SASL_PLAINTEXT")
+    with pytest.raises(ConfigError, match="has none for clients"):
+        configure(StartOptions(settings=settings, host="0.0.0.0", port=9095))
+
+
 def test_several_brokers_count_up_each_of_several_listeners() -> None:
     options = StartOptions(settings=(f"listeners={TWO}",), processes=2)
     assert [
