@@ -34,7 +34,11 @@ OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
 """Environment variables that configure another broker, not this one."""
 TLS_FOLDER = "tls"
 """In the data folder."""
-CHOSEN = {"listeners", "ssl.keystore.location", "ssl.truststore.location"}
+CHOSEN = {
+    *("listeners", "listener.security.protocol.map", "controller.listener.names"),
+    *("security.inter.broker.protocol", "inter.broker.listener.name", "sasl.enabled.mechanisms"),
+    *("ssl.keystore.location", "ssl.truststore.location"),
+}
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -355,7 +359,8 @@ def run(
     afterwards; the default is a temporary folder, which is removed.
 
     With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates.
-    ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``.
+    ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``. Users of
+    SCRAM that a kept ``data_dir`` has already stay, with their passwords.
     ``broker.client_settings("alice")`` gives clients what they need. Raises BrokerFailed.
     """
     broker = EmbeddedBroker(

@@ -63,7 +63,7 @@ class Passwords:
 
 def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | None:
     """As the arguments of ``run`` say; None without them. Raises ValueError."""
-    if not sasl and not users:
+    if sasl is None and users is None:
         return None
     if not sasl or not users:
         raise ValueError("sasl and users go together: run(sasl='SCRAM-SHA-256', users={'alice': 'secret'})")

@@ -47,7 +47,7 @@ def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 def added_scram(environment: Mapping[str, str]) -> list[str]:
     """What is in its variable."""
-    return environment.get(ADD_SCRAM, "").splitlines()
+    return [line for line in environment.get(ADD_SCRAM, "").split("\n") if line]
 
 
 def variable_of(name: str) -> str:

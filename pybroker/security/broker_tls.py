@@ -40,10 +40,12 @@ class BrokerTls:
     def refusal(self, listener: str, principal: str) -> str | None:
         """Why a client that has come by ``listener`` is no broker; None where the secret decides."""
         between = self.between
-        if between is None or between.is_sasl or between.context.verify_mode is not ssl.CERT_REQUIRED:
+        if between is None or between.context.verify_mode is not ssl.CERT_REQUIRED:
             return None
         if listener != between.listener:
             return f"brokers have to come by listener {between.listener}, which asks for certificates"
+        if between.is_sasl:  # any certificate of the authority will do: its name is not that of the connection
+            return None
         if principal == between.own_principal or principal in self._super_users:
             return None
         return f"{principal} is not {between.own_principal}, which is the broker's own name, and none of {SUPER_USERS}"

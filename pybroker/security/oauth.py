@@ -86,13 +86,13 @@ class Tokens:
         try:
             claims = jwt.decode(token, self.keys, algorithms=ALGORITHMS).claims
             jwt.JWTClaimsRegistry(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
-            user, until_s = claims[settings.user_claim], claims["exp"]
+            user, left_s = claims[settings.user_claim], float(claims["exp"]) - now_s
         except Exception as error:  # whatever a stranger's token provokes
             what = f"{type(error).__name__} {getattr(error, 'claim', '')}".strip()
             raise BadMessage(f"the token does not count: {what}") from None
         if not isinstance(user, str) or not user.strip():
             raise BadMessage(f"the token has no {settings.user_claim}")
-        return user, int(min(max(until_s - now_s, LEAST_S), MOST_S) * 1000)
+        return user, int(min(max(left_s, LEAST_S), MOST_S) * 1000)
 
 
 class OAuthExchange:

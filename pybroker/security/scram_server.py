@@ -92,7 +92,10 @@ class ScramExchange:
     ) -> bytes:
         mechanism, said = self._users.mechanism, scram.auth_message(first, challenge, final)
         is_proved = scram.is_proved(mechanism, credential.stored_key, said, final.proof)
-        is_ours = hmac.compare_digest(final.nonce, challenge.nonce)  # CVE-2024-56128
+        # CVE-2024-56128: the nonce is compared. librdkafka before 2.6.1 puts its own part before it once more.
+        is_ours = any(
+            hmac.compare_digest(final.nonce, nonce) for nonce in (challenge.nonce, first.nonce + challenge.nonce)
+        )
         header = first.message[: len(first.message) - len(first.bare.encode())]
         if not (is_proved and is_ours and final.binding == header) or "tokenauth" in first.extensions:
             raise BadMessage("an unknown user, or a wrong password")

@@ -132,6 +132,10 @@ def test_scram_makes_the_client_known_and_proves_the_broker() -> None:
     assert conversation("alice", "alice-secret", first=b"n,a=alice,n=alice,r=x", binding="bixhPWFsaWNlLA==").is_known
 
 
+def test_the_doubled_nonce_of_an_old_librdkafka_is_taken() -> None:
+    assert conversation("alice", "alice-secret", nonce=lambda nonce: f"client-nonce{nonce}").user == "alice"
+
+
 @pytest.mark.parametrize(
     ("user", "password", "slips"),
     [
@@ -141,6 +145,7 @@ def test_scram_makes_the_client_known_and_proves_the_broker() -> None:
         ("broken", "alice-secret", {}),
         ("alice", "alice-secret", {"nonce": lambda nonce: "client-nonce"}),
         ("alice", "alice-secret", {"nonce": lambda nonce: nonce + "x"}),
+        ("alice", "alice-secret", {"nonce": lambda nonce: "x" + nonce}),
         ("alice", "alice-secret", {"binding": "eSws"}),
         ("alice", "alice-secret", {"first": b"n,,n=alice,r=x,tokenauth=true"}),
     ],

@@ -38,6 +38,21 @@ def test_where_brokers_show_certificates_the_secret_does_not_suffice(tmp_path: P
     assert "come by listener SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
 
 
+def test_brokers_by_sasl_come_by_the_listener_that_asks_for_certificates(tmp_path: Path) -> None:
+    path = str(tmp_path / "keys.pem")
+    CA.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(path)
+    given = {
+        "listeners": "PLAINTEXT://:9092,SASL_SSL://:9093",
+        "security.inter.broker.protocol": "SASL_SSL",
+        "listener.name.sasl_ssl.ssl.client.auth": "required",
+        "ssl.keystore.location": path,
+        "ssl.truststore.location": path,
+    }
+    broker = BrokerTls(BrokerConfig(given))
+    assert "come by listener SASL_SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
+    assert broker.refusal("SASL_SSL", ANONYMOUS) is None
+
+
 @pytest.mark.parametrize(
     "settings",
     [
