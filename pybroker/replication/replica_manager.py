@@ -306,8 +306,6 @@ class ReplicaManager:
         """
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)
-        if self.logs.may_remember(tp):
-            await self._loop.run_in_executor(self._pools.changes, self.logs.forget_deleted)
         is_new = not self.partitions.expect(topic.id, image.index)
         if log is None and self.partitions.must_wait(topic, image, is_start=not self._started):
             return None
@@ -372,7 +370,7 @@ class ReplicaManager:
             self._tell_end(partition.topic_partition)
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Deletes the logs of many topics at once: a log dir is synced for all."""
+        """Deletes the logs of many topics at once: a log dir is synced, and its checkpoints are written, for all."""
         logs = []
         for topic in topics:
             partitions = self.partitions.give_up(topic.id)
