@@ -133,7 +133,7 @@ def test_case_47_apiversions_of_the_future_gets_35_in_v0_form(running: Running) 
         response = ApiVersions.decode_response(0, body, 4, size)
         assert response.error_code == errors.UnsupportedVersion.code
         [entry] = response.api_keys
-        assert (entry.api_key, entry.min_version, entry.max_version) == (18, 0, 4)
+        assert (entry.api_key, entry.min_version, entry.max_version) == (18, 0, 5)
         assert ask(sock, ApiVersions, 0, ApiVersions.Request())
 
 
