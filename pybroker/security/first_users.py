@@ -16,7 +16,6 @@ from pybroker.security.scram_credentials import MOST_ITERATIONS
 from pyclient.protocol import scram
 
 OPTION: Final = "--add-scram"
-SALT_BYTES: Final = 26
 _WHOLE: Final = re.compile(r"\s*([A-Z0-9-]+)\s*=\s*\[(.*)\]\s*", re.DOTALL)
 _FIELD: Final = re.compile(r'\s*(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",]*))\s*(?:,|\Z)', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -62,7 +61,8 @@ def parse(text: str) -> FirstUser:
         raise ConfigError(
             f"{OPTION} of user {name}: iterations must be {scram.LEAST_ITERATIONS} to {MOST_ITERATIONS}"
         )
-    return FirstUser(name, mechanism, int(iterations), salt or secrets.token_bytes(SALT_BYTES), password, salted)
+    salt = salt or scram.salt_of(secrets.token_bytes(scram.SALT_BYTES))
+    return FirstUser(name, mechanism, int(iterations), salt, password, salted)
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -19,9 +19,6 @@ from pyclient.protocol.errors import SaslAuthenticationFailed
 from pyclient.protocol.scram import Credential, ScramError
 
 NONCE_BYTES: Final = 24
-SALT_LETTERS: Final = 26
-"""Of Kafka's own salts, in most cases."""
-_LETTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 logger = logging.getLogger("pybroker.security")
 
@@ -53,8 +50,7 @@ class ScramUsers:
 
     def _nobody(self, user: str) -> Credential:
         keys = [hmac.digest(self._secret, b"%d" % n + user.encode(), self.mechanism.hash) for n in range(2)]
-        salt = "".join(_LETTERS[each % len(_LETTERS)] for each in keys[0][:SALT_LETTERS])
-        return Credential(salt.encode(), keys[1], keys[1], scram.LEAST_ITERATIONS)
+        return Credential(scram.salt_of(keys[0]), keys[1], keys[1], scram.LEAST_ITERATIONS)
 
 
 class ScramExchange:

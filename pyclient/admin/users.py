@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 from functools import partial
-from typing import Final
 
 from pyclient.admin.base import Base, names
 from pyclient.admin.fan_out import Anywhere, fan_out
@@ -22,7 +21,6 @@ from pyclient.errors import check as check_code
 from pyclient.protocol import AlterUserScramCredentials, DescribeUserScramCredentials
 from pyclient.protocol.threads import on_thread
 
-SALT_BYTES: Final = 24
 Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 
 
@@ -86,7 +84,7 @@ async def _upsertion(
     from pyclient.protocol import scram
 
     info = given.credential_info
-    salt = secrets.token_bytes(SALT_BYTES) if given.salt is None else given.salt
+    salt = scram.salt_of(secrets.token_bytes(scram.SALT_BYTES)) if given.salt is None else given.salt
     mechanism = scram.MECHANISMS[info.mechanism.label]
     work = partial(scram.salted_password, mechanism, given.password, salt, info.iterations)
     return AlterUserScramCredentials.Request.ScramCredentialUpsertion(

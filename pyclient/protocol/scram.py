@@ -27,6 +27,9 @@ MOST_ITERATIONS: Final = 1_000_000
 """A broker that asks a client for more is refused: they would cost a second of CPU and more."""
 MOST_BYTES: Final = 16 * 1024
 """A longer message is refused before it is looked at."""
+SALT_BYTES: Final = 26
+"""Of Kafka's own salts, in most cases."""
+_SALT_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _NO_BINDING: Final = "n,"
 _WRONG_ESCAPE: Final = re.compile("=(?!2C|3D)")
 _EXTENSION: Final = re.compile("[A-Za-z]+=[^\0]+")
@@ -73,6 +76,13 @@ def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations
 def credential(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> Credential:
     """What to keep of a salted password."""
     return Credential(salt, stored_key(mechanism, salted), server_key(mechanism, salted), iterations)
+
+
+def salt_of(random: bytes) -> bytes:
+    """A salt as Kafka's tools make it, of ``SALT_BYTES`` random bytes or more. One shape for all, so that the salt of a
+    user who is not there tells nothing.
+    """
+    return bytes(_SALT_LETTERS[each % len(_SALT_LETTERS)] for each in random[:SALT_BYTES])
 
 
 def stored_key(mechanism: Mechanism, salted: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from contextlib import suppress
 
 import pytest
@@ -185,3 +186,10 @@ def test_every_challenge_survives(salt: bytes, iterations: int) -> None:
     asked = scram.server_first("nonce", salt, iterations)
     assert scram.read_server_first(asked.message) == asked
     assert base64.b64encode(salt) in asked.message
+
+
+def test_a_salt_has_the_shape_of_kafkas() -> None:
+    made = scram.salt_of(bytes(range(200, 256)))
+    assert len(made) == scram.SALT_BYTES
+    assert re.fullmatch(rb"[0-9a-z]+", made)
+    assert made != scram.salt_of(bytes(range(1, 57)))
