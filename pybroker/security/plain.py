@@ -15,6 +15,8 @@ from pybroker.security.authentication import BadMessage
 from pyclient.protocol.errors import SaslAuthenticationFailed
 
 PARTS: Final = 3
+MOST_BYTES: Final = 16 * 1024
+"""A longer message is refused before it is looked at."""
 DIGEST: Final = "sha256"
 
 
@@ -46,6 +48,8 @@ class PlainExchange:
 
     def on_message(self, message: bytes) -> bytes:
         """An empty answer. Raises BadMessage, SaslAuthenticationFailed."""
+        if len(message) > MOST_BYTES:
+            raise BadMessage(f"a message has more than {MOST_BYTES} bytes")
         try:
             parts = message.decode().split("\0")
         except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from pybroker.handlers import ROWS
 from pybroker.security.authentication import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
-from pybroker.security.plain import Plain
+from pybroker.security.plain import MOST_BYTES, Plain
 from pybroker.security.scram_credentials import from_text, to_text
 from pybroker.security.scram_server import ScramUsers
 from pyclient.protocol import scram
@@ -89,6 +89,7 @@ def test_a_right_password_makes_the_client_known() -> None:
         (b"bob\0alice\0wrong", "Invalid username or password"),
         (b"", "due to invalid credentials with SASL mechanism PLAIN"),
         (GOOD + b"\0", "due to invalid credentials with SASL mechanism PLAIN"),
+        (b"\0alice\0" + b"\0" * MOST_BYTES, "due to invalid credentials with SASL mechanism PLAIN"),
         (b"\0\xff\0\xfe", "due to invalid credentials with SASL mechanism PLAIN"),
     ],
 )
