@@ -175,6 +175,8 @@ class Broker:
             raise StartError(f"--add-scram: passwords could not be stored: {error}") from error
         if added:
             logger.info("users who have got a password: %s", ", ".join(dict.fromkeys(added)))
+        if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
+            logger.warning("no listener asks for a password: set listeners=SASL_SSL://… or SASL_PLAINTEXT://…")
 
     def _bind(self) -> None:
         for endpoint in listeners(self.config):

@@ -72,7 +72,9 @@ def test_members_get_users_by_their_environment(tmp_path: Path) -> None:
     assert added_scram({}) == []
 
 
-def test_a_start_adds_what_is_missing_and_changes_nothing_that_is_there(tmp_path: Path) -> None:
+def test_a_start_adds_what_is_missing_and_changes_nothing_that_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def made(*texts: str) -> Broker:
         config = BrokerConfig({"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0"})
         folder = data_folder.plan(str(tmp_path), 1, config.log_dirs)
@@ -82,6 +84,7 @@ def test_a_start_adds_what_is_missing_and_changes_nothing_that_is_there(tmp_path
     async def scenario() -> None:
         first = made(ADMIN)
         await first.start()
+        assert "no listener asks for a password" in caplog.text
         before = first.metadata.image.resource_configs
         await first.controller.alter_scram([ScramChange("other", 2, 4096, b"salt", b"salted")])
         await first.stop()
