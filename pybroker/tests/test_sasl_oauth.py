@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
-jwt = pytest.importorskip("joserfc.jwt")
-
-from joserfc.jwk import RSAKey  # noqa: E402
-
-from pybroker.tests.test_sasl import VALUES, address  # noqa: E402
-from pybroker.tests.test_tls import Running, running  # noqa: E402
-from pybroker.tests.waiting import PATIENCE_S  # noqa: E402
+from pybroker.tests.test_sasl import VALUES, address
+from pybroker.tests.test_tls import Running, running
+from pybroker.tests.waiting import PATIENCE_S
 
 KEY = RSAKey.generate_key(2048, {"kid": "one"})
 LIFETIME_S = 3600

@@ -12,16 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey, RSAKey
 
-jwt = pytest.importorskip("joserfc.jwt")
-
-from joserfc.jwk import ECKey, OctKey, RSAKey  # noqa: E402
-
-from pybroker.config import ConfigError  # noqa: E402
-from pybroker.config.sasl_listeners import OAuth  # noqa: E402
-from pybroker.security.authentication import Authentication, BadMessage  # noqa: E402
-from pybroker.security.oauth import Tokens, read  # noqa: E402
-from pyclient.protocol.errors import SaslAuthenticationFailed  # noqa: E402
+from pybroker.config import ConfigError
+from pybroker.config.sasl_listeners import OAuth
+from pybroker.security.authentication import Authentication, BadMessage
+from pybroker.security.oauth import Tokens, read
+from pyclient.protocol.errors import SaslAuthenticationFailed
 
 NOW_S = 1_000_000
 RSA, EC = RSAKey.generate_key(2048, {"kid": "r"}), ECKey.generate_key("P-256", {"kid": "e"})
