@@ -41,7 +41,7 @@ from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.data_folder import DataFolder
 from pybroker.handlers import ROWS, api_versions
-from pybroker.handlers.common.call import Call, Connection
+from pybroker.handlers.common.call import Authorizer, Call, Connection
 from pybroker.handlers.common.create_elsewhere import create_elsewhere
 from pybroker.handlers.common.forwarding import Forwarding
 from pybroker.handlers.common.turns import Turns
@@ -109,6 +109,7 @@ class Broker:
         self.node_id = int(config["node.id"])
         self.loop = asyncio.get_running_loop()
         self.watch = LoopWatch(self.loop)
+        self.authorizer: Authorizer | None = None
         self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
         self.turns = Turns()
         self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))

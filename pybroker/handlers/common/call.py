@@ -21,6 +21,7 @@ from pybroker.coordinator.transactions import TransactionCoordinator
 from pybroker.handlers.common.turns import Turns
 from pybroker.log.manager import LogManager
 from pybroker.replication.replica_manager import ReplicaManager
+from pyclient.protocol.acls import AclOperation, AclResourceType
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import KafkaError
 
@@ -98,6 +99,25 @@ class Forwards(Protocol):
         ...
 
 
+class Authorizer(Protocol):
+    """What each principal may do (``pybroker.security.authorizer``)."""
+
+    version: int
+    """Grows with each change of an ACL: decisions that are kept count while it is the same."""
+
+    def authorize(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        """Whether ``principal`` (``User:alice``), who comes from the address ``host``, may do it."""
+        ...
+
+    def authorize_any(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        """Whether the principal may do it to any resource of the kind."""
+        ...
+
+
 class Broker(Protocol):
     """The broker, as handlers see it. ``pybroker.server`` builds the real one; tests use small
     fakes.
@@ -116,6 +136,8 @@ class Broker(Protocol):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
+    authorizer: Authorizer | None
+    """None where everybody may do everything."""
     unpackers: ThreadPoolExecutor
     """For batches that take long to unpack."""
     turns: Turns
