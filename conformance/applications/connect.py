@@ -150,7 +150,8 @@ def _quiet_port() -> int:
 
 
 def _worker(main_class: str, files: list[Path], log_file: Path) -> Application:
-    command = [*peers.jvm("512m"), f"org.apache.kafka.connect.cli.{main_class}", *map(str, files)]
+    more = [peers.compiled("AppInfoParser")]  # for the connectors, which are older than the workers
+    command = [*peers.jvm("512m", more=more), f"org.apache.kafka.connect.cli.{main_class}", *map(str, files)]
     return Application(command, log_file)
 
 
