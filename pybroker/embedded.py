@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -163,7 +162,7 @@ class EmbeddedBroker:
         with self._lock:
             if not self._process.is_alive:
                 if self._temporary:
-                    self.data_dir = self._process.folder = Path(tempfile.mkdtemp(prefix="pybroker-"))
+                    self.data_dir = self._process.make_folder("pybroker-")
                 self._start(self._port)
         return self
 

@@ -13,9 +13,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from cy.client.held_signals import guard, held_signals
 
 STOP_S = 15.0
 """Seconds in which a process has to stop in order, before it is killed."""
@@ -47,17 +51,18 @@ class OwnedProcess:
         return os.pread(self._log.fileno(), 1 << 30, 0).decode(errors="replace")
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it. Raises OSError."""
+        """Starts it. A signal that comes meanwhile is met when the process is known (``abandon``). Raises OSError."""
         self._said = b""
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            start_new_session=True,
-            env=environment,
-            bufsize=0,
-        )
+        with _uninterrupted():
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                start_new_session=True,
+                env=environment,
+                bufsize=0,
+            )
 
     def say(self, line: str) -> None:
         """Writes a line to the process's stdin. Raises OSError if it has no reader."""
@@ -131,6 +136,12 @@ class OwnedProcess:
                 os.waitpid(process.pid, 0)
         self.remove_folder()
 
+    def make_folder(self, prefix: str) -> Path:
+        """A temporary folder that is removed when the process is closed. Raises OSError."""
+        with _uninterrupted():
+            self.folder = Path(tempfile.mkdtemp(prefix=prefix))
+        return self.folder
+
     def remove_folder(self) -> None:
         """Removes the folder that goes with it, if there is one."""
         if self.folder is not None:
@@ -147,3 +158,11 @@ class OwnedProcess:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def _uninterrupted() -> AbstractContextManager[None]:
+    """No handler of a signal runs before its end. Handlers run in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        return contextlib.nullcontext()
+    guard()
+    return held_signals

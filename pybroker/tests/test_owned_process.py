@@ -1,0 +1,60 @@
+"""The process of an embedded broker is known to a signal handler from its first moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.process.owned_process import OwnedProcess
+
+
+@pytest.fixture
+def owned() -> Iterator[OwnedProcess]:
+    process = OwnedProcess()
+    yield process
+    process.forget()
+
+
+def test_a_signal_while_it_starts_is_met_when_it_is_known(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that came before would leave a process behind that nobody ends."""
+    known: list[int | None] = []
+    make = subprocess.Popen
+
+    def interrupted(*arguments: Any, **keywords: Any) -> subprocess.Popen[bytes]:
+        made = make(*arguments, **keywords)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made
+
+    before = signal.signal(signal.SIGTERM, lambda *_: known.append(owned.pid))
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    try:
+        owned.start(["sleep", "60"], dict(os.environ))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert known == [owned.pid]
+    assert owned.is_alive
+
+
+def test_a_signal_while_its_folder_is_made_finds_it(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Path | None] = []
+    make = tempfile.mkdtemp
+
+    def interrupted(**keywords: Any) -> str:
+        made: str = make(**keywords)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made
+
+    before = signal.signal(signal.SIGTERM, lambda *_: found.append(owned.folder))
+    monkeypatch.setattr(tempfile, "mkdtemp", interrupted)
+    try:
+        folder = owned.make_folder("pybroker-")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert found == [folder]
