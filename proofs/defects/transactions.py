@@ -37,7 +37,7 @@ def a_late_marker_ends_the_next_transaction() -> list[Patch]:
     return [(ProducerStates, "check_marker", lambda *_: None)]
 
 
-@in_histories("commits", *TRANSACTIONS)
+@in_histories("late answers", *TRANSACTIONS)
 def any_end_txn_is_valid() -> list[Patch]:
     """The epoch of an EndTxn is not looked at."""
     return [(ending, "_is_valid_epoch", lambda *_: True)]
