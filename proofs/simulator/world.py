@@ -125,18 +125,18 @@ class World:
             oracle.dir_fails(log_dir)
             return fail(log_dir, error, doing)
 
-        remove = ReplicaManager._remove
+        withdraw = ReplicaManager._withdraw
 
-        async def look_and_remove(replicas: ReplicaManager, partitions: list[Partition]) -> None:
+        def look_and_withdraw(replicas: ReplicaManager, partition: Partition) -> None:
             loop = self.scheduler.current
             assert loop is not None
             oracle.look_before_end(loop.machine.process)
-            await remove(replicas, partitions)
+            withdraw(replicas, partition)
 
         patches: list[Patch] = [
             (truncation, "_ends_at", ends_at),
             (LogDir, "fail", look_and_fail),
-            (ReplicaManager, "_remove", look_and_remove),
+            (ReplicaManager, "_withdraw", look_and_withdraw),
         ]
         try:
             with environment(self.scheduler, self.seed), patched(patches):

@@ -22,6 +22,8 @@ from proofs.simulator.settings import FAULTS, IN_USE, ROOMS
 from proofs.simulator.world import World, drawn, run
 from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.log.log import Log
+from pybroker.replication.partition import Partition
+from pybroker.replication.partition_table import PartitionTable
 from pybroker.replication.promises import Promises
 
 GATE = 100
@@ -95,18 +97,23 @@ def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
 
 def test_replicas_are_looked_at_before_they_are_deleted() -> None:
     """A batch was acknowledged and its topic deleted in one event: nobody had seen that it was committed."""
-    looked: list[bool] = []
-    look = Oracle.look_before_end
+    seen: dict[Partition, int] = {}
+    ends: list[bool] = []
+    look, take_out = Oracle.look_before_end, PartitionTable.take_out
 
     def look_before_end(oracle: Oracle, process: Process) -> None:
         look(oracle, process)
-        looked.append(bool(process.replicas().partitions.topics))
+        seen.update((partition, partition.log.high_watermark) for partition in process.replicas().partitions)
+
+    def look_at_end(table: PartitionTable, partition: Partition) -> None:
+        ends.append(seen.get(partition) == partition.log.high_watermark)
+        take_out(table, partition)
 
     settings = replace(drawn(0, "topics"), faults=frozenset({"delete topic"}))
-    with patched([(Oracle, "look_before_end", look_before_end)]):
+    with patched([(Oracle, "look_before_end", look_before_end), (PartitionTable, "take_out", look_at_end)]):
         assert run(0, settings).invariant == ""
-    assert looked
-    assert all(looked)
+    assert ends
+    assert all(ends)
 
 
 def test_what_is_seen_in_the_middle_of_an_event_is_told_after_it() -> None:
