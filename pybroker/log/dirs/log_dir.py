@@ -213,12 +213,14 @@ class LogDir:
         Else a log that is made under the name of a deleted one would, after a crash, begin where
         that one did. Raises KafkaStorageError.
         """
-        stale = self.stale - {log.topic_partition for log, _ in self.between_dirs()}  # those are told still
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
         self.checkpoint_clean_offsets()
-        self.stale.difference_update(stale)
+        self.stale.difference_update(self.logs)
+        with self._checkpointing:  # meanwhile the files say what they say
+            told = self._checkpointed.values()
+            self.stale.difference_update([tp for tp in self.stale.copy() if not any(tp in each for each in told)])
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """The offsets in one of the checkpoint files; raises OSError."""
