@@ -322,7 +322,7 @@ class LogManager:
 
     def delete_all(self, logs: Iterable[Log]) -> None:
         """Deletes logs that were taken out: when this returns that is durable, and their names are free; the files go
-        in the background.
+        in the background. The checkpoint files forget them later, but before another log gets such a name.
 
         Blocks while another thread syncs one of their files. A dir that fails meanwhile goes offline.
         """
@@ -334,6 +334,10 @@ class LogManager:
             here = [log for log in logs if log.log_dir is log_dir]
             if here:
                 _logged(partial(self.removals.delete, log_dir, here))
+
+    def may_remember(self, topic_partition: TopicPartition) -> bool:
+        """Whether checkpoint files may speak of a log of that name that is gone: ``get_or_create`` may take long."""
+        return any(topic_partition in log_dir.stale for log_dir in self.online_dirs)
 
     def forget_deleted(self) -> None:
         """Takes logs that are gone out of the checkpoint files, once for all of them; blocks."""
@@ -453,9 +457,9 @@ class LogManager:
             _logged(log_dir.checkpoint_log_start_offsets)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Writes ``replication-offset-checkpoint`` of every dir; blocks."""
+        """Writes ``replication-offset-checkpoint`` of every dir, and all others that speak of deleted logs; blocks."""
         for log_dir in self.online_dirs:
-            _logged(log_dir.checkpoint_high_watermarks)
+            _logged(log_dir.write_checkpoints if log_dir.stale else log_dir.checkpoint_high_watermarks)
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         """The configuration of a topic has changed."""

@@ -282,6 +282,8 @@ class ReplicaManager:
 
     async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
         """Gives one partition its log and its role, or takes it away; True where that took time."""
+        if self.logs.may_remember(TopicPartition(topic.name, image.index)):  # a request may make its log meanwhile
+            await self._loop.run_in_executor(self._pools.changes, self.logs.forget_deleted)
         known = self.partitions.topics.get(topic.name, {}).get(image.index)
         partition = known
         try:
@@ -370,7 +372,7 @@ class ReplicaManager:
             self._tell_end(partition.topic_partition)
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Deletes the logs of many topics at once: a log dir is synced, and its checkpoints are written, for all."""
+        """Deletes the logs of many topics at once: a log dir is synced for all."""
         logs = []
         for topic in topics:
             partitions = self.partitions.give_up(topic.id)

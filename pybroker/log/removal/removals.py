@@ -40,8 +40,8 @@ class Removals:
     def delete(self, log_dir: LogDir, logs: Iterable[Log]) -> None:
         """These logs of a dir lose their names, durably, by one sync for all; then their files go in the background.
 
-        They are not in ``log_dir.logs`` any more. Blocks while another thread is at one of their files. Raises
-        KafkaStorageError; where only descriptors were lacking the names are gone, and the sync is made up for.
+        They are in ``log_dir.stale``, and not in its ``logs``. Blocks while another thread is at one of their files.
+        Raises KafkaStorageError; where only descriptors were lacking the names are gone, and the sync is made up for.
         """
         logs = list(logs)
         for log in logs:
@@ -50,7 +50,6 @@ class Removals:
         log_dir.names_synced = False
         try:
             log_dir.sync_names()
-            log_dir.write_checkpoints()
         finally:
             for folder in folders:
                 self.remove(folder, log_dir)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from proofs.faulty_storage import FaultyStorage
 from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import Storage
 from pybroker.log.tests.helpers import TOPIC_ID, TP, fill, manager, numbered
+from pybroker.topic_partition import TopicPartition
 
+OTHERS = [TopicPartition("t", 1), TopicPartition("t", 2)]
 CONFIG = LogConfig()
 FILES = (checkpoints.RECOVERY_POINT, checkpoints.LOG_START, checkpoints.HIGH_WATERMARK, checkpoints.CLEANER)
 
 
-def loaded(path):
-    logs = manager(path, config=CONFIG)
+def loaded(path, storage=None):
+    logs = manager(path, config=CONFIG, storage=storage)
     logs.load()
     return logs
 
@@ -21,6 +24,12 @@ def loaded(path):
 def remembered(path):
     """The logs of which checkpoint files in this dir speak."""
     return {tp for name in FILES for tp in checkpoints.read_offsets(Storage(), str(path / name))}
+
+
+def make(logs, topic_partition=TP):
+    log = logs.get_or_create(topic_partition, TOPIC_ID, CONFIG)
+    fill(log, numbered(3))
+    log.flush()
 
 
 def after(monkeypatch, name, deed):
@@ -35,6 +44,32 @@ def after(monkeypatch, name, deed):
     monkeypatch.setattr(LogDir, name, then)
 
 
+def test_checkpoint_files_forget_deleted_logs_together(tmp_path):
+    storage = FaultyStorage()
+    logs = loaded(tmp_path, storage)
+    for each in (TP, *OTHERS):
+        make(logs, each)
+    logs.checkpoint_recovery_points()
+    storage.calls.clear()
+    logs.delete(TP)
+    logs.delete(OTHERS[0])
+    assert not any(kind == "rename" and path.endswith(".tmp") for kind, path in storage.calls)
+    logs.checkpoint_high_watermarks()
+    assert remembered(tmp_path) == {OTHERS[1]}
+
+
+def test_checkpoint_files_forget_a_log_before_another_one_gets_its_name(tmp_path):
+    logs = loaded(tmp_path)
+    make(logs)
+    logs.checkpoint_recovery_points()
+    logs.delete(TP)
+    assert logs.may_remember(TP)
+    assert remembered(tmp_path) == {TP}
+    logs.get_or_create(TP, TOPIC_ID, CONFIG)
+    assert remembered(tmp_path) == set()
+    assert not logs.may_remember(TP)
+
+
 def test_a_log_that_comes_and_goes_while_the_files_are_written_is_known_to_be_in_them(tmp_path, monkeypatch):
     """Which logs they would speak of no longer was noted before they spoke of the next one of that name."""
     logs = loaded(tmp_path)
@@ -42,7 +77,7 @@ def test_a_log_that_comes_and_goes_while_the_files_are_written_is_known_to_be_in
     log_dir.stale.add(TP)
 
     def come():
-        fill(logs.get_or_create(TP, TOPIC_ID, CONFIG), numbered(3))
+        make(logs)
         after(monkeypatch, "checkpoint_high_watermarks", lambda: logs.take_out([TP]))
 
     after(monkeypatch, "checkpoint_recovery_points", come)

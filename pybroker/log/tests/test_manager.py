@@ -463,16 +463,6 @@ def test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path):
     assert [value for _, value in contents(loaded(tmp_path).get(tp(0)))] == numbered(20)
 
 
-def test_deletions_are_taken_out_of_the_checkpoints(tmp_path):
-    logs = loaded(tmp_path)
-    for index in range(2):
-        fill(logs.get_or_create(tp(index), TOPIC_ID, CONFIG), numbered(3))
-    logs.checkpoint_recovery_points()
-    logs.delete(tp(0))
-    read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.RECOVERY_POINT))
-    assert read.keys() == {tp(1)}
-
-
 def test_a_start_takes_logs_that_are_not_there_out_of_the_checkpoints(tmp_path):
     path = str(tmp_path / checkpoints.LOG_START)
     checkpoints.write_offsets(Storage(), path, {tp(0): 31})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from pybroker.cluster.metadata.image import (
 from pybroker.replication.fetch_partition import FetchPartition
 from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import NODE, TP, Node, topic_id
+from pybroker.tests.waiting import PATIENCE_S
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -111,6 +113,28 @@ def test_a_partition_has_its_log_when_it_is_found(node: Node, look_up: Callable[
 def one_delta(node: Node, *topics: TopicImage) -> tuple[MetadataDelta, MetadataImage]:
     delta = MetadataDelta(changed={each.name: each for each in topics})
     return delta, node.metadata.image.apply(delta)
+
+
+def test_a_log_that_a_request_makes_while_deleted_ones_are_forgotten_is_not_made_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(node, topic())
+    node.logs.dirs[0].stale.add(TP)
+    found: list[Partition] = []
+    was_found = threading.Event()
+
+    def find() -> None:
+        found.append(node.replicas.find(*TP))
+        was_found.set()
+
+    def forget() -> None:
+        node.loop.call_soon_threadsafe(find)
+        assert was_found.wait(PATIENCE_S)
+
+    monkeypatch.setattr(node.logs, "forget_deleted", forget)
+    node.run(node.replicas.apply(*one_delta(node, topic(epoch=1))))
+    assert [node.replicas.find(*TP)] == found
+    assert found[0].leader_epoch == 1
 
 
 def test_what_is_appended_before_the_other_logs_are_made_stays(node: Node) -> None:

@@ -21,6 +21,7 @@ from pybroker.cluster.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files.storage import Storage
 from pybroker.log.moving.move import Move
 from pybroker.log.producers.marker import EndTxnMarker
@@ -74,6 +75,24 @@ def test_topic_of_the_same_name_is_another_topic(node: Node) -> None:
     assert partition.topic_id == topic_id("t", 1)
     with pytest.raises(errors.UnknownTopicId):
         node.replicas.by_id(topic_id("t"), 0)
+
+
+def test_checkpoint_files_forget_a_deleted_topic_on_a_thread_before_its_name_is_taken(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.create()
+    node.delete()
+    threads: list[int] = []
+    write = LogDir.write_checkpoints
+
+    def noted(self: LogDir) -> None:
+        threads.append(threading.get_ident())
+        write(self)
+
+    monkeypatch.setattr(LogDir, "write_checkpoints", noted)
+    node.create()
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 def test_deletion_that_a_crash_interrupted_is_finished_at_the_start(node: Node) -> None:
