@@ -58,7 +58,7 @@ def test_a_topic_is_described_with_leaders_epochs_and_replicas() -> None:
         assert [p.partition_index for p in topic.partitions] == [0, 1]
         first = topic.partitions[0]
         assert (first.leader_id, first.leader_epoch, first.error_code) == (1, 0, 0)
-        assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ([1], [1], [])
+        assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ((1,), (1,), [])
         assert response.controller_id == 1
         assert response.cluster_id == ask.node.cluster_id
         assert topic.topic_authorized_operations == authorized_operations.NOT_ASKED
