@@ -163,7 +163,7 @@ class EmbeddedBroker:
             if not self._process.is_alive:
                 if self._temporary:
                     self.data_dir = self._process.make_folder("pybroker-")
-                self._start(self._port)
+                self._start(self._port, *(() if self._passwords is None else ("--set-scram",)))
         return self
 
     def close(self) -> None:
@@ -237,14 +237,14 @@ class EmbeddedBroker:
 
         await asyncio.to_thread(self.close)
 
-    def _start(self, port: int) -> None:
+    def _start(self, port: int, *options: str) -> None:
         try:
             if self._is_secured:
                 self._make_certificates()
             secrets = as_environment(self._settings)
             if self._passwords is not None:
                 secrets[ADD_SCRAM] = self._passwords.first_users()
-            self._process.start(self._command(port), brokers_environment() | secrets)
+            self._process.start([*self._command(port), *options], brokers_environment() | secrets)
             self._bootstrap, self._pids = self._ready()
         except BaseException:
             self._process.close()
@@ -358,8 +358,8 @@ def run(
     afterwards; the default is a temporary folder, which is removed.
 
     With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates.
-    ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``. Users of
-    SCRAM that a kept ``data_dir`` has already stay, with their passwords.
+    ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``. In a kept
+    ``data_dir``, users of SCRAM get these passwords for others, and users who are not named stay.
     ``broker.client_settings("alice")`` gives clients what they need. Raises BrokerFailed.
     """
     broker = EmbeddedBroker(

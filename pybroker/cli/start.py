@@ -22,6 +22,7 @@ LEVELS = ("debug", "info", "warning", "error")
     "--add-scram", multiple=True, metavar="MECHANISM=[name=…,password=…]",
     help="A user who shall have a password, if there is none; also lines of $PYBROKER_ADD_SCRAM.",
 )
+@click.option("--set-scram", is_flag=True, hidden=True)
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="[info]")
 @click.option("--restart-delay", type=click.FloatRange(0), default=1, help="Seconds until a dead broker restarts [1].")
 @click.option("--join", is_flag=True, help="Join the brokers of this --data-dir, with another --node-id.")

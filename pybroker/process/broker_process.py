@@ -121,6 +121,8 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
     words = [sys.executable, "-P", "-m", "pybroker", "start", "--member"]
     words += ["--data-dir", str(root), "--log-level", options.log_level]
     words += as_arguments(settings_of(options, settings))
+    if options.set_scram:
+        words.append("--set-scram")
     if options.base is not None:
         words += ["--base", options.base]
     return words if options.file is None else [*words, options.file]

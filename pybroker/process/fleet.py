@@ -12,6 +12,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pybroker.config import BrokerConfig
@@ -114,11 +115,12 @@ class Member:
 
     async def _start(self) -> BrokerProcess | None:
         """Its next process; None where the system gives none."""
-        settings = self._settings
+        settings, options = self._settings, self._options
         if self.hello is not None:
             settings = (*settings, f"listeners={self.hello.listeners}")
+            options = replace(options, set_scram=False)  # a password that was changed since stays so
         try:
-            self._process = await BrokerProcess.start(self._options, self._folder.root, settings)
+            self._process = await BrokerProcess.start(options, self._folder.root, settings)
         except OSError as error:
             logger.error("broker %d could not be started: %s", self.node_id, error)
         return self._process

@@ -70,6 +70,8 @@ class StartOptions:
     """A file of settings below all others: of the supervisor that was joined."""
     add_scram: tuple[str, ...] = field(default=(), repr=False)
     """Users who shall have passwords (``security.first_users``)."""
+    set_scram: bool = False
+    """They shall have these, whatever is stored."""
     member: bool = False
     """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
 
@@ -109,7 +111,7 @@ def first_users(options: StartOptions) -> list[FirstUser]:
         return []
     from pybroker.security.first_users import parse
 
-    return [parse(text) for text in options.add_scram]
+    return [parse(text)._replace(is_new_only=not options.set_scram) for text in options.add_scram]
 
 
 def is_alone(options: StartOptions, config: BrokerConfig) -> bool:

@@ -12,7 +12,7 @@ import secrets
 from typing import Final, NamedTuple
 
 from pybroker.config import ConfigError
-from pybroker.security.scram_credentials import MOST_ITERATIONS
+from pybroker.security.scram_credentials import MOST_ITERATIONS, from_text
 from pyclient.protocol import scram
 
 OPTION: Final = "--add-scram"
@@ -31,6 +31,8 @@ class FirstUser(NamedTuple):
     salt: bytes
     password: str = ""
     salted_password: bytes = b""
+    is_new_only: bool = True
+    """A password that is stored already stays."""
 
     def __repr__(self) -> str:
         return f"FirstUser(name={self.name!r}, mechanism={self.mechanism.name})"
@@ -40,6 +42,17 @@ class FirstUser(NamedTuple):
         if self.salted_password:
             return self.salted_password
         return scram.salted_password(self.mechanism, self.password, self.salt, self.iterations)
+
+    def is_met(self, stored: str | None) -> bool:
+        """Whether nothing is to be done where that is stored. It may take a millisecond or more."""
+        if stored is None or self.is_new_only:
+            return stored is not None
+        try:
+            known = from_text(stored)
+        except ValueError:
+            return False
+        salted = self._replace(salt=known.salt, iterations=known.iterations).salted()
+        return scram.credential(self.mechanism, salted, known.salt, known.iterations) == known
 
 
 def parse(text: str) -> FirstUser:

@@ -11,6 +11,7 @@ import pytest
 
 from pybroker import data_folder
 from pybroker.cluster.decisions.scram_changes import ScramChange, users
+from pybroker.cluster.metadata.image import ResourceType
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.process import broker_process
 from pybroker.process.secret_settings import added_scram
@@ -72,23 +73,24 @@ def test_members_get_users_by_their_environment(tmp_path: Path) -> None:
     assert added_scram({}) == []
 
 
+def made(folder: Path, *texts: str, set_scram: bool = False) -> Broker:
+    config = BrokerConfig({"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0"})
+    plan = data_folder.plan(str(folder), 1, config.log_dirs)
+    plan.create()
+    return Broker(config, plan, first_users=first_users(StartOptions(add_scram=texts, set_scram=set_scram)))
+
+
 def test_a_start_adds_what_is_missing_and_changes_nothing_that_is_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def made(*texts: str) -> Broker:
-        config = BrokerConfig({"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0"})
-        folder = data_folder.plan(str(tmp_path), 1, config.log_dirs)
-        folder.create()
-        return Broker(config, folder, first_users=first_users(StartOptions(add_scram=texts)))
-
     async def scenario() -> None:
-        first = made(ADMIN)
+        first = made(tmp_path, ADMIN)
         await first.start()
         assert "no listener asks for a password" in caplog.text
         before = first.metadata.image.resource_configs
         await first.controller.alter_scram([ScramChange("other", 2, 4096, b"salt", b"salted")])
         await first.stop()
-        again = made(ADMIN.replace("admin-secret", "another"), ADMIN.replace("256", "512"))
+        again = made(tmp_path, ADMIN.replace("admin-secret", "another"), ADMIN.replace("256", "512"))
         await again.start()
         image = again.metadata.image
         assert {user.name: list(user.iterations) for user in users(image)} == {"admin": [1, 2], "other": [2]}
@@ -97,6 +99,35 @@ def test_a_start_adds_what_is_missing_and_changes_nothing_that_is_there(
         await again.stop()
 
     in_loop(scenario)
+
+
+def test_users_of_run_get_their_passwords_whatever_is_stored(tmp_path: Path) -> None:
+    other, eve = ADMIN.replace("admin-secret", "another"), ScramChange("eve", 1, 4096, b"salt", b"salted")
+
+    async def scenario() -> None:
+        broker = made(tmp_path, ADMIN)
+        await broker.start()
+        await broker.controller.alter_scram([eve, ScramChange("admin", 1, 8192, b"salt", b"salted")])
+        before = broker.metadata.image.resource_configs
+        await broker.stop()
+        for is_set in (True, True, False):
+            broker = made(tmp_path, other, set_scram=is_set)
+            await broker.start()
+            found = broker.metadata.image.resource_configs
+            assert found[ResourceType.USER, "eve"] == before[ResourceType.USER, "eve"]
+            (user,) = first_users(StartOptions(add_scram=(other,), set_scram=True))
+            stored = found[ResourceType.USER, "admin"]["SCRAM-SHA-256"]
+            assert user.is_met(stored)
+            assert not user._replace(password="admin-secret").is_met(stored)
+            before = {**before, (ResourceType.USER, "admin"): found[ResourceType.USER, "admin"]}
+            await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_a_password_that_cannot_be_read_is_set_and_not_added() -> None:
+    added, changed = (first_users(StartOptions(add_scram=(ADMIN,), set_scram=is_set))[0] for is_set in (False, True))
+    assert (added.is_met("broken"), changed.is_met("broken"), added.is_met(None)) == (True, False, False)
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ import pybroker
 from pybroker.client_settings import LIBRARIES, settings_for
 from pybroker.passwords import MODULES, PLAIN, SCRAM, passwords
 from pyclient import Admin, Producer
+from pyclient.admin.types import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from pyclient.errors import SaslRefused
 
 ODD = "bo=b,x"
@@ -101,6 +102,33 @@ def test_a_wrong_password_is_refused(own_broker: pybroker.EmbeddedBroker) -> Non
     settings = own_broker.client_settings("alice") | {"sasl_password": "wrong"}
     with Admin(**settings) as admin, pytest.raises(SaslRefused):
         admin.describe_cluster(timeout=PATIENCE_S)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("processes", [1, 2])
+def test_users_get_their_passwords_in_a_kept_folder_and_a_change_outlives_a_restart(
+    tmp_path: Path, processes: int
+) -> None:
+    def comes_in(broker: pybroker.EmbeddedBroker, password: str) -> bool:
+        with Admin(**broker.client_settings("alice") | {"sasl_password": password}) as admin:
+            try:
+                admin.describe_cluster(timeout=PATIENCE_S)
+            except SaslRefused:
+                return False
+        return True
+
+    for password in ("old", "new"):
+        users = {"alice": password}
+        with pybroker.run(processes, data_dir=tmp_path, sasl="SCRAM-SHA-256", users=users) as broker:
+            assert comes_in(broker, password)
+    assert not comes_in(broker.start(), "old")
+    with Admin(**broker.client_settings("alice")) as admin:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        change = UserScramCredentialUpsertion("alice", info, "changed")
+        admin.alter_user_scram_credentials([change], timeout=PATIENCE_S)
+    broker.restart()
+    assert comes_in(broker, "changed")
+    broker.close()
 
 
 @pytest.mark.nightly

@@ -1,4 +1,6 @@
-"""Users that exist before the first client comes: their passwords for SCRAM are stored where there are none."""
+"""Users that exist before the first client comes: their passwords for SCRAM are stored where there are none, or
+others.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,15 @@ Upsertion = AlterUserScramCredentials.Request.ScramCredentialUpsertion
 
 
 async def add(users: Sequence[FirstUser], broker: Broker) -> list[str]:
-    """The names of those who have a password now. Raises KafkaError."""
-    image = broker.metadata.image
-    missing = [user for user in users if user.mechanism.name not in image.configs(ResourceType.USER, user.name)]
-    changes = [
-        ScramChange(
-            user.name,
-            NUMBERS[user.mechanism.name],
-            user.iterations,
-            user.salt,
-            await broker.loop.run_in_executor(broker.unpackers, user.salted),
-            is_new_only=True,
-        )
-        for user in missing
-    ]
+    """The names of those who have got a password. Raises KafkaError."""
+    image, changes = broker.metadata.image, []
+    for user in users:
+        stored = image.configs(ResourceType.USER, user.name).get(user.mechanism.name)
+        if await broker.loop.run_in_executor(broker.unpackers, user.is_met, stored):
+            continue
+        salted = await broker.loop.run_in_executor(broker.unpackers, user.salted)
+        number = NUMBERS[user.mechanism.name]
+        changes.append(ScramChange(user.name, number, user.iterations, user.salt, salted, user.is_new_only))
     if not changes:
         return []
     try:
