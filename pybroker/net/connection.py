@@ -56,7 +56,7 @@ class Server(Protocol):
     watch: LoopWatch
     apart: Apart
     log: RateLimitedLog
-    strangers: dict[Connection, None]
+    strangers: dict[str, dict[Any, None]]
 
     def closed(self, connection: Connection) -> None: ...
 

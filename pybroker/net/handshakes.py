@@ -2,8 +2,8 @@
 
 A step of a handshake costs up to some milliseconds of CPU (a signature, a chain that is verified). It is taken on a
 thread, where OpenSSL gives up the GIL, so the loop goes on meanwhile. Each handshake is limited in time and bytes, and
-all together in number: one more ends the one that has waited longest for its peer, or for the thread. Before a whole
-hello (``client_hello``) has come, a socket costs no more than itself and these bytes.
+those of a listener in number: one more ends the one that has waited longest for its peer, or for the thread. Before a
+whole hello (``client_hello``) has come, a socket costs no more than itself and these bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Handshake:
     """
 
     __slots__ = (
-        *("_all", "_fd", "_hello", "_received", "_secured", "_tls", "began_at"),
+        *("_all", "_fd", "_hello", "_received", "_tls", "began_at"),
         *("listener_name", "local_address", "peer_address", "sock"),
     )
 
@@ -54,19 +54,16 @@ class Handshake:
         self,
         handshakes: Handshakes,
         sock: socket.socket,
-        listener_name: str,
         local_address: Address,
         peer_address: Address,
-        secured: Secured,
     ) -> None:
         self._all = handshakes
-        self._secured = secured
         self._fd = sock.fileno()
         self._received = 0
         self._hello: HelloReader | None = None
         self._tls: TlsLayer | None = None
         self.sock = sock
-        self.listener_name = listener_name
+        self.listener_name = handshakes.listener_name
         self.local_address = local_address
         self.peer_address = peer_address
         self.began_at = handshakes.loop.time()
@@ -114,7 +111,7 @@ class Handshake:
         if hello.asks_for_finite_field():
             self.fail("it wants to agree on keys by a finite field (ffdhe…), which is too slow: let it use a curve")
             return
-        wrap = partial(self._secured.context.wrap_bio, server_side=True)
+        wrap = partial(self._all.secured.context.wrap_bio, server_side=True)
         self._tls, self._hello = TlsLayer(self.sock, self._all.memory, wrap), None
         self._go_on(self._tls, hello.received)
 
@@ -135,7 +132,7 @@ class Handshake:
             tls.ssl.do_handshake()
         except ssl.SSLWantReadError:
             return None
-        return self._secured.principal(tls.ssl.getpeercert(binary_form=True))
+        return self._all.secured.principal(tls.ssl.getpeercert(binary_form=True))
 
     def _on_step(self, step: asyncio.Future[str | None]) -> None:
         error = None if step.cancelled() else step.exception()
@@ -173,10 +170,12 @@ class Handshake:
 
 
 class Handshakes:
-    """All that are under way on one event loop."""
+    """All of one listener that are under way."""
 
     def __init__(
         self,
+        listener_name: str,
+        secured: Secured,
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
         log: RateLimitedLog,
@@ -184,6 +183,8 @@ class Handshakes:
         on_failed: Callable[[Handshake], object],
     ) -> None:
         """``on_done(handshake, tls, principal)`` or ``on_failed(handshake)``, once for each that began."""
+        self.listener_name = listener_name
+        self.secured = secured
         self.loop = loop
         self.limits = limits
         self.log = log
@@ -196,14 +197,17 @@ class Handshakes:
         self._on_failed = on_failed
         self._thread = ThreadPoolExecutor(1, "handshake")
 
-    def begin(
-        self, sock: socket.socket, listener_name: str, local_address: Address, peer_address: Address, secured: Secured
-    ) -> None:
+    def begin(self, sock: socket.socket, local_address: Address, peer_address: Address) -> None:
         """Waits for what the peer on ``sock`` says."""
         if len(self.open) >= self.limits.max_handshakes:
-            why = f"it gives way to others, as {self.limits.max_handshakes} handshakes are under way"
+            self.give_way()
+        self.open[Handshake(self, sock, local_address, peer_address)] = None
+
+    def give_way(self) -> None:
+        """Ends the one that has waited longest, where there is any."""
+        if self.open:
+            why = f"it gives way to others, as {len(self.open)} handshakes are under way"
             next(iter(self.waiting or self.open)).fail(why, level=logging.INFO)
-        self.open[Handshake(self, sock, listener_name, local_address, peer_address, secured)] = None
 
     def work(self, step: Callable[[], str | None], then: Callable[[asyncio.Future[str | None]], None]) -> None:
         """Takes a step on the thread, ``then`` goes on."""

@@ -26,7 +26,8 @@ class Limits:
     idle_ms: int = 600_000
     """``connections.max.idle.ms``: no byte in or out for so long, and nothing being worked on."""
     max_connections: int = UNLIMITED
-    """``max.connections``, or what the descriptors of this process allow: more wait in the backlog."""
+    """``max.connections``, or what the descriptors of this process allow. One more ends a peer that nobody knows yet;
+    where all are known, it waits in the backlog."""
     max_per_ip: int = UNLIMITED
     """``max.connections.per.ip``: more are closed at once."""
     per_ip: Mapping[str, int] = field(default_factory=dict)
@@ -53,8 +54,8 @@ class Limits:
     handshake_bytes: int = 64 * 1024
     """… and so many bytes of the client; the certificates that it shows are most of them."""
     max_handshakes: int = 1000
-    """Handshakes under way; one more ends the one that has waited longest, for its peer or for the thread. As many
-    clients of SASL may not have said who they are; one more ends the oldest."""
+    """Handshakes under way of a listener; one more ends the one that has waited longest, for its peer or for the
+    thread. As many of its clients of SASL may not have said who they are; one more ends the oldest."""
     strange_bytes: int = 512 * 1024
     """``sasl.server.max.receive.size``: the longest frame of a client that has not said who it is; it must do so within
     ``handshake_s``."""

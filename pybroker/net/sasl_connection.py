@@ -77,11 +77,15 @@ class SaslConnection(Connection):
         self._began_at = self.active_at
         self._is_refused = False
         self._reader.max_frame = server.limits.strange_bytes
-        server.strangers[self] = None
-        if len(server.strangers) > server.limits.max_handshakes:
-            oldest = next(iter(server.strangers))
-            complaint.refused(server.log, oldest, "it had not said who it is, and gives way to others")
-            oldest.close()
+        strangers = server.strangers[listener_name]
+        strangers[self] = None
+        if len(strangers) > server.limits.max_handshakes:
+            next(iter(strangers)).give_way()
+
+    def give_way(self) -> None:
+        """Ends, as there are too many whose client has not said who it is."""
+        complaint.refused(self._server.log, self, "it had not said who it is, and gives way to others")
+        self.close()
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:
         sasl = self.sasl
@@ -112,7 +116,7 @@ class SaslConnection(Connection):
         if self.sasl.is_known:
             self.principal = ANONYMOUS if self.sasl.user is None else f"User:{self.sasl.user}"
             self._reader.max_frame = self._server.limits.max_request_bytes
-            self._server.strangers.pop(self, None)
+            self._server.strangers[self.listener_name].pop(self, None)
 
     async def refuse(self, response: Any, error: KafkaError) -> Any:
         """The last response, after a delay; nothing is read any more."""

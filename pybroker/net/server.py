@@ -13,8 +13,8 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, cast
 
 from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
@@ -28,7 +28,7 @@ from pybroker.net.routes import Routes
 
 if TYPE_CHECKING:  # they cost a broker without TLS nothing
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
-    from pybroker.net.sasl_connection import Authenticated
+    from pybroker.net.sasl_connection import Authenticated, SaslConnection
     from pyclient.protocol.tls import TlsLayer
 
 ACCEPTS_PER_TURN = 64
@@ -86,12 +86,11 @@ class SocketServer:
         self._listeners: list[BoundSocket] = []
         self._per_ip: Counter[str] = Counter()
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
-        self._secured: Mapping[str, Secured] = {}
         self._authenticated: Mapping[str, Authenticated] = {}
-        self.handshakes: Handshakes | None = None
-        """There where a listener speaks TLS."""
-        self.strangers: dict[Connection, None] = {}
-        """Those whose client has not said who it is; the oldest first."""
+        self.handshakes: dict[str, Handshakes] = {}
+        """Those of each listener that speaks TLS."""
+        self.strangers: dict[str, dict[SaslConnection, None]] = {}
+        """Those whose client has not said who it is, for each listener of SASL; the oldest first."""
         self._number = 0
         self._accepting = False
         self._starved: set[Connection] = set()
@@ -111,11 +110,12 @@ class SocketServer:
         OSError: another process has taken a port since it was bound.
         """
         self._authenticated = authenticated or {}
-        if secured:
+        self.strangers = {name: {} for name in self._authenticated}
+        for name, each in (secured or {}).items():
             from pybroker.net.handshakes import Handshakes
 
-            self._secured = secured
-            self.handshakes = Handshakes(self.loop, self.limits, self.log, self._on_handshake, self._left)
+            arrived = (self._on_handshake, self._left)
+            self.handshakes[name] = Handshakes(name, each, self.loop, self.limits, self.log, *arrived)
         for listener in listeners:
             listener.listen(self.limits.backlog)
             self._listeners.append(listener)
@@ -136,7 +136,7 @@ class SocketServer:
 
     def _on_acceptable(self, listener: BoundSocket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if self._count() >= self.limits.max_connections:
+            if self._is_full() and self._who_gives_way() is None:
                 text = (
                     f"{self._count()} connections, the most that max.connections and the file descriptors "
                     "of this process (ulimit -n) allow: others have to wait"
@@ -163,11 +163,23 @@ class SocketServer:
         self.loop.call_later(RETRY_S, self._accept_again)
 
     def _accept_again(self) -> None:
-        if self._listeners and self._count() < self.limits.max_connections:
+        if self._listeners and not self._is_full():
             self._accept(True)
 
     def _count(self) -> int:
-        return len(self.connections) + (0 if self.handshakes is None else len(self.handshakes.open))
+        return len(self.connections) + sum(len(each.open) for each in self.handshakes.values())
+
+    def _is_full(self) -> bool:
+        return self._count() >= self.limits.max_connections
+
+    def _who_gives_way(self) -> Callable[[], object] | None:
+        """Ends a peer that nobody knows yet, of the largest crowd of them: those who say nothing keep nobody out. None
+        where all are known.
+        """
+        crowds: list[tuple[int, Callable[[], object]]] = []
+        crowds += [(len(each.open), each.give_way) for each in self.handshakes.values() if each.open]
+        crowds += [(len(each), next(iter(each)).give_way) for each in self.strangers.values() if each]
+        return max(crowds, key=itemgetter(0))[1] if crowds else None
 
     def _admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
         peer = _plain(address)
@@ -182,16 +194,17 @@ class SocketServer:
         except OSError:
             sock.close()
             return
+        if self._is_full() and (give_way := self._who_gives_way()) is not None:
+            give_way()
         local = self._addresses.setdefault(local, local)
         self._per_ip[peer[0]] += 1
         name = listener.endpoint.listener
-        secured = self._secured.get(name)
-        if secured is None:
+        handshakes = self.handshakes.get(name)
+        if handshakes is None:
             self._number += 1
             self.connections.add(self._kind(name)(self, sock, self._number, name, local, peer))
         else:
-            assert self.handshakes is not None
-            self.handshakes.begin(sock, name, local, peer, secured)
+            handshakes.begin(sock, local, peer)
         if self._sweep is None:
             self._schedule_sweep()
 
@@ -231,7 +244,7 @@ class SocketServer:
         """Forgets a connection that has closed."""
         self.connections.discard(connection)
         if connection.sasl is not None:
-            self.strangers.pop(connection, None)
+            self.strangers[connection.listener_name].pop(cast("SaslConnection", connection), None)
         self._starved.discard(connection)
         self._left(connection)
 
@@ -291,8 +304,8 @@ class SocketServer:
                 f"closed {connection.id}: {why}",
             )
             connection.close()
-        if self.handshakes is not None:
-            self.handshakes.sweep(now)
+        for handshakes in self.handshakes.values():
+            handshakes.sweep(now)
         self._sweep = None
         if self._count():
             self._schedule_sweep()
@@ -311,8 +324,8 @@ class SocketServer:
     async def close(self, grace_s: float = 1.0) -> None:
         """Lets requests in work be answered for at most ``grace_s``, then closes everything."""
         self.stop_accepting()
-        if self.handshakes is not None:
-            self.handshakes.close()
+        for handshakes in self.handshakes.values():
+            handshakes.close()
         deadline = self.loop.time() + grace_s
         while self.connections and self.loop.time() < deadline:
             for connection in [each for each in self.connections if each.is_quiet()]:

@@ -38,7 +38,10 @@ EVERY_KEY = sorted({*range(95), *(row.api.key for row in ROWS)})
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    settings = {**SETTINGS, "sasl.server.max.receive.size": "4096", "connection.failed.authentication.delay.ms": "1",
+    settings = {**SETTINGS, "listeners": f"{SETTINGS['listeners']},OTHER://localhost:0",
+                "listener.security.protocol.map": f"{SETTINGS['listener.security.protocol.map']},OTHER:SASL_PLAINTEXT",
+                "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                "sasl.server.max.receive.size": "4096", "connection.failed.authentication.delay.ms": "1",
                 "listener.name.inside.plain.connections.max.reauth.ms": "3600000"}
     with running(tmp_path_factory.mktemp("wire"), **settings) as broker:
         add_users(broker)
@@ -258,7 +261,41 @@ def test_those_who_say_nothing_give_way_to_others(served: Running, monkeypatch: 
     assert [each.ask(ApiVersions, 0) is None for each in later] == [False, False]
     assert known.ask(ListGroups, 0).error_code == 0
     assert later[1].login().error_code == 0
-    assert len(net.strangers) == 1
+    assert len(net.strangers["INSIDE"]) == 1
+
+
+def test_strangers_of_one_listener_keep_nobody_out_of_another(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = served.broker.net
+    monkeypatch.setattr(net, "limits", replace(net.limits, max_handshakes=2))
+    slow = Raw(served)
+    assert slow.ask(ApiVersions, 0) is not None
+    others = [Raw(served, "OTHER") for _ in range(4)]
+    assert [each.receive() for each in others[:2]] == [None, None]
+    assert slow.login().error_code == 0
+
+
+def test_those_who_say_nothing_take_no_place_of_others_where_connections_are_limited(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = served.broker.net
+    known = Raw(served)
+    assert known.login().error_code == 0
+    served.until(lambda: net._count() == 1)
+    monkeypatch.setattr(net, "limits", replace(net.limits, max_connections=4))
+    silent = [Raw(served, listener) for listener in ("INSIDE", "OTHER", "OTHER")]
+    served.until(lambda: net._count() == 4)
+    plain = Raw(served, "PLAINTEXT")
+    assert plain.ask(ListGroups, 0).error_code == 0
+    assert silent[1].receive() is None
+    late = Raw(served)
+    assert late.login().error_code == 0
+    handshake = Raw(served, "OUTSIDE")
+    served.until(lambda: bool(net.handshakes["OUTSIDE"].open))
+    assert Raw(served, "PLAINTEXT").ask(ListGroups, 0).error_code == 0
+    assert handshake.receive() is None
+    assert [each.ask(ListGroups, 0).error_code for each in (known, plain, late)] == [0, 0, 0]
 
 
 def test_a_plain_listener_begins_no_authentication(served: Running) -> None:

@@ -186,7 +186,7 @@ async def test_what_is_no_tls_after_the_handshake_closes_that_connection_only(ha
             await harness.loop.sock_sendall(near, outgoing.read())
             incoming.write(await harness.loop.sock_recv(near, 65536))
     await harness.loop.sock_sendall(near, outgoing.read() + b"\x17\x03\x03\x00\x20" + b"\xff" * 32)
-    await harness.until(lambda: not harness.server.connections and not harness.server.handshakes.open)  # type: ignore[union-attr]
+    await harness.until(lambda: not harness.server.connections and not harness.server.handshakes["OUTSIDE"].open)
     near.close()
     assert await is_served(harness)
 
@@ -196,15 +196,14 @@ async def test_handshakes_that_do_not_go_on_give_way_to_new_ones(harness: Harnes
     silent = [await raw(harness) for _ in range(5)]
     half = [await raw(harness, hello()[:100]) for _ in range(5)]
     assert await is_served(harness)
-    assert len(harness.server.handshakes.open) <= 3  # type: ignore[union-attr]
+    assert len(harness.server.handshakes["OUTSIDE"].open) <= 3
     assert all([await each.is_closed() for each in (*silent, *half[:2])])
 
 
 def test_a_hello_that_asks_for_a_finite_field_costs_no_step(caplog: pytest.LogCaptureFixture) -> None:
     @scenario(secured=server())
     async def run(harness: Harness) -> None:
-        handshakes = harness.server.handshakes
-        assert handshakes is not None
+        handshakes = harness.server.handshakes["OUTSIDE"]
         steps: list[object] = []
         handshakes.work = lambda step, then: steps.append(step)  # type: ignore[method-assign]
         slow = await raw(harness, slow_hello([FFDHE8192], [FFDHE8192]))
@@ -220,8 +219,7 @@ def test_a_hello_that_asks_for_a_finite_field_costs_no_step(caplog: pytest.LogCa
 
 @scenario(Limits(max_handshakes=3, max_per_ip=20), secured=server())
 async def test_handshakes_that_wait_for_the_thread_are_limited_and_leave_nothing_to_do(harness: Harness) -> None:
-    handshakes = harness.server.handshakes
-    assert handshakes is not None
+    handshakes = harness.server.handshakes["OUTSIDE"]
     steps: list[Callable[[], str | None]] = []
     handshakes.work = lambda step, then: steps.append(step)  # type: ignore[method-assign]
     begun = []
@@ -248,11 +246,11 @@ async def test_a_hello_without_end_is_given_up(harness: Harness) -> None:
 @scenario(secured=server())
 async def test_a_handshake_that_takes_too_long_is_ended(harness: Harness) -> None:
     silent, half = await raw(harness), await raw(harness, hello())
-    await harness.until(lambda: len(harness.server.handshakes.open) == 2)  # type: ignore[union-attr]
+    await harness.until(lambda: len(harness.server.handshakes["OUTSIDE"].open) == 2)
     harness.later(Limits().handshake_s - 1)
-    assert len(harness.server.handshakes.open) == 2  # type: ignore[union-attr]
+    assert len(harness.server.handshakes["OUTSIDE"].open) == 2
     harness.later(2)
-    assert not harness.server.handshakes.open  # type: ignore[union-attr]
+    assert not harness.server.handshakes["OUTSIDE"].open
     assert await silent.is_closed()
     await ended(half)
     assert not harness.server._per_ip
