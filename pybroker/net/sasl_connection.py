@@ -99,6 +99,8 @@ class SaslConnection(Connection):
             except IllegalSaslState as error:
                 raise Refused(str(error)) from None
         super()._serve(view, start, end)
+        if not sasl.is_known:  # it says again who it is
+            self._reader.max_frame = self._server.limits.strange_bytes
 
     def _take(self, token: bytes) -> None:
         """A message of the mechanism, without a request around it (SaslHandshake v0)."""
@@ -119,10 +121,14 @@ class SaslConnection(Connection):
             self._server.strangers[self.listener_name].pop(self, None)
 
     async def refuse(self, response: Any, error: KafkaError) -> Any:
-        """The last response, after a delay; nothing is read any more."""
+        """The last response, after a delay; nothing is read any more. Where others are due before it, in a session that
+        is over, the connection ends without any.
+        """
         why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
         complaint.refused(self._server.log, self, why)
         self.hold()
+        if self.unanswered:
+            self.close()
         await asyncio.sleep(self._server.limits.refusal_delay_s)
         self._is_refused = True
         return response

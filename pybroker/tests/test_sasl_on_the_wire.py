@@ -23,6 +23,7 @@ from pybroker.tests.waiting import PATIENCE_S
 from pyclient.protocol import (
     ApiVersions,
     DescribeConfigs,
+    Fetch,
     ListGroups,
     Metadata,
     SaslAuthenticate,
@@ -212,6 +213,41 @@ def test_a_session_has_an_end_and_a_client_that_comes_again_goes_on(
     assert raw.ask(ListGroups, 0).error_code == 0
     raw.connection().sasl._expires_at = 0.0  # type: ignore[attr-defined]
     assert raw.ask(ListGroups, 0) is None
+
+
+def test_what_waits_is_answered_no_more_where_a_client_that_comes_again_is_refused(
+    raw: Raw, served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
+    raw.login()
+    topic = Metadata.Request.MetadataRequestTopic(name="waiting")
+    while raw.ask(Metadata, 4, topics=[topic], allow_auto_topic_creation=True).topics[0].error_code:
+        pass
+    partition = Fetch.Request.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    wanted = Fetch.Request.FetchTopic(topic="waiting", partitions=[partition])
+    waits_ms = int(10 * PATIENCE_S * 1000)
+    fetch = Fetch.Request(max_wait_ms=waits_ms, min_bytes=1, max_bytes=1, topics=[wanted])
+    frames = [
+        Fetch.encode_request(4, 1, None, fetch),
+        SaslHandshake.encode_request(1, 2, None, SaslHandshake.Request(mechanism="PLAIN")),
+        SaslAuthenticate.encode_request(2, 3, None, SaslAuthenticate.Request(auth_bytes=b"\0alice\0wrong")),
+    ]
+    raw.socket.sendall(joined(*frames))
+    assert raw.receive() is None
+
+
+def test_a_long_frame_is_not_read_while_a_client_says_again_who_it_is(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
+    raw.login()
+    names = [Metadata.Request.MetadataRequestTopic(name="x" * 200) for _ in range(100)]
+    raw.login()
+    assert raw.ask(Metadata, 1, topics=names) is not None
+    handshake = SaslHandshake.encode_request(1, 2, None, SaslHandshake.Request(mechanism="PLAIN"))
+    raw.socket.sendall(joined(handshake) + struct.pack(">i", 4097))
+    assert raw.receive() is not None
+    assert raw.receive() is None
 
 
 def test_a_client_that_comes_again_as_somebody_else_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
