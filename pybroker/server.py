@@ -160,10 +160,12 @@ class Broker:
         if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
             return {}
         from pybroker.security.listener_sasl import authenticated
+        from pybroker.security.scram_server import Stored
 
-        def stored(user: str) -> Mapping[str, str]:
-            return self.metadata.image.configs(ResourceType.USER, user)
-
+        stored = Stored(
+            lambda user: self.metadata.image.configs(ResourceType.USER, user),
+            lambda: self.metadata.image.resource_configs,
+        )
         return authenticated(self.config, listeners(self.config), stored, self.peer_secret)
 
     async def _add_users(self) -> None:

@@ -37,7 +37,7 @@ def unknown_users_are_told_at_once() -> list[Patch]:
     """A list of names can be tried for those that are users."""
 
     def known(self: ScramUsers, user: str) -> scram.Credential:
-        text = self._stored(user).get(self.mechanism.name)
+        text = self._stored.of(user).get(self.mechanism.name)
         if text is None:
             raise BadMessage("an unknown user")
         return from_text(text)

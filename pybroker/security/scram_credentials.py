@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Final
 
 from pyclient.protocol.scram import Credential
 
 MOST_ITERATIONS: Final = 16_384
 """The most that AlterUserScramCredentials takes, as in Kafka; clients have to do them."""
+_ITERATIONS: Final = re.compile(r"(?:\A|,)iterations=([0-9]{1,9})(?:,|\Z)")
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 
 
@@ -17,6 +19,12 @@ def to_text(credential: Credential) -> str:
     keys = (credential.salt, credential.stored_key, credential.server_key)
     values = (*(base64.b64encode(key).decode() for key in keys), str(credential.iterations))
     return ",".join(f"{name}={value}" for name, value in zip(_FIELDS, values, strict=True))
+
+
+def iterations_of(text: str) -> int:
+    """Those of a value; 0 where there are none."""
+    found = _ITERATIONS.search(text)
+    return int(found[1]) if found else 0
 
 
 def from_text(text: str) -> Credential:

@@ -1,7 +1,7 @@
 """The broker's side of SCRAM (``pyclient.protocol.scram``), by what is stored of the users' passwords.
 
-An unknown user gets a salt as any other, the same one each time, and fails by the proof: nobody learns who is known.
-What it costs is a few HMACs; the iterations are the client's to do.
+An unknown user gets a salt and iterations as any other, the same ones each time, and fails by the proof: nobody learns
+who is known. What it costs is a few HMACs; the iterations are the client's to do.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from pybroker.security.authentication import BadMessage
-from pybroker.security.scram_credentials import from_text, to_text
+from pybroker.security.scram_credentials import from_text, iterations_of, to_text
 from pyclient.protocol import scram
 from pyclient.protocol.errors import SaslAuthenticationFailed
 from pyclient.protocol.scram import Credential, ScramError
@@ -22,8 +22,14 @@ NONCE_BYTES: Final = 24
 
 logger = logging.getLogger("pybroker.security")
 
-Stored = Callable[[str], Mapping[str, str]]
-"""The configuration of a user."""
+
+class Stored(NamedTuple):
+    """Configurations of users, which have what is stored of a password under the mechanism's name."""
+
+    of: Callable[[str], Mapping[str, str]]
+    """That of a user, empty where there is none."""
+    all: Callable[[], Mapping[Any, Mapping[str, str]]]
+    """Those of all, and perhaps of others; another object when one has changed."""
 
 
 class ScramUsers:
@@ -34,6 +40,7 @@ class ScramUsers:
         self.mechanism = mechanism
         self._stored = stored
         self._secret = hmac.digest(secret, b"unknown users", mechanism.hash)
+        self._iterations: tuple[object, Sequence[int]] = None, ()
 
     def begin(self) -> ScramExchange:
         """One authentication."""
@@ -43,14 +50,25 @@ class ScramUsers:
         """What is stored, or what nobody has the password of; both take the same time."""
         nobody = to_text(self._nobody(user))
         try:
-            return from_text(self._stored(user).get(self.mechanism.name, nobody))
+            return from_text(self._stored.of(user).get(self.mechanism.name, nobody))
         except ValueError as error:
             logger.error("what is stored of a user's password for %s cannot be read: %s", self.mechanism.name, error)
             return from_text(nobody)
 
     def _nobody(self, user: str) -> Credential:
-        keys = [hmac.digest(self._secret, b"%d" % n + user.encode(), self.mechanism.hash) for n in range(2)]
-        return Credential(scram.salt_of(keys[0]), keys[1], keys[1], scram.LEAST_ITERATIONS)
+        keys = [hmac.digest(self._secret, b"%d" % n + user.encode(), self.mechanism.hash) for n in range(3)]
+        known = self._of_all()
+        place = int.from_bytes(keys[2]) * len(known) >> 8 * len(keys[2])
+        return Credential(scram.salt_of(keys[0]), keys[1], keys[1], known[place] if known else scram.LEAST_ITERATIONS)
+
+    def _of_all(self) -> Sequence[int]:
+        """The iterations of all users, sorted: of names that are made up, as many get a number as of users have it."""
+        everything, (before, iterations) = self._stored.all(), self._iterations
+        if everything is not before:
+            texts = (each.get(self.mechanism.name) for each in everything.values())
+            iterations = sorted(filter(None, map(iterations_of, filter(None, texts))))
+            self._iterations = everything, iterations
+        return iterations
 
 
 class ScramExchange:

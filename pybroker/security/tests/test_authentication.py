@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,9 +14,10 @@ from pybroker.handlers import ROWS
 from pybroker.security.authentication import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
 from pybroker.security.plain import MOST_BYTES, Plain
 from pybroker.security.scram_credentials import from_text, to_text
-from pybroker.security.scram_server import ScramUsers
+from pybroker.security.scram_server import ScramUsers, Stored
 from pyclient.protocol import scram
 from pyclient.protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from pyclient.protocol.scram import Credential
 
 METADATA = 3
 GOOD, WRONG, UNKNOWN = b"\0alice\0alice-secret", b"\0alice\0wrong", b"\0nobody\0alice-secret"
@@ -26,7 +28,7 @@ STORED = {"alice": {SCRAM.name: to_text(CREDENTIAL)}, "broken": {SCRAM.name: "sa
 
 
 def made(max_reauth_ms: int = 0) -> Authentication:
-    users = ScramUsers(SCRAM, lambda user: STORED.get(user, {}), b"secret of the cluster")
+    users = ScramUsers(SCRAM, Stored(lambda user: STORED.get(user, {}), lambda: STORED), b"secret of the cluster")
     mechanisms = {"PLAIN": Plain({"alice": "alice-secret", "bob": "bob-secret"}), SCRAM.name: users}
     return Authentication("INSIDE", mechanisms, dict.fromkeys(mechanisms, max_reauth_ms))
 
@@ -175,6 +177,28 @@ def test_an_unknown_user_gets_a_challenge_as_any_other_and_the_same_one_each_tim
     assert first.salt == again.salt != other.salt
     assert first.nonce != again.nonce
     assert (len(first.salt), first.iterations, len(first.nonce)) == (len(real.salt), real.iterations, len(real.nonce))
+
+
+def test_unknown_users_have_iterations_as_often_as_users_have_them_and_keep_them() -> None:
+    stored = {
+        name: {SCRAM.name: to_text(Credential(SALT, SALT, SALT, iterations)), "x": "iterations=5"}
+        for iterations, count in ((4096, 30), (8192, 60), (16_384, 10))
+        for name in (f"{iterations}-{number}" for number in range(count))
+    }
+    configs = {**stored, "topic": {"retention.ms": "iterations=6"}, "broken": {SCRAM.name: "salt=x"}}
+    users = ScramUsers(SCRAM, Stored(lambda user: configs.get(user, {}), lambda: configs), b"secret")
+
+    def given() -> list[int]:
+        return [users.credential(f"nobody-{number}").iterations for number in range(2000)]
+
+    first = given()
+    assert {each: round(count / 200) for each, count in Counter(first).items()} == {4096: 3, 8192: 6, 16_384: 1}
+    assert users.credential("broken").iterations in (4096, 8192, 16_384)
+    assert given() == first
+    configs = configs | {"another": stored["8192-0"]}
+    assert sum(before != after for before, after in zip(first, given(), strict=True)) < 40
+    configs = {}
+    assert set(given()) == {4096}
 
 
 def test_a_mechanism_that_is_not_enabled_is_the_end() -> None:
