@@ -118,6 +118,7 @@ class Broker:
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
         self._tls: BrokerTls | None = None
+        self._sasl: Mapping[str, ListenerSasl] = {}
         self._first_users = first_users
         self._opened = contextlib.AsyncExitStack()
 
@@ -155,8 +156,8 @@ class Broker:
         self.watch.start()
         self._opened.callback(self.watch.stop)
 
-    def _authenticated(self) -> Mapping[str, ListenerSasl]:
-        """SASL of the listeners that speak it. Raises ConfigError."""
+    async def _authenticated(self) -> Mapping[str, ListenerSasl]:
+        """SASL of the listeners that speak it; reads files. Raises ConfigError."""
         if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
             return {}
         from pybroker.security.listener_sasl import authenticated
@@ -166,7 +167,7 @@ class Broker:
             lambda user: self.metadata.image.configs(ResourceType.USER, user),
             lambda: self.metadata.image.resource_configs,
         )
-        return authenticated(self.config, listeners(self.config), stored, self.peer_secret)
+        return await self._on_pool(authenticated, self.config, listeners(self.config), stored, self.peer_secret)
 
     async def _add_users(self) -> None:
         """Passwords that nobody has yet. Raises StartError."""
@@ -220,6 +221,7 @@ class Broker:
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects
         await self.node.secret.read()
+        self._sasl = await self._authenticated()
         self.peers = self._make_peers()
         self.metadata.add_listener(self.peers.apply)
         self._opened.callback(self.peers.close)
@@ -363,8 +365,7 @@ class Broker:
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
             secured = {} if self._tls is None else self._tls.listeners
-            authenticated = self._authenticated()
-            self.net.start(self._bound, secured, authenticated)
+            self.net.start(self._bound, secured, self._sasl)
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
@@ -376,7 +377,7 @@ class Broker:
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
         watched: list[Watched] = [*secured.values()]
-        watched += [each.tokens for each in authenticated.values() if each.tokens is not None]
+        watched += [each.tokens for each in self._sasl.values() if each.tokens is not None]
         if watched:
             self._watch_files(watched)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)

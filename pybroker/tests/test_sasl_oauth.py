@@ -13,6 +13,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from pybroker.cluster.node import ClusterNode
+from pybroker.config import ConfigError
 from pybroker.tests.test_sasl import VALUES, address
 from pybroker.tests.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
@@ -32,12 +34,8 @@ def token(sub: str = "alice", key: RSAKey = KEY) -> str:
     return str(jwt.encode({"alg": "RS256", "kid": "one"}, claims, key))
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder: Path = tmp_path_factory.mktemp("oauth")
-    keys = folder / "keys.json"
-    keys.write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
-    settings = {
+def settings_for(keys: Path) -> dict[str, str]:
+    return {
         "listeners": "OUTSIDE://localhost:0",
         "listener.security.protocol.map": "OUTSIDE:SASL_SSL",
         "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -45,7 +43,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "sasl.oauthbearer.expected.issuer": "https://issuer",
         "sasl.oauthbearer.expected.audience": "kafka",
     }
-    with running(folder, **settings) as broker:
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder: Path = tmp_path_factory.mktemp("oauth")
+    keys = folder / "keys.json"
+    keys.write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
+    with running(folder, **settings_for(keys)) as broker:
         yield Served(broker, address(broker, "OUTSIDE"))
 
 
@@ -57,6 +62,18 @@ def librdkafka(served: Served, text: str) -> dict[str, object]:
         "sasl.mechanism": "OAUTHBEARER",
         "oauth_cb": lambda _: (text, time.time() + LIFETIME_S),
     }
+
+
+def test_keys_that_cannot_be_read_stop_the_start_before_others_hear_of_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[ClusterNode] = []
+    monkeypatch.setattr(ClusterNode, "join", lambda self, *given, **named: joined.append(self))
+    keys = tmp_path / "keys.json"
+    keys.write_text("{}")
+    with pytest.raises(ConfigError, match=f"{keys}: it is no JWKS"), running(tmp_path, **settings_for(keys)):
+        pytest.fail("not reached")
+    assert not joined
 
 
 def test_librdkafka_comes_in_with_a_token(served: Served) -> None:
