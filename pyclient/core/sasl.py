@@ -31,6 +31,8 @@ MOST_NAMED: Final = 10
 """Mechanisms of a broker that an error names."""
 LONGEST_S: Final = 86_400.0
 """A client authenticates again once a day at least, where the broker sets any end."""
+LEAST_S = 1.0
+"""Between two authentications of a connection, whatever its broker grants: brokers of Kafka take no more."""
 EARLY, LATE = 0.85, 0.95
 """The part of its time after which a connection authenticates again, as Java's client has it."""
 _HANDSHAKE_VERSION: Final = 1
@@ -120,7 +122,7 @@ class Sasl:
     @staticmethod
     def renewal_in(lifetime: float, random: Callable[[], float]) -> float:
         """After how many seconds to authenticate again, of a connection that the broker grants ``lifetime``."""
-        return lifetime * (EARLY + (LATE - EARLY) * random())
+        return max(LEAST_S, lifetime * (EARLY + (LATE - EARLY) * random()))
 
     def failure(self) -> str:
         """What to look at where the connection ended before the broker had its say."""

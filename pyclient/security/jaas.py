@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Final
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
@@ -20,6 +21,14 @@ _TOKEN: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _CONTROLS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "PlainLoginModule": ("username", "password", "user_*", "serviceName"),
+    "ScramLoginModule": ("username", "password", "tokenauth", "serviceName"),
+    "OAuthBearerLoginModule": (
+        *("scope", "clientId", "clientSecret", "extension_*", "unsecured*", "ssl.*", "serviceName"),
+    ),
+}
+"""The options of Kafka's modules, which a client has, or a broker."""
 _IS: Final = (True, "=")
 _END: Final = (True, ";")
 _MARKS: Final = (_IS, _END)
@@ -54,7 +63,19 @@ def parse(text: str) -> LoginModule:
         raise JaasError("it must end with ;")
     if _END in rest[:-1]:
         raise JaasError("it names several login modules, and must name one")
-    return LoginModule(name, dict(_options(rest[:-1])))
+    return LoginModule(name, _checked(name.rpartition(".")[2], list(_options(rest[:-1]))))
+
+
+def _checked(module: str, options: list[tuple[str, str]]) -> dict[str, str]:
+    """By name. Raises JaasError for one that is there twice, or means nothing to a module that is known."""
+    found: dict[str, str] = {}
+    for at, (name, value) in enumerate(options, 1):
+        if name in found:
+            raise JaasError(f"its option {at} is there already")
+        if module in _KNOWN and not any(fnmatchcase(name, known) for known in _KNOWN[module]):
+            raise JaasError(f"its option {at} is unknown: {module} has {', '.join(_KNOWN[module])}")
+        found[name] = value
+    return found
 
 
 def _options(tokens: list[tuple[bool, str]]) -> Iterator[tuple[str, str]]:

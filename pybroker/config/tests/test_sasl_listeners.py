@@ -63,6 +63,8 @@ def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
         ([f"{OWN}.sasl.enabled.mechanisms=GSSAPI", ENABLED], f"{OWN}.sasl.enabled.mechanisms .* GSSAPI"),
         ([ENABLED], f"{OWN}.plain.sasl.jaas.config has no user: user_NAME="),
         ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required username=a password=b;"], "has no user"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required usr_a=secret;"], "option 1 is unknown: .* user_"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required user_a=x user_a=secret;"], "option 2 is there already"),
         ([ENABLED, f"sasl.jaas.config={SCRAM}"], "is not of org.*PlainLoginModule"),
         ([ENABLED, "sasl.jaas.config=com.sun.security.auth.module.JndiLoginModule required;"], "nothing else is known"),
         ([ENABLED, "sasl.jaas.config=com.sun.security.auth.module.LdapLoginModule required;"], "nothing else is known"),

@@ -229,6 +229,13 @@ async def test_the_work_of_a_password_is_done_once_and_not_on_the_loop(monkeypat
     assert begun == ["scram"]
 
 
+@pytest.fixture
+def often(monkeypatch):
+    """A connection may authenticate again after a moment."""
+    monkeypatch.setattr(core, "LEAST_S", 0.0)
+
+
+@pytest.mark.usefixtures("often")
 @on_loop
 async def test_a_connection_authenticates_again_before_its_time_is_over_and_requests_wait_for_that():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
@@ -248,6 +255,7 @@ async def test_a_connection_authenticates_again_before_its_time_is_over_and_requ
         assert api is not SaslHandshake or apis[at + 1] is SaslAuthenticate
 
 
+@pytest.mark.usefixtures("often")
 @on_loop
 async def test_a_user_who_is_taken_away_is_told_when_the_connection_authenticates_again():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
@@ -259,6 +267,7 @@ async def test_a_user_who_is_taken_away_is_told_when_the_connection_authenticate
             await asking(client, until=lambda: False)
 
 
+@pytest.mark.usefixtures("often")
 @on_loop
 async def test_a_connection_that_is_lost_while_it_authenticates_again_is_made_again():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
@@ -283,6 +292,11 @@ async def test_a_connection_that_is_lost_while_it_authenticates_again_is_made_ag
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
 def test_a_connection_authenticates_again_in_the_last_part_of_its_time(random):
     assert 85 <= core.Sasl.renewal_in(100, lambda: random) <= 95
+
+
+@pytest.mark.parametrize("granted", [0.001, 0.5, 1.0])
+def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_again_who_it_is(granted):
+    assert core.Sasl.renewal_in(granted, lambda: 0.5) == core.LEAST_S
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         (f'{PLAIN} required username="alice" password="secret";', {"username": "alice", "password": "secret"}),
         (f"{PLAIN} required username='alice' password=secret;", {"username": "alice", "password": "secret"}),
         (f'{PLAIN} REQUIRED\n  username="a=b;c"\n  password="d//e";\n', {"username": "a=b;c", "password": "d//e"}),
-        (f'{PLAIN} required // who\n username = "a" /* and\n how */ x = "/*b*/" ;', {"username": "a", "x": "/*b*/"}),
+        (f'{PLAIN} required // who\n username = "a" /* and\n how */ user_x = "/*b*/" ;',
+         {"username": "a", "user_x": "/*b*/"}),
         (f'{PLAIN} required password="say \\"it\\", \\\\ and \'that\'";', {"password": "say \"it\", \\ and 'that'"}),
         (f'{PLAIN} required password="a\\tb\\1012";', {"password": "a\tbA2"}),
         (f'{PLAIN} required user_bob="" "user_b@c"="d";', {"user_bob": "", "user_b@c": "d"}),
         (f"{PLAIN} optional;", {}),
-        (f"{PLAIN} required scope=a:b/c-d_e$f;", {"scope": "a:b/c-d_e$f"}),
+        (f"{PLAIN} required username=a:b/c-d_e$f;", {"username": "a:b/c-d_e$f"}),
     ],
 )
 def test_the_options_of_a_module_are_read_as_java_does(text, options):
@@ -44,6 +45,12 @@ def test_the_options_of_a_module_are_read_as_java_does(text, options):
         (f"{PLAIN} required username=a hush;", "option 2 is not"),
         (f"{PLAIN} required password hush hush;", "option 1 is not"),
         (f"{PLAIN} required; {PLAIN} required password=hush;", "several login modules"),
+        (f"{PLAIN} required password=x username=a password=hush;", "option 3 is there already"),
+        (f"{PLAIN} required user_a=x user_a=hush;", "option 2 is there already"),
+        (f"{PLAIN} required username=a user-b=hush;", r"option 2 is unknown: PlainLoginModule has username.*, user_\*"),
+        (f"{PLAIN} required Password=hush;", "option 1 is unknown"),
+        ("ScramLoginModule required user_a=hush;", "option 1 is unknown: ScramLoginModule has username, password, tok"),
+        ("OAuthBearerLoginModule required clientid=hush;", "option 1 is unknown: .*clientId"),
     ],
 )
 def test_what_is_wrong_is_told_without_a_secret(text, told):
@@ -51,6 +58,11 @@ def test_what_is_wrong_is_told_without_a_secret(text, told):
         parse(text)
     assert "hush" not in str(caught.value)
     assert "hush" not in repr(caught.value)
+
+
+def test_modules_that_are_not_kafkas_have_options_of_their_own():
+    kerberos = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;"
+    assert parse(kerberos).options == {"useKeyTab": "true"}
 
 
 @given(some.text("aB. =;\"'/*\\\n", max_size=40))
