@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from pybroker.config import sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
@@ -12,6 +12,7 @@ from pybroker.config.listeners import between_brokers
 
 OF_LISTENERS = "of the settings of a single listener only those of TLS and SASL have an effect"
 CLUSTER_ID = "CLUSTER_ID"
+ABOUT_SASL = ("sasl.", "connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
 
 
 def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
@@ -40,7 +41,15 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
         yield f"{name}={setting.text} (from {setting.source}) is not used: process.roles says that this is KRaft's file"
     if names := list(tls_slips.without_effect(config)):
         yield f"without effect, as their listener is without TLS: {', '.join(names)}"
-    for reason, names in _unmet(config).items():
+    slips = []
+    if any(name.startswith(ABOUT_SASL) or ".sasl." in name for name in (*config.given(), *config.ignored)):
+        from pybroker.config import sasl_listeners  # which nobody else needs
+
+        if names := sasl_listeners.without_effect(config):
+            yield f"without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: {', '.join(names)}"
+        slips = list(sasl_listeners.slips(config))
+        yield from (f"{name} is ignored: it is unknown{meant}" for name, meant in slips)
+    for reason, names in _unmet(config, {name for name, _ in slips}).items():
         yield f"without effect, as {reason}: {', '.join(names)}"
 
 
@@ -50,10 +59,10 @@ def _is_between_brokers(config: BrokerConfig) -> bool:
     return between is not None and config.of_listener(between.listener, "ssl.client.auth") == "required"
 
 
-def _unmet(config: BrokerConfig) -> dict[str, list[str]]:
-    """Keys that ask for something that is not here, by what it is."""
+def _unmet(config: BrokerConfig, told: Set[str]) -> dict[str, list[str]]:
+    """Keys that ask for something that is not here, by what it is; without those that were ``told``."""
     found: dict[str, list[str]] = {}
-    for name in _asked_for(config):
+    for name in (name for name in _asked_for(config) if name not in told):
         found.setdefault(reason_of(name), []).append(name)
     return found
 

@@ -23,8 +23,10 @@ from pybroker.config.sasl_keys import (
     JWKS,
     MAX_REAUTH,
     MECHANISMS,
+    SASL_KEYS,
     SKEW,
     USER_CLAIM,
+    key_of_listener,
     of_mechanism,
 )
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
@@ -47,6 +49,8 @@ _OF_JWKS: Final = (
 """Kafka's classes that check the signatures of tokens, which is what is done here."""
 _FILE: Final = "file:"
 _KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI"))
+_FAMILY: Final = "sasl."
+_OF_ALL: Final = [name for name in KEYS if name.startswith(_FAMILY)]
 _OF_SASL: Final = ("sasl", "reauth")
 """What a key that is about SASL has in its name, also with a slip elsewhere."""
 
@@ -86,7 +90,17 @@ def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
         except ConfigError as error:
             yield error
     if secured:
-        yield from _slips(config)
+        for name, near in slips(config):
+            if near or name.startswith(LISTENER_PREFIX):  # others are perhaps a plug-in's
+                yield ConfigError(f"{name}{_from(config, name)} is unknown{near}")
+
+
+def without_effect(config: BrokerConfig) -> list[str]:
+    """Keys of SASL whose listeners are without it. Raises ConfigError for bad listeners."""
+    of_sasl = {each.listener.lower(): each.is_sasl for each in listeners(config)}
+    names = [] if any(of_sasl.values()) else [key.name for key in SASL_KEYS if config.where(key.name)]
+    others = [key.name for key in config.keys_of_listeners if key_of_listener(key.name) is not None]
+    return names + [name for name in others if of_sasl.get(_split(name, of_sasl)[0]) is False]
 
 
 def read(config: BrokerConfig, listener: str) -> SaslListener:
@@ -173,8 +187,13 @@ def _from(config: BrokerConfig, name: str) -> str:
     return f" (from {where})" if where else ""
 
 
-def _slips(config: BrokerConfig) -> Iterator[ConfigError]:
-    """Keys of single listeners that are about SASL, and have no effect as the name of something in them is wrong."""
+def slips(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    """Keys that are about SASL, and have no effect as the name of something in them is wrong; with what is meant, empty
+    where that is not known. Raises ConfigError for bad listeners.
+    """
+    for name in config.ignored:
+        if name.startswith(_FAMILY):
+            yield name, suggestion(name, _OF_ALL)
     names = [each.listener.lower() for each in listeners(config)]
     others = {each.lower() for each in controllers(config)}
     keys = (MECHANISMS, MAX_REAUTH, JAAS, HANDLER)
@@ -188,7 +207,7 @@ def _slips(config: BrokerConfig) -> Iterator[ConfigError]:
         is_known = rest in KEYS or (mechanism in _KAFKAS and key in KEYS)
         is_about = any(each in rest for each in _OF_SASL)
         if is_about and listener not in others and not (listener and is_known):
-            yield ConfigError(f"{name}{_from(config, name)} is unknown{suggestion(name, meant)}")
+            yield name, suggestion(name, meant)
 
 
 def _split(name: str, names: Iterable[str]) -> tuple[str, str]:

@@ -32,7 +32,7 @@ MOST_NAMED: Final = 10
 LONGEST_S: Final = 86_400.0
 """A client authenticates again once a day at least, where the broker sets any end."""
 LEAST_S = 1.0
-"""Between two authentications of a connection, whatever its broker grants: brokers of Kafka take no more."""
+"""Between two authentications of a connection, whatever its broker grants: Kafka allows one a second."""
 EARLY, LATE = 0.85, 0.95
 """The part of its time after which a connection authenticates again, as Java's client has it."""
 _HANDSHAKE_VERSION: Final = 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, listeners
+from pybroker.config.inert_keys import UNMET
 from pybroker.config.remarks import of_environment, of_settings
 
 KRAFT = """
@@ -101,6 +102,34 @@ def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_nam
 def test_super_users_without_an_authorizer_are_told_that_everybody_may_do_everything(tmp_path: Path) -> None:
     (line,) = of_settings(loaded(tmp_path, "super.users=User:admin"))
     assert line == "without effect, as there is no authorizer, so everybody may do everything: super.users"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["sasl.enabled.mechanisms=PLAIN", "connections.max.reauth.ms=1"],
+         ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
+          "sasl.enabled.mechanisms, connections.max.reauth.ms"]),
+        (["listener.name.plaintext.plain.sasl.jaas.config=secret"],
+         ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
+          "listener.name.plaintext.plain.sasl.jaas.config"]),
+        (["sasl.enabled.mechanism=PLAIN"],
+         ["sasl.enabled.mechanism is ignored: it is unknown: did you mean sasl.enabled.mechanisms?"]),
+        (["sasl.plug.in=secret"], ["sasl.plug.in is ignored: it is unknown"]),
+        (["listener.name.plaintext.sasl.enabled.mechanism=PLAIN"],
+         ["listener.name.plaintext.sasl.enabled.mechanism is ignored: it is unknown: did you mean "
+          "listener.name.plaintext.sasl.enabled.mechanisms?"]),
+        (["listeners=SASL_SSL://:1,PLAINTEXT://:2", "sasl.enabled.mechanisms=PLAIN",
+          "listener.name.plaintext.sasl.enabled.mechanisms=PLAIN"],
+         ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
+          "listener.name.plaintext.sasl.enabled.mechanisms"]),
+        (["sasl.kerberos.service.name=kafka"],
+         [f"without effect, as {UNMET['sasl.kerberos.service.name']}: sasl.kerberos.service.name"]),
+        (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=PLAIN", "connections.max.reauth.ms=1"], []),
+    ],
+)
+def test_keys_of_sasl_that_have_no_effect_are_told_with_the_reason(settings: list[str], told: list[str]) -> None:
+    assert list(of_settings(BrokerConfig.load(settings, {}))) == told
 
 
 def test_a_controllers_listener_needs_no_entry_in_a_map_that_nobody_has_set(tmp_path: Path) -> None:
