@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-import ssl
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode
 
 from pyclient.config.key import HIDDEN
 from pyclient.core.oauth import Refused, Token, expiry_of
 from pyclient.errors import ConfigError
 from pyclient.protocol.sasl import told
+from pyclient.security import http_call
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
-MOST_BYTES: Final = 1 << 20
-"""Of an answer."""
 _PASSING: Final = frozenset({408, 425, 429})
 """Answers of 4xx that another attempt may not get."""
 
@@ -44,46 +42,24 @@ class TokenEndpoint:
 
     def __call__(self) -> Token:
         """Raises OSError, where the next attempt may do better, and Refused."""
+        form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
+        limits = {"connect_s": self._connect_s, "read_s": self._read_s}
         try:
-            status, body = self._answer()
-        except http.client.HTTPException as error:
-            raise OSError(f"it does not answer as HTTP does: {type(error).__name__}") from None
+            status, body = http_call.ask(self._url, self._headers(), urlencode(form), **limits)
+        except http_call.TooLong as error:
+            raise Refused(str(error)) from None
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             found = {}
-        if status != http.HTTPStatus.OK:
+        if status != HTTPStatus.OK:
             raise self._refusal(status, found)
         value = found.get("access_token")
         if not isinstance(value, str) or not value:
             raise Refused("its answer has no access_token")
         return Token(value, self._expires(value, found.get("expires_in")))
-
-    def _answer(self) -> tuple[int, bytes]:
-        host, port = self._url.hostname or "", self._url.port
-        connection: http.client.HTTPConnection
-        if self._url.scheme == "https":
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(host, port, timeout=self._connect_s, context=context)
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._connect_s)
-        try:
-            connection.connect()
-            connection.sock.settimeout(self._read_s)
-            form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
-            connection.request("POST", self._path(), urlencode(form), self._headers())
-            answer = connection.getresponse()
-            body = answer.read(MOST_BYTES + 1)
-        finally:
-            connection.close()
-        if len(body) > MOST_BYTES:
-            raise Refused(f"its answer has more than {MOST_BYTES} bytes")
-        return answer.status, body
-
-    def _path(self) -> str:
-        return (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
 
     def _headers(self) -> dict[str, str]:
         return {
@@ -95,7 +71,7 @@ class TokenEndpoint:
     def _refusal(self, status: int, found: dict[str, Any]) -> Exception:
         said = [found[name] for name in ("error", "error_description") if isinstance(found.get(name), str)]
         why = told(": ".join([f"it answers {status}", *said])).replace(self._client[1], HIDDEN)
-        lasts = status < http.HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING
+        lasts = status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING
         return Refused(why) if lasts else OSError(why)
 
     def _expires(self, value: str, seconds: object) -> float | None:
@@ -108,12 +84,8 @@ class TokenEndpoint:
 
 def _checked(url: str) -> SplitResult:
     """Raises ConfigError, without the URL where that may have a password."""
-    try:
-        parts = urlsplit(url)
-        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_right = False
-    if not is_right:
+    parts = http_call.parse(url)
+    if parts is None:
         raise ConfigError(f"{URL} is not http://… or https://…")
     if "@" in parts.netloc:
         raise ConfigError(f"{URL} must not have a name or password: set client id and secret")
