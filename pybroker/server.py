@@ -64,10 +64,13 @@ from pybroker.store.stores import StoreFactory, StoreOptions, open_store
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    from pybroker.config.sasl_listeners import Remote
     from pybroker.security.broker_tls import BrokerTls
     from pybroker.security.certificate_watch import Watched
     from pybroker.security.first_users import FirstUser
+    from pybroker.security.key_fetcher import KeyFetcher
     from pybroker.security.listener_sasl import ListenerSasl
+    from pybroker.security.oauth import Tokens
 
 T = TypeVar("T")
 
@@ -119,6 +122,7 @@ class Broker:
         self._bound: list[BoundSocket] = []
         self._tls: BrokerTls | None = None
         self._sasl: Mapping[str, ListenerSasl] = {}
+        self._key_fetchers: list[KeyFetcher] = []
         self._first_users = first_users
         self._opened = contextlib.AsyncExitStack()
 
@@ -144,6 +148,8 @@ class Broker:
         self.replicas.on_lost = self._tell_lost
         if self._first_users:
             await self._add_users()
+        for fetcher in self._key_fetchers:
+            await fetcher.tried()
         self._serve()
 
     async def stop(self) -> None:
@@ -167,7 +173,18 @@ class Broker:
             lambda user: self.metadata.image.configs(ResourceType.USER, user),
             lambda: self.metadata.image.resource_configs,
         )
-        return await self._on_pool(authenticated, self.config, listeners(self.config), stored, self.peer_secret)
+        found = await self._on_pool(authenticated, self.config, listeners(self.config), stored, self.peer_secret)
+        for each in found.values():
+            if each.tokens is not None and each.tokens.source is not None:
+                self._fetch_keys(each.tokens, each.tokens.source)
+        return found
+
+    def _fetch_keys(self, tokens: Tokens, source: Remote) -> None:
+        from pybroker.security.key_fetcher import KeyFetcher
+
+        fetcher = KeyFetcher(tokens, source, self.loop)
+        self._opened.push_async_callback(fetcher.stop)
+        self._key_fetchers.append(fetcher)
 
     async def _add_users(self) -> None:
         """Passwords that nobody has yet. Raises StartError."""
@@ -377,7 +394,7 @@ class Broker:
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
         watched: list[Watched] = [*secured.values()]
-        watched += [each.tokens for each in self._sasl.values() if each.tokens is not None]
+        watched += [each.tokens for each in self._sasl.values() if each.tokens is not None and not each.tokens.source]
         if watched:
             self._watch_files(watched)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)

@@ -37,6 +37,9 @@ MAX_RECEIVE: Final = "sasl.server.max.receive.size"
 FAILED_DELAY: Final = "connection.failed.authentication.delay.ms"
 OAUTH: Final = "sasl.oauthbearer."
 JWKS: Final = f"{OAUTH}jwks.endpoint.url"
+REFRESH: Final = f"{OAUTH}jwks.endpoint.refresh.ms"
+RETRY: Final = f"{OAUTH}jwks.endpoint.retry.backoff.ms"
+LONGEST_RETRY: Final = f"{OAUTH}jwks.endpoint.retry.backoff.max.ms"
 ISSUER: Final = f"{OAUTH}expected.issuer"
 AUDIENCE: Final = f"{OAUTH}expected.audience"
 ANY_ISSUER: Final = f"{OAUTH}allow.unverified.issuer"
@@ -60,7 +63,14 @@ SASL_KEYS: Final[tuple[Key, ...]] = (
     Key(FAILED_DELAY, INT, 100, at_least(0), LOW, READ_ONLY,
         "A client that could not say who it is hears so after this time."),
     Key(JWKS, STRING, None, ANY, MEDIUM, READ_ONLY,
-        "file:///path of the keys (JWKS) that sign the tokens of OAUTHBEARER. It is read again when it changes."),
+        "file:///path or https://host/path of the keys (JWKS) that sign the tokens of OAUTHBEARER. A file is read "
+        "again when it changes."),
+    Key(REFRESH, LONG, 3_600_000, at_least(1), LOW, READ_ONLY,
+        "Keys that come by HTTP are fetched again after this time."),
+    Key(RETRY, LONG, 100, at_least(1), LOW, READ_ONLY,
+        "The wait after the first attempt to fetch keys that fails; each further one doubles it."),
+    Key(LONGEST_RETRY, LONG, 10_000, at_least(1), LOW, READ_ONLY,
+        "The longest wait after such an attempt."),
     Key(ISSUER, STRING, None, ANY, HIGH, READ_ONLY,
         "The issuer that a token must have."),
     Key(AUDIENCE, LIST, (), ANY, HIGH, READ_ONLY,

@@ -6,6 +6,8 @@ nobody comes in by what was not understood. Callers are ``unprotected`` and the 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -21,8 +23,11 @@ from pybroker.config.sasl_keys import (
     ISSUER,
     JAAS,
     JWKS,
+    LONGEST_RETRY,
     MAX_REAUTH,
     MECHANISMS,
+    REFRESH,
+    RETRY,
     SASL_KEYS,
     SKEW,
     USER_CLAIM,
@@ -30,7 +35,7 @@ from pybroker.config.sasl_keys import (
     of_mechanism,
 )
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
-from pyclient.security import jaas
+from pyclient.security import http_call, jaas
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -48,6 +53,11 @@ _OF_JWKS: Final = (
 )
 """Kafka's classes that check the signatures of tokens, which is what is done here."""
 _FILE: Final = "file:"
+_NAMED: Final = re.compile(r"\Ahttps?://[^/?#]*@")
+JAVA_OPTIONS: Final = "KAFKA_OPTS"
+ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Kafka's system property with the URLs from which keys may come; without it, any that the settings name."""
+_ALLOWED: Final = re.compile(rf"-D{re.escape(ALLOWED)}=(\S*)")
 _KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI"))
 _FAMILY: Final = "sasl."
 _OF_ALL: Final = [name for name in KEYS if name.startswith(_FAMILY)]
@@ -55,15 +65,25 @@ _OF_SASL: Final = ("sasl", "reauth")
 """What a key that is about SASL has in its name, also with a slip elsewhere."""
 
 
+class Remote(NamedTuple):
+    """Where keys come from by HTTP; times in seconds."""
+
+    url: str
+    refresh_s: float
+    retry_s: float
+    longest_retry_s: float
+
+
 class OAuth(NamedTuple):
     """Which tokens of OAUTHBEARER count; without an issuer, or an audience, any do."""
 
     jwks: str
-    """The path of the keys."""
+    """The path of the keys; without effect where they come by HTTP."""
     issuer: str | None
     audience: tuple[str, ...]
     skew_s: int
     user_claim: str
+    remote: Remote | None = None
 
 
 class SaslListener(NamedTuple):
@@ -138,13 +158,20 @@ def _oauth(config: BrokerConfig, listener: str) -> OAuth:
     url, issuer, audience = value(JWKS), value(ISSUER), value(AUDIENCE)
     if not url:
         raise _error(config, listener, JWKS, "is not set: without keys no token can be checked", OAUTHBEARER)
-    if not url.startswith(_FILE):
-        raise _error(config, listener, JWKS, f"is {url}, and only {_FILE} is there", OAUTHBEARER)
+    if not url.startswith(_FILE) and http_call.parse(url) is None:
+        raise _error(config, listener, JWKS, "is none of file:///…, https://… and http://…", OAUTHBEARER)
+    if _NAMED.search(url):
+        raise _error(config, listener, JWKS, "must not have a name or password", OAUTHBEARER)
+    allowed = _ALLOWED.search(os.environ.get(JAVA_OPTIONS, ""))
+    if allowed is not None and url not in map(str.strip, allowed[1].split(",")):  # CVE-2025-27817
+        raise _error(config, listener, JWKS, f"is {url}, which -D{ALLOWED} of {JAVA_OPTIONS} has not", OAUTHBEARER)
     for name, any_name, expected in ((ISSUER, ANY_ISSUER, issuer), (AUDIENCE, ANY_AUDIENCE, audience)):
         if not expected and not value(any_name):
             raise _error(config, listener, name, f"is not set, and {any_name} is not true", OAUTHBEARER)
-    path = unquote("/" + url.removeprefix(_FILE).lstrip("/"))
-    return OAuth(path, issuer or None, tuple(audience), value(SKEW), value(USER_CLAIM))
+    common = (issuer or None, tuple(audience), value(SKEW), value(USER_CLAIM))
+    if not url.startswith(_FILE):
+        return OAuth("", *common, Remote(url, *(value(name) / 1000 for name in (REFRESH, RETRY, LONGEST_RETRY))))
+    return OAuth(unquote("/" + url.removeprefix(_FILE).lstrip("/")), *common)
 
 
 def _choice() -> str:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628): the client shows a token (JWT) that somebody has signed whose keys (JWKS) are in a file.
+"""OAUTHBEARER (RFC 7628): the client shows a token (JWT) that somebody has signed whose keys (JWKS) are known.
 
 A token counts if one of the keys has signed it, it has not expired, and it is from the expected issuer for the expected
 audience. Its subject is the user, and the session ends with it at the latest. Algorithms are those of public keys:
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from joserfc import jwt
+from joserfc.errors import InvalidKeyIdError
 from joserfc.jwk import KeySet
 
 from pybroker.config import ConfigError
@@ -37,13 +38,21 @@ logger = logging.getLogger("pybroker.security")
 
 
 class Tokens:
-    """The mechanism, with the keys of one listener. ``keys`` may be read on any thread."""
+    """The mechanism, with the keys of one listener: those of a file, or those that others give it (``key_fetcher``)."""
 
     def __init__(self, listener: str, settings: OAuth, time_s: Callable[[], float] = time.time) -> None:
-        """Reads the keys. Raises ConfigError."""
+        """Reads the keys, where they are in a file. Raises ConfigError."""
         self.listener = listener
+        self.source = settings.remote
+        """Where others get the keys from, None for a file."""
+        self.keys: KeySet | None = None
+        """None where none has come yet. They may be replaced on any thread."""
+        self.on_unknown_key: Callable[[], object] = lambda: None
+        """Called where a token is of a key that is not there."""
         self._settings = settings
         self._time_s = time_s
+        if self.source is not None:
+            return
         self._stamp = self._look()
         try:
             self.keys = read_keys(settings.jwks)
@@ -83,11 +92,16 @@ class Tokens:
             options["iss"] = {"essential": True, "value": settings.issuer}
         if settings.audience:
             options["aud"] = {"essential": True, "values": list(settings.audience)}
+        keys = self.keys
+        if keys is None:
+            raise BadMessage("no keys of tokens have come yet")
         try:
-            claims = jwt.decode(token, self.keys, algorithms=ALGORITHMS).claims
+            claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
             jwt.JWTClaimsRegistry(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
             user, left_s = claims[settings.user_claim], float(claims["exp"]) - now_s
         except Exception as error:  # whatever a stranger's token provokes
+            if isinstance(error, InvalidKeyIdError):
+                self.on_unknown_key()
             what = f"{type(error).__name__} {getattr(error, 'claim', '')}".strip()
             raise BadMessage(f"the token does not count: {what}") from None
         if not isinstance(user, str) or not user.strip():
@@ -141,11 +155,16 @@ def read(message: bytes) -> tuple[str, str]:
 
 
 def read_keys(path: str) -> KeySet:
-    """The public keys of a JWKS. Raises OSError, ValueError."""
+    """The public keys of a file. Raises OSError, ValueError."""
     with Path(path).open("rb") as file:
         data = file.read(MOST_OF_FILE + 1)
     if len(data) > MOST_OF_FILE:
         raise ValueError(f"it has more than {MOST_OF_FILE} bytes")
+    return keys_of(data)
+
+
+def keys_of(data: bytes) -> KeySet:
+    """The public keys in a text. Raises ValueError."""
     try:
         found = json.loads(data)
         rows = [row for row in found["keys"] if row.get("kty") != "oct" and row.get("use", "sig") == "sig"]

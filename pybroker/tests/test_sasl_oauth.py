@@ -15,6 +15,7 @@ from joserfc.jwk import RSAKey
 
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import ConfigError
+from pybroker.security.tests.keys_server import jwks, serving
 from pybroker.tests.test_sasl import VALUES, address
 from pybroker.tests.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
@@ -34,12 +35,12 @@ def token(sub: str = "alice", key: RSAKey = KEY) -> str:
     return str(jwt.encode({"alg": "RS256", "kid": "one"}, claims, key))
 
 
-def settings_for(keys: Path) -> dict[str, str]:
+def settings_for(url: str) -> dict[str, str]:
     return {
         "listeners": "OUTSIDE://localhost:0",
         "listener.security.protocol.map": "OUTSIDE:SASL_SSL",
         "sasl.enabled.mechanisms": "OAUTHBEARER",
-        "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+        "sasl.oauthbearer.jwks.endpoint.url": url,
         "sasl.oauthbearer.expected.issuer": "https://issuer",
         "sasl.oauthbearer.expected.audience": "kafka",
     }
@@ -50,7 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder: Path = tmp_path_factory.mktemp("oauth")
     keys = folder / "keys.json"
     keys.write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
-    with running(folder, **settings_for(keys)) as broker:
+    with running(folder, **settings_for(keys.as_uri())) as broker:
         yield Served(broker, address(broker, "OUTSIDE"))
 
 
@@ -71,9 +72,28 @@ def test_keys_that_cannot_be_read_stop_the_start_before_others_hear_of_the_broke
     monkeypatch.setattr(ClusterNode, "join", lambda self, *given, **named: joined.append(self))
     keys = tmp_path / "keys.json"
     keys.write_text("{}")
-    with pytest.raises(ConfigError, match=f"{keys}: it is no JWKS"), running(tmp_path, **settings_for(keys)):
+    with pytest.raises(ConfigError, match=f"{keys}: it is no JWKS"), running(tmp_path, **settings_for(keys.as_uri())):
         pytest.fail("not reached")
     assert not joined
+
+
+def test_keys_may_come_by_http_also_when_the_broker_runs_already(tmp_path: Path) -> None:
+    from pyclient import Producer
+    from pyclient.errors import SaslRefused
+
+    with serving() as server:
+        server.status = 503
+        with running(tmp_path, **settings_for(server.url)) as broker:
+            known = {"security_protocol": "SASL_SSL", "ssl_truststore_location": broker.ca}
+            known |= {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": token}
+            bootstrap = address(broker, "OUTSIDE")
+            with Producer(bootstrap, **known) as producer, pytest.raises(SaslRefused):
+                producer.send("by-http", b"x").result(PATIENCE_S)
+            server.status, server.body = 200, jwks(KEY)
+            broker.until(lambda: broker.broker._sasl["OUTSIDE"].tokens.keys)  # type: ignore[union-attr]
+            with Producer(bootstrap, **known) as producer:
+                producer.send("by-http", b"x").result(PATIENCE_S)
+                assert "User:alice" in broker.principals
 
 
 def test_librdkafka_comes_in_with_a_token(served: Served) -> None:

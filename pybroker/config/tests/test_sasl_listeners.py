@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, unprotected
 from pybroker.config.key import PASSWORD
-from pybroker.config.sasl_listeners import PLAIN_MODULE, SCRAM_MODULE, OAuth, read
+from pybroker.config.sasl_listeners import PLAIN_MODULE, SCRAM_MODULE, OAuth, Remote, read
 
 PLAIN = f'{PLAIN_MODULE} required user_alice="secret-1" user_bob=\'secret 2\';'
 SCRAM = f"{SCRAM_MODULE} required;"
@@ -92,7 +92,9 @@ FROM, FOR = "sasl.oauthbearer.expected.issuer=https://issuer", "sasl.oauthbearer
     ("settings", "says"),
     [
         ([], f"{OWN}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url is not set: without keys"),
-        (["sasl.oauthbearer.jwks.endpoint.url=https://a"], "is https://a, and only file: is there"),
+        (["sasl.oauthbearer.jwks.endpoint.url=ftp://a"], "is none of file:///…, https://… and http://"),
+        (["sasl.oauthbearer.jwks.endpoint.url=https://"], "is none of file:///…, https://… and http://"),
+        (["sasl.oauthbearer.jwks.endpoint.url=https://me:secret@a/"], "must not have a name or password"),
         ([KEYS, FOR], "expected.issuer is not set, and sasl.oauthbearer.allow.unverified.issuer is not true"),
         ([KEYS, FROM], "expected.audience is not set, and sasl.oauthbearer.allow.unverified.audience is not true"),
         ([KEYS, FROM, FOR, f"sasl.server.callback.handler.class={'a.' * 3}OAuthBearerUnsecured"], "no class can be"),
@@ -103,6 +105,25 @@ FROM, FOR = "sasl.oauthbearer.expected.issuer=https://issuer", "sasl.oauthbearer
 def test_cve_2026_110985_tokens_that_could_not_be_checked_stop_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(LISTENS, TOKENS, *settings)
+
+
+def test_keys_may_come_by_http() -> None:
+    given = ["sasl.oauthbearer.jwks.endpoint.url=https://idp/keys?x=1", FROM, FOR,
+             f"{OWN}.oauthbearer.sasl.oauthbearer.jwks.endpoint.refresh.ms=5000"]
+    found = read(loaded(LISTENS, TOKENS, *given), "SASL_PLAINTEXT").oauth
+    assert found is not None
+    assert found.remote == Remote("https://idp/keys?x=1", 5.0, 0.1, 10.0)
+    check(LISTENS, TOKENS, *given)
+
+
+def test_cve_2025_27817_kafkas_list_of_urls_that_are_allowed_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = (LISTENS, TOKENS, FROM, FOR)
+    monkeypatch.setenv("KAFKA_OPTS", "-Xa -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://a/k,file:///k -Dx")
+    for url in ("https://a/k", "file:///k"):
+        check(*settings, f"sasl.oauthbearer.jwks.endpoint.url={url}")
+    for url in ("https://a/", "https://b/k", "file:///etc/k"):
+        with pytest.raises(ConfigError, match=r"which -Dorg\.apache.*allowed\.urls of KAFKA_OPTS has not"):
+            check(*settings, f"sasl.oauthbearer.jwks.endpoint.url={url}")
 
 
 def test_which_tokens_count_is_read() -> None:

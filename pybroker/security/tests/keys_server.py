@@ -1,0 +1,62 @@
+"""A server that answers who asks for keys, by HTTP, as a test says."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, Final
+
+POLL_S: Final = 0.01
+
+
+def jwks(*keys: Any) -> bytes:
+    return json.dumps({"keys": [key.as_dict(private=False) for key in keys]}).encode()
+
+
+class KeysServer:
+    """``url`` of what it answers with ``status``, ``body`` and ``headers``; ``asked``: how often it was."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status, self.body = 200, body
+        self.headers: dict[str, str] = {}
+        self.asked = 0
+        self.url = ""
+
+
+@contextmanager
+def serving(body: bytes = b"", context: ssl.SSLContext | None = None) -> Iterator[KeysServer]:
+    """By TLS with a ``context``."""
+    known = KeysServer(body)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known.asked += 1
+            self.send_response(known.status)
+            for name, text in {"Content-Length": str(len(known.body)), **known.headers}.items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(known.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(HTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that does not like it goes away."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    known.url = f"http{'' if context is None else 's'}://localhost:{server.server_port}/keys?x=1"
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True)
+    thread.start()
+    try:
+        yield known
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
