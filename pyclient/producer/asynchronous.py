@@ -91,7 +91,7 @@ class Producer(BaseProducer, SendingQueues):
             headers: Headers | None = None,
             on_delivery: OnDelivery | None = None,
         ) -> Coroutine[Any, Any, DeliveryReport]:
-            """Sends a record; waits only for the metadata of a topic and for room (max.block.ms).
+            """Sends a record; waits only for the metadata of a topic and for room, for max.block.ms at most.
 
             A coroutine: await it, or make it a task; before that nothing is sent. One that is cancelled, also by
             a time-out, has sent nothing. It gives a view on what becomes of the record, which is awaited in turn.
@@ -114,12 +114,15 @@ class Producer(BaseProducer, SendingQueues):
         timestamp: int | None,
         headers: Any,
         on_delivery: Any,
+        timeout: float | None = None,
     ) -> DeliveryReport:
-        """The rest of ``send``: what is not bytes yet, or has to wait."""
+        """The rest of ``send``, for a record that is not bytes yet, or has to wait: for max.block.ms, but no longer
+        than ``timeout`` seconds.
+        """
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
         report = self._tried(record)
-        return await self._waited(self._later(record)) if report is None else report
+        return await self._waited(self._later(record, timeout)) if report is None else report
 
     async def _waited(self, appending: Generator[Lack, None, R]) -> R:
         """What ``appending`` gives in the end; waits for each thing that it lacks."""
@@ -145,13 +148,20 @@ class Producer(BaseProducer, SendingQueues):
         headers: Headers | None = None,
         timeout: float | None = None,
     ) -> RecordMetadata:
-        """Sends a record and waits until it is delivered, ``timeout`` seconds at most (None: delivery.timeout.ms bounds
-        it). Raises TimeoutError, after which it may still be delivered; why it was not; what ``send`` raises.
+        """Sends a record and waits until it is delivered. ``timeout`` bounds the whole call, in seconds. None: it waits
+        for max.block.ms to send, and for delivery.timeout.ms until the record is delivered.
+
+        Raises what ``send`` raises, such as ConnectionFailed where no broker answers in time: then nothing was sent.
+        Raises TimeoutError if the record was sent in time: it may still be delivered. Raises why it was not delivered.
         """
-        async with asyncio.timeout(timeout):
+        if timeout is None:
             return await (
                 await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
             )
+        end = self._engine.loop.time() + timeout
+        report = await self.send_later(topic, value, key, partition, timestamp, headers, None, timeout)
+        async with asyncio.timeout_at(end):
+            return await report
 
     async def send_many(
         self,

@@ -147,9 +147,12 @@ class BaseProducer(Queues):
             record.on_delivery,
         )
 
-    def _later(self, record: Prepared) -> Generator[Lack, None, DeliveryReport]:
-        """Appends a record that could not be appended; yields what it lacks, and the face waits for that."""
-        deadline = time.monotonic() + self._settings.max_block
+    def _later(self, record: Prepared, timeout: float | None = None) -> Generator[Lack, None, DeliveryReport]:
+        """Appends a record that could not be appended; yields what it lacks, and the face waits for that. Waits for
+        max.block.ms, but no longer than ``timeout`` seconds.
+        """
+        block = self._settings.max_block
+        deadline = time.monotonic() + (block if timeout is None else min(block, timeout))
         while True:
             yield self._lack(record.topic, record.partition, record.size, deadline)
             report = self._tried(record)
@@ -218,7 +221,8 @@ class BaseProducer(Queues):
 
     def _exhausted(self) -> BufferExhausted:
         block = self._settings.max_block * 1000
-        return BufferExhausted(f"buffer.memory={self.limit} was full for max.block.ms={block:.0f}")
+        ends = f"max.block.ms={block:.0f}, or the timeout of the call, was over"
+        return BufferExhausted(f"buffer.memory={self.limit} was full until {ends}")
 
     # -- ends --------------------------------------------------------------------------------------
 

@@ -91,7 +91,8 @@ class Producer(BaseProducer):
             headers: Headers | None = None,
             on_delivery: OnDelivery | None = None,
         ) -> DeliveryReport:
-            """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
+            """Sends a record; does not wait, except for the metadata of a topic and for room. It waits for
+            max.block.ms at most, a minute by default, also where no broker answers. ``send_and_wait`` has a timeout.
 
             Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by default. ``headers``: pairs
             of name and bytes, or a mapping of them; an iterator is read once. ``on_delivery(metadata, error)`` is
@@ -109,12 +110,15 @@ class Producer(BaseProducer):
         timestamp: int | None,
         headers: Any,
         on_delivery: Any,
+        timeout: float | None = None,
     ) -> DeliveryReport:
-        """The rest of ``send``: what is not bytes yet, or has to wait."""
+        """The rest of ``send``, for a record that is not bytes yet, or has to wait: for max.block.ms, but no longer
+        than ``timeout`` seconds.
+        """
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
         report = self._tried(record)
-        return self._waited(self._later(record)) if report is None else report
+        return self._waited(self._later(record, timeout)) if report is None else report
 
     def _waited(self, appending: Generator[Lack, None, R]) -> R:
         """What ``appending`` gives in the end; waits for each thing that it lacks."""
@@ -140,11 +144,17 @@ class Producer(BaseProducer):
         headers: Headers | None = None,
         timeout: float | None = None,
     ) -> RecordMetadata:
-        """Sends a record and waits until it is delivered, ``timeout`` seconds at most (None: delivery.timeout.ms bounds
-        it). Raises TimeoutError, after which it may still be delivered; why it was not; what ``send`` raises.
+        """Sends a record and waits until it is delivered. ``timeout`` bounds the whole call, in seconds. None: it waits
+        for max.block.ms to send, and for delivery.timeout.ms until the record is delivered.
+
+        Raises what ``send`` raises, such as ConnectionFailed where no broker answers in time: then nothing was sent.
+        Raises TimeoutError if the record was sent in time: it may still be delivered. Raises why it was not delivered.
         """
-        report = self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-        return report.result(timeout)
+        if timeout is None:
+            return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result()
+        end = time.monotonic() + timeout
+        report = self.send_later(topic, value, key, partition, timestamp, headers, None, timeout)
+        return report.result(max(0.0, end - time.monotonic()))
 
     def send_many(
         self,

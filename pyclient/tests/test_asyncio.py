@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pyclient import TopicPartition, aio
-from pyclient.errors import BufferExhausted, KafkaError, WakeupError
+from pyclient.errors import BufferExhausted, ConnectionFailed, KafkaError, WakeupError
 from pyclient.tests.brokers import unique
 from pyclient.tests.support import PATIENCE_S, SOON_S
 
@@ -41,6 +41,15 @@ def test_send_poll_and_arrow(broker, new_topic):
             await consumer.assign_range(TopicPartition(topic, 1), 5, 9)
             assert [bytes(record.value) for record in await take(consumer, 4)] == values[5:9]
             assert len(await consumer.poll()) == 0
+
+    asyncio.run(work())
+
+
+def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
+    async def work():
+        async with aio.Producer("127.0.0.1:1") as producer:
+            with pytest.raises(ConnectionFailed, match=r"1:1: connect failed.* \(still failing after 0\.3 s\)"):
+                await producer.send_and_wait("t", b"v", timeout=0.3)
 
     asyncio.run(work())
 

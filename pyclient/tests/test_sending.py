@@ -135,6 +135,14 @@ def test_send_to_nowhere_says_where_after_max_block_ms():
         producer.send("t", value=bytes(1000))
 
 
+def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
+    with (
+        Producer("127.0.0.1:1") as producer,
+        pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.3 s\)"),
+    ):
+        producer.send_and_wait("t", b"v", timeout=0.3)
+
+
 def test_full_buffer_waits_for_a_broker_that_takes_the_records(broker, topic):
     with Producer(broker.bootstrap, buffer_memory=65_536, batch_size=8192) as producer:
         reports = [producer.send(topic, value=bytes(1000)) for _ in range(2000)]
