@@ -7,6 +7,7 @@ address. This module asks over its own connection.
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,8 +51,25 @@ def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
             raise Foreign(f"the connection ended before the answer: {error.strerror or error}") from None
 
 
-def mechanisms(host: str, port: int, timeout: float) -> list[str]:
-    """Those of SASL that a listener asks for; empty where it asks for none, or does not say."""
+def speaks_tls(host: str, port: int, timeout: float) -> bool:
+    """Whether a TLS handshake goes through there."""
+    try:
+        with socket.create_connection((host, port), timeout) as plain, by_tls(plain):
+            return True
+    except OSError:
+        return False
+
+
+def by_tls(plain: socket.socket) -> ssl.SSLSocket:
+    """Shakes hands, and trusts any certificate: to learn what the port is, never to tell it a secret."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
+
+
+def mechanisms(host: str, port: int, timeout: float, is_tls: bool) -> list[str]:
+    """The mechanisms of SASL that a listener has. Empty if it asks for none, or does not say."""
     from pyclient.protocol import SaslHandshake, errors
     from pyclient.protocol.sasl import told
 
@@ -59,8 +77,7 @@ def mechanisms(host: str, port: int, timeout: float) -> list[str]:
     frame = SaslHandshake.encode_request(HANDSHAKE_VERSION, ANSWER_ID, "pybroker-doctor", request)
     assert isinstance(frame, bytes)
     try:
-        with socket.create_connection((host, port), timeout) as connection:
-            connection.settimeout(timeout)
+        with socket.create_connection((host, port), timeout) as plain, by_tls(plain) if is_tls else plain as connection:
             connection.sendall(frame)
             there = answer(connection)
             found = SaslHandshake.decode_response(HANDSHAKE_VERSION, memoryview(there), 4, len(there))

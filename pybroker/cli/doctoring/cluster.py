@@ -60,9 +60,15 @@ def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription
     except (TlsRefused, SaslRefused) as error:
         return Finding(ERROR, f"bootstrap {way.name}", str(error), "correct the settings of one side")
     except (KafkaError, OSError, asking.Foreign) as error:
-        is_tls = is_plain and network.speaks_tls(way.host, way.port, timeout)
-        mechanisms = asking.mechanisms(way.host, way.port, timeout) if is_plain and not is_tls else []
-        return network.foreign(way.host, way.port, str(error), is_tls, mechanisms)
+        return foreign(cluster, way, timeout, str(error))
+
+
+def foreign(cluster: Cluster, way: Reach, timeout: float, error: str) -> Finding:
+    """What an address lacks to be a broker for this client, or the client for it."""
+    is_plain, asked = secured.is_plain(cluster.settings), (way.host, way.port, timeout)
+    is_tls = asking.speaks_tls(*asked) if is_plain else secured.is_by_tls(cluster.settings)
+    mechanisms = [] if secured.is_by_sasl(cluster.settings) else asking.mechanisms(*asked, is_tls)
+    return network.foreign(way.host, way.port, error, is_tls and bool(is_plain or mechanisms), mechanisms)
 
 
 def identity_by_client(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription:

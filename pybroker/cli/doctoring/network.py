@@ -8,7 +8,6 @@ that they advertise. So a bootstrap address may work and nothing else: the commo
 from __future__ import annotations
 
 import socket
-import ssl
 import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
@@ -65,18 +64,6 @@ def reach(host: str, port: int, timeout: float) -> Reach:
     return Reach(host, port, addresses, time.monotonic() - begun)
 
 
-def speaks_tls(host: str, port: int, timeout: float) -> bool:
-    """Whether a TLS handshake goes through there."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        with socket.create_connection((host, port), timeout) as plain, context.wrap_socket(plain):
-            return True
-    except OSError:
-        return False
-
-
 def bootstrap(found: Reach) -> Finding:
     """The way to an address that the user gave."""
     what = f"bootstrap {found.name}"
@@ -93,16 +80,20 @@ def bootstrap(found: Reach) -> Finding:
 
 
 def foreign(host: str, port: int, error: str, is_tls: bool, mechanisms: Collection[str] = ()) -> Finding:
-    """Something answers, and not as Kafka does. ``is_tls``: by TLS; ``mechanisms``: those of SASL that it asks for."""
+    """A server answers, but not as Kafka does. ``is_tls``: it speaks TLS; ``mechanisms``: those of SASL that it has."""
     what = f"bootstrap {host}:{port}"
-    if mechanisms:
-        advice = "set security.protocol=SASL_PLAINTEXT, sasl.mechanism, sasl.username and sasl.password"
-        text = f"it asks who the client is, by SASL: {', '.join(mechanisms)}"
-        return Finding(ERROR, what, text, f"{advice} by --command-config or -X, or name a PLAINTEXT listener")
+    found, protocol, settings = [], "PLAINTEXT", []
     if is_tls:
-        advice = "set security.protocol=SSL and ssl.truststore.location by --command-config or -X"
-        return Finding(ERROR, what, "it speaks TLS", f"{advice}, or name a PLAINTEXT listener")
-    return Finding(ERROR, what, f"it does not answer as Kafka: {error}", "is it the port of something else?")
+        found, protocol, settings = ["it speaks TLS"], "SSL", ["ssl.truststore.location"]
+    if mechanisms:
+        found.append(f"it asks who the client is, by SASL: {', '.join(mechanisms)}")
+        protocol = "SASL_SSL" if is_tls else "SASL_PLAINTEXT"
+        settings += ["sasl.mechanism", "sasl.username", "sasl.password"]
+    if not found:
+        return Finding(ERROR, what, f"it does not answer as Kafka: {error}", "is it the port of something else?")
+    *others, last = f"security.protocol={protocol}", *settings
+    advice = f"set {', '.join(others)} and {last} by --command-config or -X, or name a PLAINTEXT listener"
+    return Finding(ERROR, what, "; ".join(found), advice)
 
 
 def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Reach] = ()) -> Finding:

@@ -24,7 +24,7 @@ def protocol(settings: Mapping[str, str]) -> str:
 
 
 def is_plain(settings: Mapping[str, str]) -> bool:
-    """Whether the client is to speak plain text, and to tell no name."""
+    """Whether the client is to speak plain text, and not to say who it is."""
     return protocol(settings) == PLAIN
 
 
@@ -33,6 +33,13 @@ def is_by_tls(settings: Mapping[str, str]) -> bool:
     from pyclient.config.security import BY_TLS
 
     return protocol(settings) in BY_TLS
+
+
+def is_by_sasl(settings: Mapping[str, str]) -> bool:
+    """Whether the client is to say who it is."""
+    from pyclient.config.security import BY_SASL
+
+    return protocol(settings) in BY_SASL
 
 
 def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Finding:

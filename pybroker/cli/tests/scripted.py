@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,12 +19,12 @@ _Altered = AlterUserScramCredentials.Response.AlterUserScramCredentialsResult
 
 
 @contextlib.contextmanager
-def serving(prepare: Callable[[ScriptedBroker], object]) -> Iterator[str]:
-    """The address of a broker that ``prepare`` has told what to answer."""
+def serving(prepare: Callable[[ScriptedBroker], object], tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The address of a broker that ``prepare`` has told what to answer; by TLS if ``tls`` is given."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    broker = ScriptedBroker(7)
+    broker = ScriptedBroker(7, tls)
     prepare(broker)
     try:
         asyncio.run_coroutine_threadsafe(broker.__aenter__(), loop).result()

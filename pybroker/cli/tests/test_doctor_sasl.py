@@ -13,7 +13,9 @@ from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving
 from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
 from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker
+from pyclient.core.tests.test_tls_trouble import listening
 from pyclient.protocol import DescribeCluster, Metadata
+from pyclient.security.tests.making import world
 
 RIGHT = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.password": PASSWORD}
 TIMEOUT = ("--timeout", 30)
@@ -71,6 +73,20 @@ def test_a_client_without_sasl_is_told_that_the_listener_asks_for_it(tmp_path: P
         found = examined(address, None)[f"bootstrap {address}"]
     assert found["found"] == "it asks who the client is, by SASL: PLAIN, SCRAM-SHA-512"
     assert "set security.protocol=SASL_PLAINTEXT, sasl.mechanism" in found["advice"]
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_a_client_without_sasl_is_told_that_the_listener_speaks_tls_and_asks_for_it(
+    tmp_path: Path, protocol: str
+) -> None:
+    (tmp_path / "ca.pem").write_text(world().authority)
+    file = tmp_path / "client.properties"
+    trusted = f"ssl.truststore.location={tmp_path}/ca.pem\n" if protocol == "SSL" else ""
+    file.write_text(f"security.protocol={protocol}\n{trusted}")
+    with serving(closing, listening()) as address:
+        found = examined(address, file)[f"bootstrap {address}"]
+    assert found["found"] == "it speaks TLS; it asks who the client is, by SASL: PLAIN, SCRAM-SHA-512"
+    assert "set security.protocol=SASL_SSL, ssl.truststore.location, sasl.mechanism" in found["advice"]
 
 
 def test_a_client_that_is_let_in_is_told_nothing_of_it(tmp_path: Path) -> None:
