@@ -1,27 +1,121 @@
-"""What to use here instead of settings of other clients that are no settings of this one."""
+"""What to use here instead of settings of other clients (librdkafka, kafka-python, aiokafka) that this one lacks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+_CHAIN_FILE: Final = "ssl.keystore.location, a PEM of key and certificates, or ssl.keystore.certificate.chain as text"
+_KEY_FILE: Final = "ssl.keystore.location, a PEM of key and certificates, or ssl.keystore.key as text"
+_CA_FILE: Final = "ssl.truststore.location, or ssl.truststore.certificates as text"
+_HOST_NAMES: Final = "ssl.endpoint.identification.algorithm: empty does not check host names"
+
+_RENAMED: Final[Mapping[str, str]] = {
+    "metadata.broker.list": "bootstrap.servers",
+    "queue.buffering.max.ms": "linger.ms",
+    "queue.buffering.max.kbytes": "buffer.memory, in bytes",
+    "queue.buffering.max.messages": "buffer.memory, in bytes",
+    "batch.num.messages": "batch.size, in bytes",
+    "max.batch.size": "batch.size",
+    "request.required.acks": "acks",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "message.max.bytes": "max.request.size",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "compression.codec": "compression.type",
+    "compression.level": "compression.gzip.level, compression.lz4.level or compression.zstd.level",
+    "partitioner": "partitioner.class; without it, a key goes where librdkafka's murmur2_random puts it",
+    "partitioner.cb": "partitioner.class",
+    "interceptors": "interceptor.classes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "queued.max.messages.kbytes": "queued.max.bytes, in bytes",
+    "queued.min.messages": "queued.max.bytes, in bytes",
+    "auto.commit.enable": "enable.auto.commit",
+    "rebalance.timeout.ms": "max.poll.interval.ms",
+    "socket.timeout.ms": "request.timeout.ms",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    **dict.fromkeys(("topic.metadata.refresh.fast.interval.ms", "fetch.error.backoff.ms"), "retry.backoff.ms"),
+    "reconnect.backoff.jitter.ms": "reconnect.backoff.max.ms",
+    **dict.fromkeys(("ssl.ca.location", "ssl.cafile", "ssl.ca"), _CA_FILE),
+    **dict.fromkeys(("ssl.certificate.location", "ssl.certfile", "ssl.certificate"), _CHAIN_FILE),
+    "ssl.password": "ssl.key.password",
+    **dict.fromkeys(("ssl.key.location", "ssl.keyfile", "ssl.key"), _KEY_FILE),
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "ssl.ciphers": "ssl.cipher.suites",
+    "ssl.check.hostname": _HOST_NAMES,
+    "enable.ssl.certificate.verification": f"{_HOST_NAMES}, but certificates are always checked",
+    "ssl.context": "the keys ssl.*, such as ssl.truststore.location",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.plain.username": "sasl.username",
+    "sasl.plain.password": "sasl.password",
+    **dict.fromkeys(("oauth.cb", "oauthbearer.token.refresh.cb"), "sasl.oauth.token.provider"),
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.method": "sasl.oauthbearer.token.endpoint.url with client id and secret, which needs no method",
+    "sasl.oauthbearer.config": "sasl.oauth.token.provider, or sasl.jaas.config",
+}
+"""What a setting is here."""
+
 _NUMBERS: Final = "metrics() of a producer or consumer returns the numbers whenever you ask"
 _LOG: Final = "the client logs to logging.getLogger('pyclient')"
+_DELIVERY: Final = "on_delivery(metadata, error) is an argument of send()"
+_VERSIONS: Final = "the client asks each broker for its versions; leave it out"
+_WITHOUT: Final = (
+    "background.event.cb", "broker.address.family", "broker.address.ttl", "builtin.features", "client.dns.lookup",
+    "closesocket.cb", "connect.cb", "consume.callback.max.messages", "coordinator.query.interval.ms",
+    "enable.gapless.guarantee", "enable.metrics.push", "enable.random.seed", "enabled.events", "fetch.queue.backoff.ms",
+    "group.protocol.type", "internal.termination.signal", "log.connection.close", "log.thread.name", "loop",
+    "message.copy.max.bytes", "metadata.recovery.rebootstrap.trigger.ms", "msg.order.cmp", "offset.store.method",
+    "offset.store.path", "offset.store.sync.interval.ms", "opaque", "open.cb", "plugin.library.paths",
+    "produce.offset.report", "queue.buffering.backpressure.threshold", "queuing.strategy", "receive.message.max.bytes",
+    "resolve.cb", "socket.blocking.max.ms", "socket.cb", "socket.keepalive.enable", "socket.max.fails",
+    "socket.nagle.disable", "ssl.ca.certificate.stores", "ssl.certificate.verify.cb", "ssl.curves.list",
+    "ssl.engine.callback.data", "ssl.engine.id", "ssl.engine.location", "ssl.providers", "ssl.sigalgs.list",
+    "sticky.partitioning.linger.ms", "topic.blacklist", "topic.metadata.propagation.max.ms",
+    "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.sparse",
+)  # fmt: skip
 
-HINTS: Final[Mapping[str, str]] = {
-    "stats.cb": _NUMBERS,
-    "statistics.interval.ms": _NUMBERS,
+_HINTS: Final[Mapping[str, str]] = {
+    **{name: f"here it is {meaning}" for name, meaning in _RENAMED.items()},
+    **dict.fromkeys(("stats.cb", "statistics.interval.ms"), _NUMBERS),
     "error.cb": f"calls raise their errors; {_LOG}, also when no broker can be reached",
     "throttle.cb": "there is no such event: the broker delays its answers, and the client waits for them",
-    "logger": f"{_LOG}, which takes handlers and levels",
-    "log.cb": f"{_LOG}, which takes handlers and levels",
+    **dict.fromkeys(("logger", "log.cb", "log.queue"), f"{_LOG}, which takes handlers and levels"),
     "log.level": f"{_LOG}: set the level there",
     "debug": f"{_LOG}: set its level to DEBUG",
     "enable.partition.eof": "at_end() of a consumer returns the partitions that were read to their end",
-    "on.delivery": "on_delivery(metadata, error) is an argument of send()",
-    "dr.cb": "on_delivery(metadata, error) is an argument of send()",
-    "dr.msg.cb": "on_delivery(metadata, error) is an argument of send()",
+    **dict.fromkeys(("on.delivery", "dr.cb", "dr.msg.cb", "delivery.report.only.error"), _DELIVERY),
     "rebalance.cb": "listener=… of Consumer or subscribe() is told of rebalances",
-    "on.commit": "commit_async(on_commit=…) is told of a commit",
+    **dict.fromkeys(("on.commit", "offset.commit.cb"), "commit_async(on_commit=…) is told of a commit"),
+    "consume.cb": "poll() and iteration of a consumer return its records",
+    "enable.auto.offset.store": "set enable.auto.commit=false, and commit(record) what you have processed",
+    **dict.fromkeys(("default.topic.config", "default.topic.conf"), "put its settings beside the others"),
+    **dict.fromkeys(("api.version", "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms",
+                     "api.version.auto.timeout.ms", "broker.version.fallback"), _VERSIONS),
+    **dict.fromkeys(("ssl.crl.location", "ssl.crlfile"), "this client reads no revocation lists"),
+    **dict.fromkeys(("https.ca.location", "https.ca.pem"), "the token endpoint's certificate is checked against "
+                    "those of the system, or of the file that SSL_CERT_FILE names in the environment"),
+    **dict.fromkeys(_WITHOUT, "there is no such setting here; leave it out"),
+}  # fmt: skip
+"""By the name with dots."""
+
+_TOKENS: Final = "sasl.oauth.token.provider may get a token in any way"
+_PREFIXES: Final[Mapping[str, str]] = {
+    "sasl.kerberos.": "this client does not speak GSSAPI yet",
+    "sasl.oauthbearer.assertion.": _TOKENS,
+    "sasl.oauthbearer.metadata.": _TOKENS,
+    "sasl.oauthbearer.grant.": _TOKENS,
+    "sasl.oauthbearer.extensions": _TOKENS,
+    "enable.sasl.oauthbearer.unsecure.": _TOKENS,
 }
-"""By the name with dots: of librdkafka and confluent-kafka."""
+
+
+def hint(dotted: str) -> str | None:
+    """What to do instead of a setting of another client, by its name with dots. None if no such client is known."""
+    found = (text for start, text in _PREFIXES.items() if dotted.startswith(start))
+    return _HINTS.get(dotted) or next(found, None)

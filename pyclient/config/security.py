@@ -1,8 +1,7 @@
-"""The keys that say how connections are secured; and the names that other clients have for them."""
+"""The keys that say how connections are secured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from pyclient.config.key import FLOAT, INT, LIST, MAX_LONG, OBJECT, PASSWORD, STRING, Key
@@ -61,29 +60,3 @@ SASL: Final = (
 )  # fmt: skip
 FUNCTIONS: Final = frozenset({"sasl_oauth_token_provider"})
 """Objects that may show a secret where they are shown."""
-
-_KEY_FILE: Final = "ssl.keystore.location, a PEM of key and certificates, or ssl.keystore.key as text"
-_CHAIN_FILE: Final = "ssl.keystore.location, a PEM of key and certificates, or ssl.keystore.certificate.chain as text"
-_CA_FILE: Final = "ssl.truststore.location, or ssl.truststore.certificates as text"
-_HOST_NAMES: Final = "ssl.endpoint.identification.algorithm: empty does not check host names"
-FOREIGN: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("ssl.ca.location", "ssl.cafile"), _CA_FILE),
-    **dict.fromkeys(("ssl.certificate.location", "ssl.certfile"), _CHAIN_FILE),
-    **dict.fromkeys(("ssl.key.location", "ssl.keyfile"), _KEY_FILE),
-    "ssl.ca.pem": "ssl.truststore.certificates",
-    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
-    "ssl.key.pem": "ssl.keystore.key",
-    "ssl.ciphers": "ssl.cipher.suites",
-    "ssl.check.hostname": _HOST_NAMES,
-    "enable.ssl.certificate.verification": f"{_HOST_NAMES}, but certificates are always checked",
-    "ssl.context": "the keys ssl.*, such as ssl.truststore.location",
-    "sasl.mechanisms": "sasl.mechanism",
-    "sasl.plain.username": "sasl.username",
-    "sasl.plain.password": "sasl.password",
-    "oauth.cb": "sasl.oauth.token.provider",
-    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
-    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
-    "sasl.oauthbearer.method": "sasl.oauthbearer.token.endpoint.url with client id and secret, which needs no method",
-    "sasl.oauthbearer.config": "sasl.oauth.token.provider, or sasl.jaas.config",
-}
-"""What the keys of librdkafka, kafka-python and aiokafka are here."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from pyclient.config.hints import HINTS
+from pyclient.config.hints import hint
 from pyclient.config.key import HIDDEN, Key
-from pyclient.config.security import FOREIGN, FUNCTIONS, PROTOCOL
+from pyclient.config.security import FUNCTIONS, PROTOCOL
 from pyclient.errors import ConfigError
 
 Table = Mapping[str, Key]
-_KERBEROS: Final = "sasl.kerberos."
 
 
 def table(*parts: tuple[Key, ...]) -> Table:
@@ -103,17 +102,12 @@ def _attribute(name: str) -> str:
 
 
 def _known(names: Mapping[str, str], name: str) -> str:
-    """The key of that name; raises ConfigError with the most similar one."""
+    """The key of that name. Raises ConfigError with what to use instead, or the most similar name."""
     found = names.get(_attribute(name)) if isinstance(name, str) else None
     if found is not None:
         return found
     dotted = str(name).replace("_", ".")
-    if dotted in FOREIGN:
-        raise ConfigError(f"{dotted} is not a key of Kafka's: it is {FOREIGN[dotted]}")
-    if dotted in HINTS:
-        raise ConfigError(f"unknown setting {name!r}: {HINTS[dotted]}")
-    if dotted.startswith(_KERBEROS):
-        raise ConfigError(f"{dotted}: this client does not speak GSSAPI yet")
-    similar = difflib.get_close_matches(dotted, names.values(), 1, 0.6)
-    hint = f": did you mean {similar[0]}?" if similar else ""
-    raise ConfigError(f"unknown setting {name!r}{hint}")
+    advice = hint(dotted)
+    if advice is None and (similar := difflib.get_close_matches(dotted, names.values(), 1, 0.6)):
+        advice = f"did you mean {similar[0]}?"
+    raise ConfigError(f"unknown setting {name!r}" + (f": {advice}" if advice else ""))

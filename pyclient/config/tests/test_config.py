@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -53,6 +54,8 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(name, meant):
         ("enable.partition.eof", "at_end()"),
         ("on_delivery", "an argument of send()"),
         ("rebalance_cb", "listener="),
+        ("client.dns.lookup", "leave it out"),
+        ("sasl.oauthbearer.assertion.file", "sasl.oauth.token.provider"),
     ],
 )
 @pytest.mark.parametrize("table", TABLES)
@@ -61,6 +64,39 @@ def test_a_key_of_librdkafka_says_what_to_use_here(table, name, instead):
         load(TABLES[table], "h:1", {name: print})
     assert instead in str(raised.value)
     assert "did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("metadata.broker.list", "bootstrap.servers"),
+        ("queue.buffering.max.ms", "linger.ms"),
+        ("queue.buffering.max.kbytes", "buffer.memory"),
+        ("queue.buffering.max.messages", "buffer.memory"),
+        ("request.required.acks", "acks"),
+        ("message.timeout.ms", "delivery.timeout.ms"),
+        ("message.send.max.retries", "retries"),
+        ("message.max.bytes", "max.request.size"),
+        ("compression.codec", "compression.type"),
+        ("compression.level", "compression.gzip.level"),
+        ("partitioner", "partitioner.class"),
+        ("fetch.wait.max.ms", "fetch.max.wait.ms"),
+        ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
+        ("queued.max.messages.kbytes", "queued.max.bytes"),
+        ("auto.commit.enable", "enable.auto.commit"),
+        ("socket.timeout.ms", "request.timeout.ms"),
+        ("topic.metadata.refresh.interval.ms", "metadata.max.age.ms"),
+        ("max_batch_size", "batch.size"),
+        ("ssl_password", "ssl.key.password"),
+    ],
+)
+@pytest.mark.parametrize("table", TABLES)
+def test_a_key_that_another_client_calls_otherwise_is_told_by_its_name_here(table, name, meant):
+    assert meant in {**PRODUCER, **CONSUMER}
+    with pytest.raises(ConfigError) as raised:
+        load(TABLES[table], "h:1", {name: 1})
+    told = f"unknown setting {name!r}: here it is {meant}"
+    assert re.match(rf"{re.escape(told)}(?![.\w]*\w)", str(raised.value))
 
 
 @pytest.mark.parametrize(
