@@ -1,10 +1,9 @@
-"""What could destroy something: ``--dry-run`` shows it, ``--execute`` does it.
+"""Verbs that could destroy something: ``--dry-run`` only shows it, ``--execute`` carries it out.
 
-The rule. A verb whose line names what goes (``topic delete NAME``, ``topic trim NAME --before PLACE``, ``group
-delete``, ``txn abort``) does it at once. A verb that works out itself what it will do (``group reset``, ``partition
-reassign``, ``elect --unclean``, ``log strays adopt`` and ``remove``) shows its plan until ``--execute``. Each of them
-takes both options, so that the careful may always type one: ``--dry-run`` changes nothing, and fails where the deed
-would.
+A verb acts at once if its command line names what to remove: ``topic delete NAME``, ``topic trim NAME --before PLACE``,
+``group delete``, ``txn abort``. A verb that works out what to do only shows its plan, until it gets ``--execute``:
+``group reset``, ``partition reassign``, ``elect --unclean``, ``log strays adopt`` and ``remove``. Each verb takes both
+options, so a careful user may always type one. ``--dry-run`` changes nothing, and fails where ``--execute`` would.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from pybroker.cli.common.verbs import complain
 
 
 def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb that acts at once ``dry_run``."""
-    return _with_both(function, "Only show what would go.", "Do it; this is the default.", name="dry_run")
+    """Gives both options to a verb that acts at once, and the argument ``dry_run``."""
+    return _with_both(function, "Only show what would go.", "Carry it out; this is the default.", name="dry_run")
 
 
-def planned(do: str = "Do it.") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a verb that shows its plan first ``execute``; ``do`` is what --help says of it."""
+def planned(do: str = "Carry it out.") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives both options to a verb that only shows its plan, and the argument ``execute``. ``do`` is the help text of
+    --execute.
+    """
     return functools.partial(_with_both, dry="Only show it; this is the default.", do=do, name="execute")
 
 
@@ -41,5 +42,6 @@ def _with_both(function: Callable[..., Any], dry: str, do: str, name: str) -> Ca
 
 
 def nothing_was_changed(what: str = "") -> None:
-    """Says so, behind a plan."""
-    complain(f"{what}{': ' if what else ''}nothing was changed: --execute does it")
+    """Says so after a plan. ``what``: what it is about."""
+    told = "this was only a plan, and nothing was changed; --execute, in place of --dry-run, carries it out"
+    complain(f"{what}{': ' if what else ''}{told}")

@@ -10,6 +10,7 @@ from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import plain_table, write
 from pybroker.cli.common.places import Spot, chosen, offsets_at
+from pybroker.cli.common.plans import nothing_was_changed
 from pybroker.cli.common.verbs import Verb, complain, failures
 from pybroker.cli.group import delete_offsets, lags_of, refuse_members, shifted
 from pybroker.cli.kafka.options import on_kafka, only
@@ -165,7 +166,7 @@ def tables(plans: dict[str, dict[TopicPartition, int]]) -> str:
 def commit(admin: Admin, group: str, plan: dict[TopicPartition, int], execute: bool) -> int:
     """With --execute."""
     if not execute:
-        complain(f"group {group}: nothing was changed: --execute does it")
+        nothing_was_changed(f"group {group}")
         return 0
     errors = admin.alter_consumer_group_offsets(group, plan, check=False).errors if plan else {}
     return failures(f"group {group}: partition", errors)

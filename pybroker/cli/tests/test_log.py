@@ -107,7 +107,7 @@ def test_an_unclean_election_needs_to_be_executed(at: tuple[Shell, Path]) -> Non
     shell, _ = at
     planned = shell.done("partition", "elect", "t:1", "--unclean")
     assert planned.out.split() == ["TOPIC", "PARTITION", "t", "1"]
-    assert "--execute does it" in planned.err
+    assert "--execute, in place of --dry-run, carries it out" in planned.err
 
 
 def test_a_reassignment_is_planned_and_says_what_the_broker_lacks(at: tuple[Shell, Path]) -> None:

@@ -151,7 +151,7 @@ def test_a_reset_does_nothing_until_it_is_executed(shell: Shell, topic: str) -> 
     words = ("group", "reset", f"of-{topic}", "--topic", f"{topic}:0", "--to", "7", "-o", "jsonl")
     plan = shell.done(*words)
     assert plan.documents == [{"topic": topic, "partition": 0, "from": None, "to": 7}]
-    assert "--execute does it" in plan.err
+    assert "--execute, in place of --dry-run, carries it out" in plan.err
     assert shell.done(*words).documents == plan.documents
     assert shell.done(*words, "--execute").err == ""
     shifted = shell.done("group", "reset", f"of-{topic}", "--all-topics", "--shift-by", -90, "-o", "jsonl").documents
