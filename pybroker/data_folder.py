@@ -1,6 +1,6 @@
 """Where a broker keeps what: the data folder, its lock, and the pid file.
 
-    DIR/.lock                 held (flock) while a supervisor runs, by the process that runs it
+    DIR/.lock                 held (flock) while a supervisor runs, by the process that runs it; has its id meanwhile
     DIR/coordination.db       the embedded coordination store
     DIR/store.sock            where a supervisor of several brokers serves it to them
     DIR/cluster.properties    its settings, which brokers that join have as well
@@ -158,7 +158,9 @@ class Locks:
         self.take(folder, "--node-id", RESERVED)
 
     def release(self) -> None:
-        """Unlocks everything."""
+        """Unlocks everything. Removes the process's id before, because the system may give it to another process."""
         for fd in self._fds:
+            with contextlib.suppress(OSError):  # the disk has failed
+                os.ftruncate(fd, 0)
             os.close(fd)
         self._fds.clear()

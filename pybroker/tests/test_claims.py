@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,10 @@ def test_a_refused_second_start_leaves_the_pid_file_and_the_folder(tmp_path: Pat
     assert (folder.broker / data_folder.PID).exists()
 
 
-def test_the_pid_file_goes_with_the_broker(tmp_path: Path) -> None:
+def test_the_id_of_the_process_goes_with_the_broker(tmp_path: Path) -> None:
     folder, config = data_folder.plan(str(tmp_path), 1, ()), BrokerConfig.load([], {})
     with claimed(folder, StartOptions(data_dir=str(tmp_path)), config):
         assert (folder.broker / data_folder.PID).exists()
+        assert (tmp_path / data_folder.LOCK).read_text() == f"{os.getpid()}\n"
     assert not (folder.broker / data_folder.PID).exists()
+    assert (tmp_path / data_folder.LOCK).read_text() == ""
