@@ -9,6 +9,7 @@ from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggesti
 from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
 from pybroker.config.listeners import between_brokers
+from pybroker.config.tls_keys import CLIENT_AUTH
 
 OF_LISTENERS = "of the settings of a single listener only those of TLS and SASL have an effect"
 CLUSTER_ID = "CLUSTER_ID"
@@ -56,7 +57,7 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
 def _is_between_brokers(config: BrokerConfig) -> bool:
     """Brokers show certificates to each other."""
     between = between_brokers(config)
-    return between is not None and config.of_listener(between.listener, "ssl.client.auth") == "required"
+    return between is not None and config.of_listener(between.listener, CLIENT_AUTH) == "required"
 
 
 def _unmet(config: BrokerConfig, told: Set[str]) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ from pybroker.config.key import (
 
 LISTENER_PREFIX: Final = "listener.name."
 _FAMILY: Final = ".ssl."
+CLIENT_AUTH: Final = "ssl.client.auth"
 ALLOW_DN: Final = "ssl.allow.dn.changes"
 ALLOW_SAN: Final = "ssl.allow.san.changes"
 
@@ -54,7 +55,7 @@ TLS_KEYS: Final[tuple[Key, ...]] = (
         "The password of the file ssl.truststore.location; a PEM has none."),
     Key("ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "Those certificates themselves, as PEM, in place of a file."),
-    Key("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), MEDIUM, PER_BROKER,
+    Key(CLIENT_AUTH, STRING, "none", one_of("required", "requested", "none"), MEDIUM, PER_BROKER,
         "Whether a client has to show a certificate, may show one, or is not asked."),
     Key("ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, READ_ONLY,
         "How the name in a client's certificate becomes the name of its user: RULE:pattern/replacement/[LU] and "

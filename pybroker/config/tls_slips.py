@@ -14,7 +14,6 @@ from pybroker.config.key import ConfigError
 from pybroker.config.listeners import BY_TLS, controllers, listeners
 from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, of_listener, split
 
-CLIENT_AUTH: Final = "ssl.client.auth"
 _FAMILY: Final = "ssl."
 _OF_TLS: Final = {key.name: key for key in TLS_KEYS}
 _OF_SSL: Final = {name for name in KEYS if name.startswith(_FAMILY)}

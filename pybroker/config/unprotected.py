@@ -12,10 +12,9 @@ from typing import Final
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
 from pybroker.config.listeners import TLS, Endpoint, between_brokers, listeners
-from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
+from pybroker.config.tls_keys import CLIENT_AUTH, LISTENER_PREFIX, of_listener
 
 OPEN: Final = ". Without it the broker starts, open to everybody who reaches its port"
-CLIENT_AUTH: Final = "ssl.client.auth"
 BETWEEN: Final = "security.inter.broker.protocol"
 BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
 NO_WAY: Final = f"several brokers reach each other by it, and no listener is that: set {BETWEEN} or {BETWEEN_BY_NAME}"

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from pybroker.config import BrokerConfig, ConfigError, Source
-from pybroker.config.tls_keys import ALLOW_DN, ALLOW_SAN, TLS_KEYS, of_listener
+from pybroker.config.tls_keys import ALLOW_DN, ALLOW_SAN, CLIENT_AUTH, TLS_KEYS, of_listener
 from pybroker.security.distinguished_names import subject
 from pybroker.security.meeting import meet
 from pybroker.security.principal_mapping import KEY as MAPPING_RULES
@@ -26,7 +26,6 @@ from pybroker.security.principal_mapping import PrincipalMapping
 from pyclient.security import IDENTIFICATION, TlsConfigError, client_context, key_store, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-CLIENT_AUTH: Final = "ssl.client.auth"
 KEY_STORE: Final = "ssl.keystore.location"
 _FILES: Final = (KEY_STORE, "ssl.truststore.location")
 _DYNAMIC: Final = (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER)
