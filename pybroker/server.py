@@ -66,7 +66,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from pybroker.config.sasl_listeners import Remote
     from pybroker.security.broker_tls import BrokerTls
-    from pybroker.security.certificate_watch import Watched
+    from pybroker.security.file_watch import Watched
     from pybroker.security.first_users import FirstUser
     from pybroker.security.key_fetcher import KeyFetcher
     from pybroker.security.listener_sasl import ListenerSasl
@@ -406,9 +406,9 @@ class Broker:
         self._opened.push_async_callback(self.node.retire)
 
     def _watch_files(self, watched: Sequence[Watched]) -> None:
-        from pybroker.security.certificate_watch import CertificateWatch
+        from pybroker.security.file_watch import FileWatch
 
-        watch = CertificateWatch(watched, self.loop, self.pools.upkeep)
+        watch = FileWatch(watched, self.loop, self.pools.upkeep)
         self.config.on_change(watch.on_change)
         watch.start()
         self._opened.push_async_callback(watch.stop)

@@ -19,7 +19,7 @@ import pytest
 import trustme
 import uvloop
 
-from pybroker.security import certificate_watch
+from pybroker.security import file_watch
 from pybroker.server import Broker
 from pybroker.tests.test_server import make
 from pybroker.tests.waiting import PATIENCE_S, until_async
@@ -282,14 +282,14 @@ def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_th
 ) -> None:
     with running(tmp_path) as broker:
         alter(broker, "listener.name.ssl.ssl.client.auth", "required")
-    monkeypatch.setattr(certificate_watch.CertificateWatch, "start", lambda watch: None)
+    monkeypatch.setattr(file_watch.FileWatch, "start", lambda watch: None)
     with running(tmp_path) as broker:
         assert broker.broker._tls is not None
         assert broker.broker._tls.listeners["SSL"].context.verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_certificate_that_changes_on_the_disk_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(file_watch, "LOOK_S", 0.01)
     with running(tmp_path) as broker, broker.connect() as first:
         broker.shows(broker.new_keys(broker.keys.name))
         assert first.getpeercert(binary_form=True), "the old connection goes on"

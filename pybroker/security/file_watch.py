@@ -1,4 +1,8 @@
-"""Looks from time to time whether the files of the listeners' certificates, or of keys, have changed, off the loop."""
+"""Has listeners read their files again when these change: key stores, trust stores, and the keys that sign tokens.
+
+It looks every ``LOOK_S`` seconds, and when a key of the configuration changes. It reads files in a thread, not on the
+loop.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +21,27 @@ logger = logging.getLogger("pybroker.security")
 
 
 class Watched(Protocol):
-    """What has read files."""
+    """What a listener has read from files."""
 
     listener: str
+    """The name of the listener."""
 
     def refresh(self) -> None:
-        """Reads them again where they have changed."""
+        """Reads the files that have changed again."""
 
 
-class CertificateWatch:
-    """Has the listeners, or what checks tokens, read their files again when a file or a key has changed."""
+class FileWatch:
+    """Refreshes all that is watched, from time to time and when keys change."""
 
-    def __init__(self, listeners: Collection[Watched], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        self._listeners = listeners
+    def __init__(self, watched: Collection[Watched], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+        self._watched = watched
         self._loop = loop
         self._pool = pool
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to look, at once: since the broker has read its settings they may have changed."""
+        """Begins to look, at once, because the files may have changed since the broker read them."""
         self._asked.set()
         self._task = self._loop.create_task(self._run())
 
@@ -54,14 +59,14 @@ class CertificateWatch:
             await self._loop.run_in_executor(self._pool, self._refresh)
 
     def _refresh(self) -> None:
-        for listener in self._listeners:
+        for each in self._watched:
             try:
-                listener.refresh()
+                each.refresh()
             except Exception:  # the next look comes all the same
-                logger.exception("listener %s keeps its files as they were", listener.listener)
+                logger.exception("listener %s keeps what it read before from its files", each.listener)
 
     async def stop(self) -> None:
-        """Looks no longer."""
+        """Stops looking."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
