@@ -70,7 +70,13 @@ PAGES = (
         "Admin",
         "`from pyclient import Admin`; the types are in `pyclient.admin`. The methods are those of "
         "`pyclient.aio.Admin`, but not coroutines. [Settings](settings.md#admin) are keywords.",
-        ("pyclient.admin.asynchronous.Admin", "pyclient.admin.results.Results", "pyclient.admin.types"),
+        (
+            "pyclient.admin.asynchronous.Admin",
+            "pyclient.admin.results.Results",
+            "pyclient.admin.types",
+            "pyclient.admin.security_types",
+            "pyclient.protocol.acls",
+        ),
     ),
     Page(
         "aio",

@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from pyclient.admin.blocking import Admin
 from pyclient.admin.results import Results
+from pyclient.admin.security_types import (
+    AccessControlEntry,
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    ClientQuotaEntity,
+    ClientQuotaFilterComponent,
+    DelegationToken,
+    ResourcePattern,
+    ResourcePatternFilter,
+)
 from pyclient.admin.types import (
     AlterConfigOp,
     AlterOp,
@@ -25,17 +36,31 @@ from pyclient.admin.types import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 __all__ = [
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "AlterConfigOp",
     "AlterOp",
+    "ClientQuotaEntity",
+    "ClientQuotaFilterComponent",
     "ConfigEntry",
     "ConfigResource",
+    "DelegationToken",
     "Election",
     "MemberToRemove",
     "NewTopic",
     "OffsetSpec",
+    "PatternType",
+    "ResourcePattern",
+    "ResourcePatternFilter",
     "ResourceType",
     "Results",
     "ScramCredentialInfo",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pyclient.admin.acls import Acls
 from pyclient.admin.cluster import ClusterAdmin
 from pyclient.admin.configs import Configs
 from pyclient.admin.groups import Groups
+from pyclient.admin.quotas import Quotas
+from pyclient.admin.tokens import Tokens
 from pyclient.admin.topics import Topics
 from pyclient.admin.transactions import Transactions
 from pyclient.admin.users import Users
 
 
-class Admin(Topics, Configs, Groups, Transactions, Users, ClusterAdmin):
+class Admin(Topics, Configs, Groups, Transactions, Users, Acls, Quotas, Tokens, ClusterAdmin):
     """Administers a cluster, like Kafka's Admin with names in snake case.
 
     A method that takes several items returns ``Results``, a mapping by item, and raises the first error. With

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pyclient.admin.fan_out import fetch_metadata
+from pyclient.admin.fan_out import Anywhere, fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
+from pyclient.core.connection import Request
 from pyclient.core.showing import shown
 from pyclient.core.unclosed import watch
+from pyclient.errors import KafkaError
+from pyclient.errors import check as check_code
 from pyclient.protocol import Metadata
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import BrokerNotAvailable
@@ -84,6 +87,20 @@ class Base:
 
         async def attempt() -> Any:
             return await self._client.send(self._client.any_node(), api, message)
+
+        return await self._client.retrying(attempt, deadline=deadline)
+
+    async def _at_controller(self, api: Api, message: Request, deadline: float) -> Any:
+        """The controller's response; its top-level error is raised."""
+        places = Anywhere(self._client, controller=True)
+
+        async def attempt() -> Any:
+            place = (await places((api,)))[api]
+            if isinstance(place, KafkaError):
+                raise place
+            response = await self._client.send(place, api, message)
+            check_code(response.error_code, getattr(response, "error_message", None))
+            return response
 
         return await self._client.retrying(attempt, deadline=deadline)
 

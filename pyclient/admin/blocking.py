@@ -97,6 +97,18 @@ class Admin:
     describe_user_scram_credentials = _blocking(_Async.describe_user_scram_credentials)
     alter_user_scram_credentials = _blocking(_Async.alter_user_scram_credentials)
 
+    describe_acls = _blocking(_Async.describe_acls)
+    create_acls = _blocking(_Async.create_acls)
+    delete_acls = _blocking(_Async.delete_acls)
+
+    describe_client_quotas = _blocking(_Async.describe_client_quotas)
+    alter_client_quotas = _blocking(_Async.alter_client_quotas)
+
+    create_delegation_token = _blocking(_Async.create_delegation_token)
+    renew_delegation_token = _blocking(_Async.renew_delegation_token)
+    expire_delegation_token = _blocking(_Async.expire_delegation_token)
+    describe_delegation_tokens = _blocking(_Async.describe_delegation_tokens)
+
     describe_cluster = _blocking(_Async.describe_cluster)
     api_versions = _blocking(_Async.api_versions)
     describe_features = _blocking(_Async.describe_features)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from pyclient.admin.base import Base, by_topic
-from pyclient.admin.fan_out import Anywhere
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     BrokerDescription,
@@ -21,9 +19,8 @@ from pyclient.admin.types import (
     UpgradeType,
     VersionRange,
 )
-from pyclient.core.connection import Request
 from pyclient.core.transport import SOFTWARE
-from pyclient.errors import KafkaError, UnsupportedByBroker, of_code
+from pyclient.errors import UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
 from pyclient.protocol import (
     AlterPartitionReassignments,
@@ -321,19 +318,6 @@ class ClusterAdmin(Base):
             for row in topic.partitions
         }
 
-    async def _at_controller(self, api: Api, message: Request, deadline: float) -> Any:
-        """The controller's response; its top-level error is raised."""
-        places = Anywhere(self._client, controller=True)
-
-        async def attempt() -> Any:
-            place = (await places((api,)))[api]
-            if isinstance(place, KafkaError):
-                raise place
-            response = await self._client.send(place, api, message)
-            check_code(response.error_code, getattr(response, "error_message", None))
-            return response
-
-        return await self._client.retrying(attempt, deadline=deadline)
 
 
 def _usable(api: Api | None, row: ApiVersions.Response.ApiVersion) -> int | None:

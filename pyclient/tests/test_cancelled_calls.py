@@ -15,7 +15,13 @@ import pytest
 
 from pyclient import Producer, TopicPartition, aio
 from pyclient.admin import (
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclResourceType,
     AlterConfigOp,
+    ClientQuotaEntity,
     ConfigResource,
     ResourceType,
     ScramMechanism,
@@ -54,6 +60,10 @@ class Arguments:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         self.fixed = {
             "levels": {},
+            "acls": [AclBinding.allow("User:nobody", AclOperation.READ, AclResourceType.TOPIC, topic)],
+            "filters": [AclBindingFilter(entry=AccessControlEntryFilter("User:nobody"))],
+            "quotas": {ClientQuotaEntity("nobody"): {"producer_byte_rate": None}},
+            "hmac": b"nobody's",
             "alterations": [UserScramCredentialDeletion("nobody", ScramMechanism.SCRAM_SHA_256)],
             "broker": 1,
             "paths": {place: "/nowhere"},
