@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyclient.config.key import FLOAT, INT, LIST, MAX_LONG, OBJECT, PASSWORD, STRING, Key
+from pyclient.config.key import BOOL, FLOAT, INT, LIST, MAX_LONG, OBJECT, PASSWORD, STRING, Key
 
 PROTOCOL: Final = Key("security.protocol", STRING, "PLAINTEXT", "how connections are secured: SSL is TLS, SASL_… also "
                       "says who the client is", words=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
@@ -37,6 +37,8 @@ SASL: Final = (
     Key("sasl.mechanism", STRING, None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
     Key("sasl.username", STRING, None, "the name of PLAIN and SCRAM"),
     Key("sasl.password", PASSWORD, None, "the password of PLAIN and SCRAM"),
+    Key("sasl.tokenauth", BOOL, False, "SCRAM: the name is the id of a delegation token, and the password its hmac in "
+        "base64; in Java's sasl.jaas.config it is tokenauth=\"true\""),
     Key("sasl.jaas.config", PASSWORD, None, "the same, or a token's client id and secret, in Java's syntax; no class "
         "that it names is loaded"),
     Key("sasl.oauth.token.provider", OBJECT, None, "OAUTHBEARER: a function, or an object with a method `token`, that "

@@ -20,6 +20,9 @@ from pyclient.security import jaas
 JAAS: Final = "sasl.jaas.config"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 GSSAPI: Final = "GSSAPI"
+TOKEN_ADVICE: Final = (
+    "; are sasl.username the id of a delegation token and sasl.password its hmac in base64, and has it not expired?"
+)
 NONCE_BYTES: Final = 24
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "PlainLoginModule": (sasl.PLAIN,),
@@ -63,10 +66,13 @@ def credentials(config: Config, random: Callable[[], float]) -> tuple[Credential
     if missing:
         names = " and ".join(f"sasl.{name}" for name in missing)
         raise ConfigError(f"{names} {'are' if missing[1:] else 'is'} missing: {mechanism} needs a name and a password")
-    advice = "; are sasl.username and sasl.password right?"
+    is_token = config.sasl_tokenauth or options.get(scram.TOKENAUTH, "").lower() == "true"
+    advice = TOKEN_ADVICE if is_token else "; are sasl.username and sasl.password right?"
     if mechanism == sasl.PLAIN:
+        if is_token:
+            raise ConfigError("a delegation token logs in by SCRAM-SHA-256 or SCRAM-SHA-512, not by PLAIN")
         return Credentials(mechanism, advice, partial(sasl.plain, username, password)), None
-    more = {"tokenauth": "true"} if options.get("tokenauth") == "true" else {}
+    more = {scram.TOKENAUTH: "true"} if is_token else {}
     kind = scram.MECHANISMS[mechanism]
     begin = lambda: sasl.scrammed(kind, username, secrets.token_urlsafe(NONCE_BYTES), more)  # noqa: E731
     return Credentials(mechanism, advice, begin, password), None

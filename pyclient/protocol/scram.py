@@ -29,6 +29,8 @@ MOST_BYTES: Final = 16 * 1024
 """A longer message is refused before it is looked at."""
 SALT_BYTES: Final = 26
 """Of Kafka's own salts, in most cases."""
+TOKENAUTH: Final = "tokenauth"
+"""The extension of a client that logs in with a delegation token (KIP-48)."""
 _SALT_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _NO_BINDING: Final = "n,"
 _WRONG_ESCAPE: Final = re.compile("=(?!2C|3D)")

@@ -105,6 +105,23 @@ async def test_the_settings_may_be_javas():
         assert door.entered == 1
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sasl_tokenauth": True},
+        {"sasl_jaas_config": 'org.apache.kafka.common.security.scram.ScramLoginModule required tokenauth="True";'},
+    ],
+)
+@on_loop
+async def test_a_delegation_token_is_a_name_and_a_password_that_say_what_they_are(settings):
+    async with ScriptedBroker(7) as broker, client_of(broker.address, **saying(**settings)) as client:
+        door = Door(broker, "SCRAM-SHA-256")
+        await client.start(PATIENCE_S)
+        assert scram.read_client_first(door.said[0]).extensions == {"tokenauth": "true"}
+        error = await refusal(broker, sasl_password="hush", **settings)
+        assert str(error).endswith("sasl.password its hmac in base64, and has it not expired?")
+
+
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 @on_loop
 async def test_a_wrong_password_is_told_at_once_with_peer_phase_cause_and_remedy(mechanism, caplog):
@@ -308,6 +325,7 @@ def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_agai
         ({"sasl_username": None, "sasl_password": None}, "sasl.username and sasl.password are missing"),
         ({"sasl_jaas_config": "hush"}, "sasl.jaas.config: it is `CLASS required"),
         ({"sasl_jaas_config": "a.PlainLoginModule required password=hush;"}, "is not one of SCRAM-SHA-256"),
+        ({"sasl_mechanism": "PLAIN", "sasl_tokenauth": "true"}, "a delegation token logs in by SCRAM-SHA-256 or"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauth.token.provider, or"),
         ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "hush"}, "is no function"),
     ],
