@@ -32,6 +32,9 @@ HINTS: Mapping[str, str] = {
     "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
     "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
     "UNSUPPORTED_BY_BROKER": "`pybroker api-versions` shows what it serves",
+    "SECURITY_DISABLED": "the brokers need authorizer.class.name",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "the brokers need delegation.token.secret.key",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "come by TLS or SASL as a user, and not by a token",
     "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
 }
 
