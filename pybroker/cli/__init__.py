@@ -48,7 +48,9 @@ SCRIPTS = {
         ("console-producer", "Send the lines of stdin."),
         ("console-consumer", "Show the records of a topic."),
         ("consumer-groups", "List, describe, reset, delete consumer groups."),
-        ("configs", "Describe and alter keys."),
+        ("configs", "Describe and alter keys, passwords, quotas."),
+        ("acls", "List, add, remove ACLs."),
+        ("delegation-tokens", "Create, renew, expire, show delegation tokens."),
         ("get-offsets", "First and last offsets of partitions."),
         ("log-dirs", "Show what log dirs contain."),
         ("delete-records", "Delete the records before an offset."),
@@ -73,7 +75,6 @@ ELSEWHERE = {
     "help": "`pybroker --help` lists the verbs",
     "kafka-transactions": "`pybroker txn` lists, describes and aborts transactions",
     "kafka-storage": "there is nothing to format: `pybroker start` makes its data folder",
-    "kafka-acls": "there is no authorizer yet, so there are no ACLs",
     "zookeeper-server-start": NO_ZOOKEEPER,
 }
 """Words that one might expect to be verbs, and what to do instead."""

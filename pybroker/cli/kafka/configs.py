@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -11,8 +12,8 @@ import click
 from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import write
-from pybroker.cli.common.verbs import Failure, Verb, failures
-from pybroker.cli.kafka import scram_users
+from pybroker.cli.common.verbs import Verb, failures
+from pybroker.cli.kafka import client_quotas
 from pybroker.cli.kafka.options import on_kafka, only
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 ACTIONS = ("describe", "alter")
 TYPES = ("topics", "brokers", "broker-loggers", "client-metrics", "groups", "users", "clients", "ips")
-USERS = "users"
-UNSERVED = ("clients", "ips")
 #: An option for each type, which names one thing of it.
 SHORT = {
     "topic": "topics",
@@ -54,8 +53,8 @@ class Entity(NamedTuple):
 @click.option("--alter", "actions", flag_value="alter", multiple=True, help="Set and unset keys.")
 @click.option("--all", "everything", is_flag=True, help="With --describe: also keys with default values.")
 @click.option("--entity-type", type=click.Choice(TYPES), multiple=True, metavar="TYPE", help=", ".join(TYPES))
-@click.option("--entity-name", multiple=True, metavar="NAME", help="A thing of that type.")
-@click.option("--entity-default", is_flag=True, help="The default of all resources of that type.")
+@click.option("--entity-name", "entity_name", multiple=True, metavar="NAME", help="A thing of that type.")
+@click.option("--entity-default", "entity_name", flag_value="", multiple=True, help="The default of that type.")
 @click.option("--topic", metavar="NAME", help="--entity-type topics --entity-name NAME.", shell_complete=TOPIC)
 @click.option("--broker", metavar="ID", help="--entity-type brokers --entity-name ID.")
 @click.option("--broker-defaults", is_flag=True, help="--entity-type brokers --entity-default.")
@@ -63,11 +62,11 @@ class Entity(NamedTuple):
 @click.option("--client-metrics", metavar="NAME", help="--entity-type client-metrics --entity-name NAME.")
 @click.option("--group", metavar="NAME", help="--entity-type groups --entity-name NAME.", shell_complete=GROUP)
 @click.option("--user", metavar="NAME", help="--entity-type users --entity-name NAME.")
-@click.option("--user-defaults", is_flag=True, hidden=True)
-@click.option("--client", hidden=True)
-@click.option("--client-defaults", is_flag=True, hidden=True)
-@click.option("--ip", hidden=True)
-@click.option("--ip-defaults", is_flag=True, hidden=True)
+@click.option("--user-defaults", is_flag=True, help="--entity-type users --entity-default.")
+@click.option("--client", metavar="ID", help="--entity-type clients --entity-name ID; also with --user.")
+@click.option("--client-defaults", is_flag=True, help="--entity-type clients --entity-default.")
+@click.option("--ip", metavar="ADDRESS", help="--entity-type ips --entity-name ADDRESS.")
+@click.option("--ip-defaults", is_flag=True, help="--entity-type ips --entity-default.")
 @click.option("--add-config", metavar="k=v,k=[v,v]", help="Keys to set.")
 @click.option("--add-config-file", metavar="FILE", help="Keys to set, as a .properties file.")
 @click.option("--delete-config", metavar="k,k", help="Keys to reset to their defaults.")
@@ -78,45 +77,45 @@ def configs(
     everything: bool,
     entity_type: tuple[str, ...],
     entity_name: tuple[str, ...],
-    entity_default: bool,
     add_config: str | None,
     add_config_file: str | None,
     delete_config: str | None,
     **short: Any,
 ) -> int:
-    """kafka-configs.sh: --describe or --alter keys of topics, brokers, groups; passwords of users."""
+    """kafka-configs.sh: --describe or --alter keys of topics, brokers, groups; passwords and quotas of users."""
     action = only(actions, ACTIONS)
-    entity = chosen(entity_type, entity_name, entity_default, short)
+    entities = chosen(entity_type, entity_name, short)
     if action == "describe":
         with cluster.admin() as admin:
-            if entity.type == USERS:
-                return scram_users.describe(admin, entity.name)
-            return describe(admin, entity, everything)
-    if entity.name is None:
+            if entities[0].type in client_quotas.TYPES:
+                return client_quotas.describe(admin, entities)
+            return describe(admin, entities[0], everything)
+    if any(entity.name is None for entity in entities):
         raise click.UsageError("--alter: --entity-name is missing")
     ops = changes(add_config, add_config_file, delete_config)
-    alterations = scram_users.alterations(entity.name, ops) if entity.type == USERS else []
+    change: Callable[[Admin], int] = partial(alter, entity=entities[0], ops=ops)
+    if entities[0].type in client_quotas.TYPES:
+        change = client_quotas.alteration(entities, ops)
     with cluster.admin() as admin:
-        if entity.type == USERS:
-            return scram_users.alter(admin, entity.name, alterations)
-        return alter(admin, entity, ops)
+        return change(admin)
 
 
-def chosen(types: tuple[str, ...], names: tuple[str, ...], default: bool, short: Mapping[str, Any]) -> Entity:
-    """The one thing, or type of things. Raises UsageError."""
-    found = [Entity(SHORT[option], short[option]) for option in SHORT if short[option] is not None]
+def chosen(types: tuple[str, ...], names: tuple[str, ...], short: Mapping[str, Any]) -> list[Entity]:
+    """The one thing, or type of things; a user and a client id may be together. Raises UsageError."""
+    if len(names) > len(types):
+        raise click.UsageError("More entity names specified than entity types")
+    found = [Entity(kind, names[at] if at < len(names) else None) for at, kind in enumerate(types)]
+    found += [Entity(SHORT[option], short[option]) for option in SHORT if short[option] is not None]
     found += [Entity(DEFAULTS[option], "") for option in DEFAULTS if short[option]]
-    for at, kind in enumerate(types):
-        found.append(Entity(kind, names[at] if at < len(names) else "" if default else None))
-    unserved = [each.type for each in found if each.type in UNSERVED]
-    if unserved:
-        raise Failure(f"kafka-configs of {unserved[0]}: there are no quotas yet")
+    if found and all(each.type in client_quotas.TYPES for each in found):
+        client_quotas.check(found)
+        return found
     if len(found) != 1:
         raise click.UsageError("exactly one of --entity-type TYPE, --topic, --broker, --broker-defaults, --group …")
     (entity,) = found
     if entity.type in ("brokers", "broker-loggers") and entity.name and not entity.name.isdecimal():
         raise click.UsageError(f"the name of a broker is its number, not {entity.name!r}")
-    return entity
+    return found
 
 
 def changes(added: str | None, file: str | None, deleted: str | None) -> list[AlterConfigOp]:

@@ -102,7 +102,6 @@ def test_configurations_of_topics_and_brokers_are_altered_and_described(at: tupl
     shell.done(*configs, "--alter", "--broker-defaults", "--delete-config", "log.cleaner.threads")
     absent = shell.done(*configs, "--describe", "--topic", "absent").out
     assert absent == "The topic 'absent' doesn't exist and doesn't have dynamic config.\n"
-    assert "no quotas" in shell.refused(*configs, "--describe", "--entity-type", "clients")
 
 
 def test_records_are_deleted_before_the_offsets_of_a_file(at: tuple[Shell, str, str], tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import Users, serving
+from pybroker.cli.tests.secured import Quotas
+from pyclient.core.tests.scripted import ScriptedBroker
 
 SECRET = "pen, cil=ä"
 
@@ -20,7 +22,11 @@ def users() -> list[Users]:
 
 @pytest.fixture
 def shell(users: list[Users]) -> Iterator[Shell]:
-    with serving(lambda broker: users.append(Users(broker))) as address:
+    def prepare(broker: ScriptedBroker) -> None:
+        users.append(Users(broker))
+        Quotas(broker)
+
+    with serving(prepare) as address:
         yield Shell(address)
 
 
@@ -77,7 +83,8 @@ def test_kafkas_script_sets_shows_and_deletes_passwords_in_its_words(shell: Shel
     [
         ("SCRAM-SHA-256=hush", "it is 'SCRAM-SHA-256=[iterations=8192,password=…]'"),
         ("SCRAM-SHA-256=[iterations=4095,password=hush]", "Iterations 4095 is less than the minimum 4096"),
-        ("producer_byte_rate=1", "producer_byte_rate of a user: there are SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("retention.ms=1", "Only quota and SCRAM credential configs can be added for 'users', not retention.ms"),
+        ("SCRAM-SHA-256=[password=hush],producer_byte_rate=1", "Cannot alter both quota and SCRAM credential"),
     ],
 )
 def test_what_is_no_password_is_told_without_it(shell: Shell, config: str, told: str) -> None:
