@@ -1,0 +1,207 @@
+"""What holds for a client, by user and client id (KIP-13, KIP-55, KIP-124, KIP-599).
+
+Of the quotas of a kind the first that matches holds, in the order of ``matching``. Those that it is set for share it:
+the clients of a user with a quota use it together. Where it is set for any user, each has one of its own.
+
+All that is remembered of clients is bounded, as anybody may give any client id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+from pybroker.quotas.keys import DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Quotas
+from pybroker.quotas.rate import MOST_MS, Rate, TokenBucket, Windows
+
+MOST_CLIENTS: Final = 10_000
+"""So many clients are remembered; of more, those that are idle are forgotten, or else the oldest ``PART``."""
+PART: Final = MOST_CLIENTS // 10
+
+
+class Used(Protocol):
+    """What is remembered of a client's use."""
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing would be lost with it."""
+        ...
+
+
+K = TypeVar("K")
+U = TypeVar("U", bound=Used)
+T = TypeVar("T", "Allowance", "Permits")
+Sharers = tuple[str | None, str | None]
+"""The clients that use a quota together: of this user, of this client id."""
+
+
+class Allowance:
+    """How much of something some clients may use per second, and what they have used."""
+
+    __slots__ = ("bound", "most_ms", "rate")
+
+    def __init__(self, windows: Windows, most_ms: int = MOST_MS) -> None:
+        self.bound = 0.0
+        self.rate = Rate(windows)
+        self.most_ms = most_ms
+        """No delay is longer."""
+
+    def use(self, amount: float, now_ms: int) -> int:
+        """Counts it; returns how long to wait, in milliseconds."""
+        self.rate.record(amount, now_ms)
+        return self.delay_ms(now_ms)
+
+    def delay_ms(self, now_ms: int) -> int:
+        """How long to wait because of what was used."""
+        return min(self.rate.delay_ms(self.bound, now_ms), self.most_ms)
+
+    def use_or_wait(self, amount: float, now_ms: int) -> tuple[bool, int]:
+        """As ``use``, but what would be too much is not used; whether it was. A single use is never too much, however
+        large, so that the clients get on.
+        """
+        is_first = self.rate.is_idle(now_ms)
+        delay_ms = self.use(amount, now_ms)
+        if delay_ms and not is_first:
+            self.rate.record(-amount, now_ms)
+            return False, delay_ms
+        return True, delay_ms
+
+    @property
+    def most_at_once(self) -> int:
+        """More at once is too much, even of a client that has used nothing."""
+        windows = self.rate.windows
+        return int(self.bound * (windows.number - 1) * windows.size_ms / 1000)
+
+    def is_idle(self, now_ms: int) -> bool:
+        return self.rate.is_idle(now_ms)
+
+
+class Permits:
+    """How many partitions some clients may create and delete per second, and what they have done."""
+
+    __slots__ = ("bound", "bucket")
+
+    def __init__(self, windows: Windows) -> None:
+        self.bound = 0.0
+        self.bucket = TokenBucket(windows)
+
+    def delay_ms(self, now_ms: int) -> int:
+        """How long to wait until something may be done."""
+        return self.bucket.delay_ms(self.bound, now_ms)
+
+    def take(self, permits: float, now_ms: int) -> None:
+        """Something is done, whether it may or not."""
+        self.bucket.take(permits, self.bound, now_ms)
+
+    def is_idle(self, now_ms: int) -> bool:
+        return self.bucket.is_idle(now_ms)
+
+
+class Share:
+    """The quotas that hold for a client; None where there is none."""
+
+    __slots__ = ("fetch", "mutations", "produce", "request")
+
+    def __init__(
+        self,
+        produce: Allowance | None = None,
+        fetch: Allowance | None = None,
+        request: Allowance | None = None,
+        mutations: Permits | None = None,
+    ) -> None:
+        self.produce = produce
+        self.fetch = fetch
+        self.request = request
+        self.mutations = mutations
+
+
+class ClientQuotas:
+    """The quotas of all clients of a broker."""
+
+    def __init__(self, windows: Windows, of_controller: Windows) -> None:
+        """``of_controller``: ``controller.quota.window.…``."""
+        self._bounds: dict[str, dict[Sharers, float]] = {}
+        self._shares: dict[tuple[str, str], Share] = {}
+        self._produce: dict[Sharers, Allowance] = {}
+        self._fetch: dict[Sharers, Allowance] = {}
+        self._request: dict[Sharers, Allowance] = {}
+        self._mutations: dict[Sharers, Permits] = {}
+        self._windows = windows
+        self._of_controller = of_controller
+
+    def update(self, quotas: Quotas) -> None:
+        """These hold from now on. What was used before counts."""
+        self._shares.clear()
+        self._bounds = {}
+        for entity, values in quotas.items():
+            for key, bound in values.items():
+                if entity.ip is None:
+                    self._bounds.setdefault(key, {})[entity.user, entity.client] = bound
+
+    def share(self, principal: str, client_id: str | None, now_ms: int) -> Share:
+        """What holds for a client of ``principal`` (``User:alice``)."""
+        share = self._shares.get((principal, client_id or DEFAULT))
+        return self._find(principal, client_id or DEFAULT, now_ms) if share is None else share
+
+    def _find(self, principal: str, client_id: str, now_ms: int) -> Share:
+        user, windows = principal.partition(":")[2], self._windows
+        share = Share(
+            self._of(PRODUCE, self._produce, lambda: Allowance(windows), user, client_id, now_ms),
+            self._of(FETCH, self._fetch, lambda: Allowance(windows), user, client_id, now_ms),
+            self._of(REQUEST, self._request, lambda: Allowance(windows, windows.size_ms), user, client_id, now_ms),
+            self._of(MUTATIONS, self._mutations, lambda: Permits(self._of_controller), user, client_id, now_ms),
+        )
+        if len(self._shares) >= MOST_CLIENTS:
+            self._shares.clear()
+        self._shares[principal, client_id] = share
+        return share
+
+    def _of(
+        self, key: str, known: dict[Sharers, T], make: Callable[[], T], user: str, client: str, now_ms: int
+    ) -> T | None:
+        found = matching(self._bounds.get(key), user, client)
+        if found is None:
+            return None
+        sharers, bound = found
+        allowance = known.get(sharers)
+        if allowance is None:
+            if make_room(known, now_ms):
+                self._shares.clear()  # they have what is forgotten
+            allowance = known[sharers] = make()
+        allowance.bound = bound
+        return allowance
+
+
+def matching(bounds: dict[Sharers, float] | None, user: str, client: str) -> tuple[Sharers, float] | None:
+    """The clients that use the quota of one of ``user`` together, and its bound; None where it has none."""
+    if not bounds:
+        return None
+    for of_user, of_client in (
+        (user, client),
+        (user, DEFAULT),
+        (user, None),
+        (DEFAULT, client),
+        (DEFAULT, DEFAULT),
+        (DEFAULT, None),
+        (None, client),
+        (None, DEFAULT),
+    ):
+        bound = bounds.get((of_user, of_client))
+        if bound is not None:
+            return (None if of_user is None else user, None if of_client is None else client), bound
+    return None
+
+
+def make_room(known: dict[K, U], now_ms: int) -> bool:
+    """Forgets some where as many as may be are remembered; whether it did."""
+    if len(known) < MOST_CLIENTS:
+        return False
+    gone = [key for key, each in known.items() if each.is_idle(now_ms)]
+    for key in gone if len(gone) >= PART else list(islice(known, PART)):
+        del known[key]
+    return True
+
+
+def has_client_quotas(quotas: Quotas) -> bool:
+    """Whether any quota is set that is not of an address."""
+    return any(entity.ip is None and values for entity, values in quotas.items())

@@ -1,0 +1,139 @@
+"""Which quota holds for a client, and who use it together."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.quotas.client_quotas import MOST_CLIENTS, ClientQuotas, has_client_quotas
+from pybroker.quotas.keys import CONNECTIONS, DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Entity
+from pybroker.quotas.rate import Windows
+
+LEVELS = (
+    Entity("alice", "app"),
+    Entity("alice", DEFAULT),
+    Entity("alice"),
+    Entity(DEFAULT, "app"),
+    Entity(DEFAULT, DEFAULT),
+    Entity(DEFAULT),
+    Entity(None, "app"),
+    Entity(None, DEFAULT),
+)
+"""From the most special to the most general."""
+
+
+def quotas(bounds: dict[Entity, float], key: str = PRODUCE) -> ClientQuotas:
+    made = ClientQuotas(Windows(), Windows())
+    made.update({entity: {key: bound} for entity, bound in bounds.items()})
+    return made
+
+
+def bound(made: ClientQuotas, user: str = "alice", client: str | None = "app") -> float | None:
+    share = made.share(f"User:{user}", client, 0)
+    return None if share.produce is None else share.produce.bound
+
+
+@pytest.mark.parametrize("level", range(len(LEVELS)))
+def test_the_most_special_quota_holds(level: int) -> None:
+    below = {entity: 1000.0 + number for number, entity in enumerate(LEVELS) if number >= level}
+    assert bound(quotas(below)) == 1000 + level
+
+
+@pytest.mark.parametrize(
+    ("entity", "others"),
+    [
+        (Entity("alice", "app"), [("alice", "other"), ("bob", "app")]),
+        (Entity("alice", DEFAULT), [("bob", "app")]),
+        (Entity("alice"), [("bob", "app")]),
+        (Entity(DEFAULT, "app"), [("alice", "other")]),
+        (Entity(None, "app"), [("alice", "other")]),
+    ],
+)
+def test_a_quota_holds_for_nobody_else(entity: Entity, others: list[tuple[str, str]]) -> None:
+    made = quotas({entity: 5.0})
+    assert bound(made) == 5
+    assert [bound(made, *other) for other in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("entity", "is_shared"),
+    [
+        (Entity("alice"), {("alice", "other")}),
+        (Entity(DEFAULT), {("alice", "other")}),
+        (Entity(None, "app"), {("bob", "app")}),
+        (Entity(None, DEFAULT), {("bob", "app")}),
+        (Entity("alice", DEFAULT), set()),
+        (Entity(DEFAULT, DEFAULT), set()),
+        (Entity(DEFAULT, "app"), set()),
+        (Entity("alice", "app"), set()),
+    ],
+)
+def test_those_that_a_quota_is_set_for_use_it_together(entity: Entity, is_shared: set[tuple[str, str]]) -> None:
+    made = quotas({entity: 5.0})
+    own = made.share("User:alice", "app", 0).produce
+    assert own is not None
+    for user, client in (("alice", "other"), ("bob", "app"), ("bob", "other")):
+        assert (made.share(f"User:{user}", client, 0).produce is own) == ((user, client) in is_shared)
+
+
+def test_a_client_without_an_id_has_what_any_client_has() -> None:
+    made = quotas({Entity(None, DEFAULT): 5.0, Entity(None, "app"): 7.0})
+    assert bound(made, "alice", None) == bound(made, "alice", "") == 5
+
+
+def test_each_kind_of_quota_is_found_by_itself() -> None:
+    made = ClientQuotas(Windows(), Windows(2, 500))
+    of_alice = {Entity("alice", "app"): {PRODUCE: 1.0}, Entity("alice"): {FETCH: 2.0}}
+    made.update({**of_alice, Entity(DEFAULT): {MUTATIONS: 3.0}})
+    share = made.share("User:alice", "app", 0)
+    assert share.produce is not None
+    assert share.fetch is not None
+    assert share.mutations is not None
+    assert (share.produce.bound, share.fetch.bound, share.mutations.bound) == (1, 2, 3)
+    assert share.request is None
+    share.mutations.take(4, 0)
+    assert share.mutations.delay_ms(0) == pytest.approx(333)
+
+
+def test_a_new_quota_holds_at_once_and_what_was_used_counts() -> None:
+    made = quotas({Entity("alice"): 1000.0})
+    before = made.share("User:alice", "app", 0).produce
+    assert before is not None
+    assert before.use(10_000, 0) == 0
+    made.update({Entity("alice"): {PRODUCE: 500.0}})
+    after = made.share("User:alice", "app", 0).produce
+    assert after is not None
+    assert after.delay_ms(0) == 10_000
+    made.update({})
+    assert made.share("User:alice", "app", 0).produce is None
+
+
+def test_no_delay_for_time_is_longer_than_a_window() -> None:
+    made = quotas({Entity("alice"): 1.0}, REQUEST)
+    share = made.share("User:alice", "app", 0)
+    assert share.request is not None
+    assert share.request.use(100, 0) == 1000
+
+
+def test_a_use_that_would_be_too_much_is_put_off_unless_it_is_the_only_one() -> None:
+    made = quotas({Entity("alice"): 1000.0}, FETCH)
+    fetch = made.share("User:alice", "app", 0).fetch
+    assert fetch is not None
+    assert fetch.most_at_once == 10_000
+    assert fetch.use_or_wait(30_000, 0) == (True, 20_000)
+    assert fetch.use_or_wait(1, 5000) == (False, 20_001)
+    assert fetch.use_or_wait(1, 20_000) == (True, 0)
+
+
+def test_as_many_clients_are_remembered_as_may_be() -> None:
+    made = quotas({Entity(None, DEFAULT): 1000.0})
+    for number in range(2 * MOST_CLIENTS):
+        share = made.share("User:alice", str(number), number)
+        assert share.produce is not None
+        share.produce.use(1, number)
+    assert len(made._produce) <= MOST_CLIENTS
+    assert len(made._shares) <= MOST_CLIENTS
+
+
+def test_the_quotas_of_addresses_are_none_of_clients() -> None:
+    assert not has_client_quotas({Entity(ip="10.0.0.1"): {CONNECTIONS: 1.0}, Entity("alice"): {}})
+    assert has_client_quotas({Entity("alice"): {PRODUCE: 1.0}})
