@@ -53,6 +53,8 @@ from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import to_base64
 
 if TYPE_CHECKING:
+    from pybroker.cluster.decisions.quota_changes import QuotaChange
+    from pybroker.cluster.decisions.quota_changes import Results as QuotaResults
     from pybroker.cluster.decisions.scram_changes import Results as ScramResults
     from pybroker.cluster.decisions.scram_changes import ScramChange
 
@@ -303,6 +305,12 @@ class ControllerService:
         from pybroker.cluster.decisions.scram_changes import alter  # costs 5 ms, which a broker without users need not
 
         return await self._change(lambda image: alter(image, changes))
+
+    async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> QuotaResults:
+        """None or the error of each entity. This broker obeys new quotas when it returns."""
+        from pybroker.cluster.decisions.quota_changes import alter
+
+        return await self._change(lambda image: alter(image, changes), validate_only)
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool

@@ -38,7 +38,12 @@ everything."""
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to; the number is the wire's. No request for configurations has users."""
+    """What a configuration belongs to; the number is the wire's. No request for configurations has users, nor the
+    last three, whose numbers are our own.
+
+    The name of a USER_CLIENT is the end of its path, below those of users: ``alice/clients/app``. What is above it has
+    a configuration, too: ``alice/clients``, which is empty, and the user.
+    """
 
     UNKNOWN = 0
     TOPIC = 2
@@ -47,6 +52,9 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+    CLIENT = 101
+    USER_CLIENT = 102
+    IP = 103
 
 
 class BrokerRegistration(NamedTuple):
@@ -204,7 +212,7 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
-    """The configs of brokers, groups and users; one whose keys were all taken is there, and empty, as its node is."""
+    """The configs of all but topics. One whose keys were all taken is there, and empty, as its node is."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1

@@ -8,7 +8,9 @@
     /brokers/topics/t/partitions/0/state    leader, leader epoch, ISR; its version: partition epoch
     /config/topics/t, /config/brokers/1, /config/brokers/<default>
     /config/groups/g                        a group's configuration; its name is ``quoted``
-    /config/users/u                         what is stored of a user's passwords; its name is as in a URL
+    /config/users/u                         a user's passwords and quotas; its name is as in a URL, "<default>" all
+    /config/users/u/clients/c               the quotas of a user's clients of an id, which is as in a URL
+    /config/clients/c, /config/ips/i        the quotas of a client id, of an address
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /admin/delete_topics/<topic id>/nodes   its nodes above are not all removed yet
     /latest_producer_id_block               the last block of producer ids given out
@@ -48,6 +50,8 @@ PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
+CLIENTS: Final = "clients"
+"""The folder of a user's clients, below the user's node."""
 OWN: Final = "/pybroker"
 JOURNAL: Final = f"{OWN}/journal"
 KNOWN: Final = f"{OWN}/known"
@@ -58,6 +62,9 @@ CONFIG_FOLDERS: Final[Mapping[ResourceType, str]] = {
     ResourceType.BROKER: "/config/brokers",
     ResourceType.GROUP: "/config/groups",
     ResourceType.USER: "/config/users",
+    ResourceType.CLIENT: "/config/clients",
+    ResourceType.USER_CLIENT: "/config/users",
+    ResourceType.IP: "/config/ips",
 }
 FOLDERS: Final = (
     "/cluster",
@@ -65,7 +72,7 @@ FOLDERS: Final = (
     BROKER_IDS,
     TOPICS,
     "/config",
-    *CONFIG_FOLDERS.values(),
+    *dict.fromkeys(CONFIG_FOLDERS.values()),
     CONSUMERS,
     "/admin",
     DELETED_TOPICS,
@@ -117,6 +124,9 @@ def config_path(resource_type: ResourceType, name: str) -> str:
 
 def config_name(resource_type: ResourceType, entity: str) -> str:
     """Returns the resource whose configuration a node holds, by the node's name. Raises ValueError if there is none."""
+    if resource_type is ResourceType.USER_CLIENT:
+        user_and_client(entity)
+        return entity
     name = "" if entity == DEFAULT_ENTITY else entity
     if resource_type in _QUOTED:
         name = unquote(name, errors="strict")
@@ -142,7 +152,7 @@ def quoted(name: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """A user's name as part of a path, as Kafka's Sanitizer writes it."""
+    """A user's name or a client id as part of a path, as Kafka's Sanitizer writes it."""
     text = quote(name, safe="").replace("~", "%7E")
     return text.replace(".", "%2E") if text in (".", "..") else text
 
@@ -150,7 +160,26 @@ def sanitized(name: str) -> str:
 _QUOTED: Final[Mapping[ResourceType, Callable[[str], str]]] = {
     ResourceType.GROUP: quoted,
     ResourceType.USER: sanitized,
+    ResourceType.CLIENT: sanitized,
 }
+
+
+def clients_name(user: str) -> str:
+    """The name of what is above all clients of a user, as a USER_CLIENT; an empty name is any user."""
+    return f"{sanitized(user) or DEFAULT_ENTITY}/{CLIENTS}"
+
+
+def user_client_name(user: str, client: str) -> str:
+    """The name of a USER_CLIENT; empty names are any."""
+    return f"{clients_name(user)}/{sanitized(client) or DEFAULT_ENTITY}"
+
+
+def user_and_client(name: str) -> tuple[str, str] | None:
+    """The user and the client id of a USER_CLIENT; None of what is above them. Raises ValueError."""
+    user, _, client = name.partition(f"/{CLIENTS}/")
+    if not client:
+        return None
+    return config_name(ResourceType.USER, user), config_name(ResourceType.CLIENT, client)
 
 
 def members_path(group_id: str) -> str:

@@ -264,10 +264,15 @@ async def load_configs(
 
 
 def _configs(resource_type: ResourceType, name: str, data: bytes) -> Configs:
+    if not data and resource_type not in _UNREADABLE:
+        return NO_CONFIGS  # Kafka's tools write nothing into what is above the clients of a user
     found = _readable(znodes.config_path(resource_type, name), znodes.decode_configs, data)
     return _UNREADABLE.get(resource_type, NO_CONFIGS) if found is None else found
 
 
+_WITH_CONFIGS: Final = (
+    ResourceType.BROKER, ResourceType.GROUP, ResourceType.USER, ResourceType.CLIENT, ResourceType.IP
+)
 _UNREADABLE: Final = {ResourceType.TOPIC: UNREADABLE_CONFIGS, ResourceType.BROKER: UNREADABLE_DEFAULTS}
 
 
@@ -301,7 +306,7 @@ async def _load_configs(
     store: CoordinationStore,
 ) -> dict[tuple[ResourceType, str], Configs]:
     found: dict[tuple[ResourceType, str], Configs] = {}
-    for resource_type in (ResourceType.BROKER, ResourceType.GROUP, ResourceType.USER):
+    for resource_type in _WITH_CONFIGS:
         try:
             entities = await store.children(znodes.CONFIG_FOLDERS[resource_type])
         except NoNode:
@@ -309,4 +314,19 @@ async def _load_configs(
         names = list(_config_names(resource_type, entities))
         stored = await load_configs(store, resource_type, names)
         found |= {(resource_type, name): configs for name, configs in stored.items()}
-    return found
+    users = [name for resource_type, name in found if resource_type is ResourceType.USER]
+    return found | await _load_user_clients(store, users)
+
+
+async def _load_user_clients(
+    store: CoordinationStore, users: Iterable[str]
+) -> dict[tuple[ResourceType, str], Configs]:
+    """What is below the nodes of users, where there is something."""
+    above = await load_configs(store, ResourceType.USER_CLIENT, map(znodes.clients_name, users))
+    entities = []
+    for name in above:
+        clients = await store.children(znodes.config_path(ResourceType.USER_CLIENT, name))
+        entities += [f"{name}/{client}" for client in clients]
+    names = _config_names(ResourceType.USER_CLIENT, entities)
+    found = {**above, **await load_configs(store, ResourceType.USER_CLIENT, names)}
+    return {(ResourceType.USER_CLIENT, name): configs for name, configs in found.items()}
