@@ -55,6 +55,7 @@ from pybroker.log.manager import LogManager, NoLogDir
 from pybroker.loop_watch import LoopWatch
 from pybroker.net import limits
 from pybroker.net.peer import Peers
+from pybroker.net.quota_follower import QuotaFollower
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.pools import Pools
@@ -65,6 +66,7 @@ from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.config.sasl_listeners import Remote
+    from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.broker_tls import BrokerTls
     from pybroker.security.file_watch import Watched
     from pybroker.security.first_users import FirstUser
@@ -113,6 +115,7 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.watch = LoopWatch(self.loop)
         self.authorizer: Authorizer | None = None
+        self.quotas: ClientQuotas | None = None
         self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
         self.turns = Turns()
         self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))
@@ -386,6 +389,7 @@ class Broker:
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
+        self._follow_quotas()
         self._opened.callback(self.groups.close)
         if self.config["zookeeper.connect"]:
             nodes = GroupNodes(self._store, self.groups.runtime.loaded_shards, self.clock)
@@ -404,6 +408,16 @@ class Broker:
         compaction.start()
         self._opened.push_async_callback(compaction.stop)
         self._opened.push_async_callback(self.node.retire)
+
+    def _follow_quotas(self) -> None:
+        """Quotas hold as soon as this broker's metadata have them."""
+
+        def on_change(quotas: ClientQuotas | None) -> None:
+            self.quotas = quotas
+
+        follower = QuotaFollower(self.config, self.clock, self.loop, self.net, on_change)
+        follower.follow(self.metadata.image)
+        self.metadata.add_follower(lambda: follower.follow(self.metadata.image))
 
     def _watch_files(self, watched: Sequence[Watched]) -> None:
         from pybroker.security.file_watch import FileWatch

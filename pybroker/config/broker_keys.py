@@ -121,6 +121,14 @@ _NETWORK = (
         "Requests of a connection that may wait for their reply before it is read no further."),
     Key("request.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY,
         "How long one broker waits for the answer of another."),
+    Key("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+        "Windows over which the rates of clients are measured."),
+    Key("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+        "Length of such a window."),
+    Key("controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+        "Windows whose creations and deletions of partitions a client may do at once."),
+    Key("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+        "Length of such a window."),
 )
 
 _LOG = (

@@ -58,8 +58,6 @@ _KRAFT: tuple[_Row, ...] = (
     ("controller.quorum.request.timeout.ms", INT, 2000, at_least(0), MEDIUM, READ_ONLY),
     ("controller.quorum.retry.backoff.ms", INT, 20, at_least(0), LOW, READ_ONLY),
     ("controller.quorum.voters", LIST, (), ANY, HIGH, READ_ONLY),
-    ("controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
-    ("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ("controller.socket.timeout.ms", INT, 30_000, ANY, MEDIUM, READ_ONLY),
     ("cordoned.log.dirs", LIST, (), ANY, MEDIUM, PER_BROKER),
     ("initial.broker.registration.timeout.ms", INT, 60_000, ANY, MEDIUM, READ_ONLY),
@@ -274,8 +272,6 @@ _MACHINERY: tuple[_Row, ...] = (
     ("num.network.threads", INT, 3, at_least(1), HIGH, CLUSTER_WIDE),
     ("producer.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
     ("queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY),
-    ("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
-    ("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
     ("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ("socket.connection.setup.timeout.max.ms", LONG, 30_000, ANY, MEDIUM, READ_ONLY),
@@ -334,8 +330,10 @@ UNMET: Final[dict[str, str]] = {
     **{row[0]: reason for reason, rows in REASONS if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _METRICS)
        for row in rows},
     **dict.fromkeys(("alter.config.policy.class.name", "create.topic.policy.class.name"), "there are no policies"),
+    "client.quota.callback.class": "quotas cannot be decided on by a plug-in",
     **dict.fromkeys(
-        ("client.quota.callback.class", "quota.consumer.default", "quota.producer.default"), "there are no quotas"
+        ("quota.consumer.default", "quota.producer.default"),
+        "Kafka 4 has no quotas in this file: set those of the default user or client (APIs 48 and 49)",
     ),
     **dict.fromkeys(("advertised.host.name", "advertised.port"), "advertised.listeners sets the addresses for clients"),
     "sasl.mechanism.inter.broker.protocol": "brokers prove to each other that they know the secret of the cluster",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.leader_hint import add_leader_hint
@@ -22,6 +22,9 @@ from pybroker.replication.fetching import Fetch as FetchOperation
 from pybroker.replication.follower_session import Asked
 from pybroker.replication.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
+
+if TYPE_CHECKING:  # it costs a broker without quotas nothing
+    from pybroker.quotas.client_quotas import Allowance
 
 Response = Fetch.Response
 TopicResponse = Response.FetchableTopicResponse
@@ -111,7 +114,12 @@ async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fe
     await in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)), call)
     if not any(enough) and request.max_wait_ms > 0 and fetch.wanted:
         await wait(fetch, request.max_wait_ms, call)
-    response = Response()
+    delay_ms = 0
+    if call.broker.quotas is not None:
+        has_all, delay_ms = within_quota(call, fetch.size)
+        if not has_all:
+            return put_off(context, delay_ms)
+    response = Response(throttle_time_ms=delay_ms)
     try:
         reads = zip(context.partitions, fetch.reads, strict=True)
         await in_pieces(reads, lambda some: add_answers(response, call, context.some(some)), call)
@@ -153,12 +161,15 @@ def context_of(
 def operation(context: Context, request: Fetch.Request, call: Call) -> FetchOperation:
     """The reading of its partitions. Raises InvalidRequest, for which there is no place in the response."""
     broker = call.broker
+    max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+    if broker.quotas is not None and (allowance := allowance_of(call, broker.clock.monotonic_ms())) is not None:
+        max_bytes = min(max_bytes, allowance.most_at_once)
     redirects = request.rack_id and is_rack_aware(broker.config)
     return FetchOperation(
         context.partitions,
         broker.replicas.resolve,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.config["fetch.max.bytes"]),
+        max_bytes=max_bytes,
         isolation=isolation(request.isolation_level),
         must_lead=call.version < FOLLOWER_READS_SINCE,
         select=by_rack(request.rack_id, broker.metadata.image.brokers) if redirects else None,
@@ -267,11 +278,39 @@ def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
 
 def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.Response:
     """The response to what was read."""
+    delay_ms = 0
+    if call.broker.quotas is not None:
+        has_all, delay_ms = within_quota(call, sum(read.size for read in reads))
+        if not has_all:
+            return put_off(context, delay_ms)
     try:
         session_id, answers = context.answer(reads, call.broker.clock.monotonic_ms())
     except errors.KafkaError as error:
         return Response(error_code=error.code)
-    return response_of(call, session_id, answers)
+    response = response_of(call, session_id, answers)
+    response.throttle_time_ms = delay_ms
+    return response
+
+
+def allowance_of(call: Call, now_ms: int) -> Allowance | None:
+    """What the client may fetch, if it has a quota."""
+    quotas = call.broker.quotas
+    return None if quotas is None else quotas.share(call.connection.principal, call.client_id, now_ms).fetch
+
+
+def within_quota(call: Call, size: int) -> tuple[bool, int]:
+    """Whether the client may have so many bytes of records now, and how long it waits in any case, in milliseconds."""
+    now_ms = call.broker.clock.monotonic_ms()
+    allowance = allowance_of(call, now_ms)
+    return (True, 0) if allowance is None else allowance.use_or_wait(size, now_ms)
+
+
+def put_off(context: Context, delay_ms: int) -> Fetch.Response:
+    """The response of a client that has fetched too much: empty, so that it asks again."""
+    try:
+        return Response(throttle_time_ms=delay_ms, session_id=context.put_off())
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
 
 
 def response_of(call: Call, session_id: int, answers: list[Answer]) -> Fetch.Response:

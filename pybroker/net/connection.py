@@ -30,7 +30,6 @@ from cy.wire.buffer import DecodeError, TooMuch
 from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
 from pybroker import waiting
-from pybroker.loop_watch import STALL_S, LoopWatch
 from pybroker.net import complaint
 from pybroker.net.apart import LOOP_UNITS, Apart
 from pybroker.net.limits import Limits
@@ -53,12 +52,17 @@ class Server(Protocol):
     routes: Routes
     limits: Limits
     memory: ReceiveMemory
-    watch: LoopWatch
     apart: Apart
     log: RateLimitedLog
     strangers: dict[str, dict[Any, None]]
+    throttling: Any
+    """``throttling.Throttling`` while there are quotas of clients, else None."""
+    notable_s: float
+    """A visit that takes longer is told by ``visited``."""
 
     def closed(self, connection: Connection) -> None: ...
+
+    def visited(self, route: Route | None, call: Any, took_s: float) -> None: ...
 
     def starve(self, connection: Connection) -> None: ...
 
@@ -211,8 +215,8 @@ class Connection:
             if not self._stopped or self._reader.late or self._is_full():
                 break
         took_s = self._reader.visit_s()
-        if took_s > STALL_S:
-            self._server.watch.stalled(took_s, "nothing" if self._route is None else self._route.name)
+        if took_s > self._server.notable_s:
+            self._server.visited(self._route, self._call, took_s)
 
     def _serve_frames(self) -> None:
         reader, served = self._reader, False
@@ -272,8 +276,12 @@ class Connection:
             data = view[header.position : end]
             self._serve_apart(route, call, correlation_id, bytes(data) if self._reader.reuses else data)
             return
+        throttling = self._server.throttling
         try:
-            result = route.handle(request, call)
+            if throttling is None:
+                result = route.handle(request, call)
+            else:
+                result = throttling.handle(route, request, call, end - start)
             if type(result) is not route.response and iscoroutine(result):
                 result = waiting.start(result, self._server.loop)
             if type(result) is route.response and not self._replies:
@@ -296,10 +304,15 @@ class Connection:
 
     async def _handle_apart(self, route: Route, call: Any, data: Any) -> Any:
         try:
-            request = await self._server.apart.decode(route, call.version, data, 0, len(data))
+            size = len(data)
+            request = await self._server.apart.decode(route, call.version, data, 0, size)
             del data
             self._apart = True
-            result = route.handle(request, call)
+            throttling = self._server.throttling
+            if throttling is None:
+                result = route.handle(request, call)
+            else:
+                result = throttling.handle(route, request, call, size)
             del request
             if iscoroutine(result):
                 result = waiting.start(result, self._server.loop)

@@ -14,21 +14,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
 from pybroker.descriptors import EXHAUSTED
-from pybroker.loop_watch import LoopWatch
+from pybroker.loop_watch import STALL_S, LoopWatch
 from pybroker.net.apart import Apart
 from pybroker.net.connection import Connection
 from pybroker.net.limits import UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
-from pybroker.net.routes import Routes
+from pybroker.net.routes import Route, Routes
 
-if TYPE_CHECKING:  # they cost a broker without TLS nothing
+if TYPE_CHECKING:  # they cost a broker without TLS and quotas nothing
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
     from pybroker.net.sasl_connection import Authenticated, SaslConnection
+    from pybroker.net.throttling import Throttling
     from pyclient.protocol.tls import TlsLayer
 
 ACCEPTS_PER_TURN = 64
@@ -91,6 +92,9 @@ class SocketServer:
         """Those of each listener that speaks TLS."""
         self.strangers: dict[str, dict[SaslConnection, None]] = {}
         """Those whose client has not said who it is, for each listener of SASL; the oldest first."""
+        self.throttling: Throttling | None = None
+        """There while there are quotas of clients."""
+        self.notable_s = STALL_S
         self._number = 0
         self._accepting = False
         self._starved: set[Connection] = set()
@@ -238,6 +242,22 @@ class SocketServer:
         if self.limits.receive_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer)
 
+    # -- quotas ------------------------------------------------------------------------------------
+
+    def throttle(self, throttling: Throttling | None) -> None:
+        """Quotas of clients have changed: those who wait because of the old ones go on."""
+        if self.throttling is not None:
+            self.throttling.unmute_all()
+        self.throttling = throttling
+        self.notable_s = 0.0 if throttling is not None and throttling.counts_time else STALL_S
+
+    def visited(self, route: Route | None, call: Any, took_s: float) -> None:
+        """A visit to a connection took long, or its time counts."""
+        if took_s > STALL_S:
+            self.watch.stalled(took_s, "nothing" if route is None else route.name)
+        if self.throttling is not None and call is not None:
+            self.throttling.spent(call, took_s)
+
     # -- watching ----------------------------------------------------------------------------------
 
     def closed(self, connection: Connection) -> None:
@@ -246,6 +266,8 @@ class SocketServer:
         if connection.sasl is not None:
             self.strangers[connection.listener_name].pop(cast("SaslConnection", connection), None)
         self._starved.discard(connection)
+        if self.throttling is not None:
+            self.throttling.forget(connection)
         self._left(connection)
 
     def _left(self, gone: Connection | Handshake) -> None:

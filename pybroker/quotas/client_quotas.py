@@ -35,45 +35,48 @@ Sharers = tuple[str | None, str | None]
 """The clients that use a quota together: of this user, of this client id."""
 
 
-class Allowance:
+class Allowance(Rate):
     """How much of something some clients may use per second, and what they have used."""
 
-    __slots__ = ("bound", "most_ms", "rate")
+    __slots__ = ("_bound", "_most_ms", "most_at_once")
 
     def __init__(self, windows: Windows, most_ms: int = MOST_MS) -> None:
+        """``most_ms``: no delay is longer."""
+        super().__init__(windows)
+        self._most_ms = most_ms
         self.bound = 0.0
-        self.rate = Rate(windows)
-        self.most_ms = most_ms
-        """No delay is longer."""
+
+    @property
+    def bound(self) -> float:
+        """How much per second."""
+        return self._bound
+
+    @bound.setter
+    def bound(self, bound: float) -> None:
+        self._bound = bound
+        self.most_at_once = int(bound * (self.windows.number - 1) * self._size_ms / 1000)
+        """More at once is too much, even of a client that has used nothing. Less in all windows never is."""
 
     def use(self, amount: float, now_ms: int) -> int:
         """Counts it; returns how long to wait, in milliseconds."""
-        self.rate.record(amount, now_ms)
-        return self.delay_ms(now_ms)
+        self.record(amount, now_ms)
+        return self.delay_ms(now_ms) if self._total > self.most_at_once else 0
 
     def delay_ms(self, now_ms: int) -> int:
         """How long to wait because of what was used."""
-        return min(self.rate.delay_ms(self.bound, now_ms), self.most_ms)
+        if self._total <= self.most_at_once:
+            return 0
+        return min(self.until_ms(self._bound, now_ms), self._most_ms)
 
     def use_or_wait(self, amount: float, now_ms: int) -> tuple[bool, int]:
         """As ``use``, but what would be too much is not used; whether it was. A single use is never too much, however
         large, so that the clients get on.
         """
-        is_first = self.rate.is_idle(now_ms)
         delay_ms = self.use(amount, now_ms)
-        if delay_ms and not is_first:
-            self.rate.record(-amount, now_ms)
+        if delay_ms and self._total > amount:
+            self.record(-amount, now_ms)
             return False, delay_ms
         return True, delay_ms
-
-    @property
-    def most_at_once(self) -> int:
-        """More at once is too much, even of a client that has used nothing."""
-        windows = self.rate.windows
-        return int(self.bound * (windows.number - 1) * windows.size_ms / 1000)
-
-    def is_idle(self, now_ms: int) -> bool:
-        return self.rate.is_idle(now_ms)
 
 
 class Permits:
@@ -104,10 +107,10 @@ class Share:
 
     def __init__(
         self,
-        produce: Allowance | None = None,
-        fetch: Allowance | None = None,
-        request: Allowance | None = None,
-        mutations: Permits | None = None,
+        produce: Allowance | None,
+        fetch: Allowance | None,
+        request: Allowance | None,
+        mutations: Permits | None,
     ) -> None:
         self.produce = produce
         self.fetch = fetch
@@ -120,8 +123,10 @@ class ClientQuotas:
 
     def __init__(self, windows: Windows, of_controller: Windows) -> None:
         """``of_controller``: ``controller.quota.window.…``."""
+        self.limit_time = False
+        """Whether any client has a quota of time."""
         self._bounds: dict[str, dict[Sharers, float]] = {}
-        self._shares: dict[tuple[str, str], Share] = {}
+        self._shares: dict[tuple[str, str | None], Share] = {}
         self._produce: dict[Sharers, Allowance] = {}
         self._fetch: dict[Sharers, Allowance] = {}
         self._request: dict[Sharers, Allowance] = {}
@@ -137,19 +142,19 @@ class ClientQuotas:
             for key, bound in values.items():
                 if entity.ip is None:
                     self._bounds.setdefault(key, {})[entity.user, entity.client] = bound
+        self.limit_time = REQUEST in self._bounds
 
     def share(self, principal: str, client_id: str | None, now_ms: int) -> Share:
         """What holds for a client of ``principal`` (``User:alice``)."""
-        share = self._shares.get((principal, client_id or DEFAULT))
-        return self._find(principal, client_id or DEFAULT, now_ms) if share is None else share
+        return self._shares.get((principal, client_id)) or self._find(principal, client_id, now_ms)
 
-    def _find(self, principal: str, client_id: str, now_ms: int) -> Share:
-        user, windows = principal.partition(":")[2], self._windows
+    def _find(self, principal: str, client_id: str | None, now_ms: int) -> Share:
+        user, client, windows = principal.partition(":")[2], client_id or DEFAULT, self._windows
         share = Share(
-            self._of(PRODUCE, self._produce, lambda: Allowance(windows), user, client_id, now_ms),
-            self._of(FETCH, self._fetch, lambda: Allowance(windows), user, client_id, now_ms),
-            self._of(REQUEST, self._request, lambda: Allowance(windows, windows.size_ms), user, client_id, now_ms),
-            self._of(MUTATIONS, self._mutations, lambda: Permits(self._of_controller), user, client_id, now_ms),
+            self._of(PRODUCE, self._produce, lambda: Allowance(windows), user, client, now_ms),
+            self._of(FETCH, self._fetch, lambda: Allowance(windows), user, client, now_ms),
+            self._of(REQUEST, self._request, lambda: Allowance(windows, windows.size_ms), user, client, now_ms),
+            self._of(MUTATIONS, self._mutations, lambda: Permits(self._of_controller), user, client, now_ms),
         )
         if len(self._shares) >= MOST_CLIENTS:
             self._shares.clear()

@@ -22,32 +22,35 @@ class Windows(NamedTuple):
     size_ms: int = 1000
 
 
+NEVER: Final = -(1 << 62)
+
+
 class Rate:
     """What was recorded per second, as measured over some windows."""
 
-    __slots__ = ("_last_ms", "_samples", "_start_ms", "_sum", "_total", "windows")
+    __slots__ = ("_last_ms", "_samples", "_size_ms", "_start_ms", "_sum", "_total", "windows")
 
     def __init__(self, windows: Windows) -> None:
         self.windows = windows
+        self._size_ms = windows.size_ms
         self._samples: deque[tuple[int, int, float]] = deque()
         """Start, time of the last record, and sum, of all but the current sample."""
-        self._start_ms = self._last_ms = -1
-        """Of the current sample; there is none where it is negative."""
+        self._start_ms = self._last_ms = NEVER
+        """Of the current sample, if there is one."""
         self._sum = 0.0
         self._total = 0.0
         """Of all samples."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Counts ``value``; a negative one takes back what was counted."""
-        start_ms = self._start_ms
-        if start_ms < 0 or now_ms - start_ms >= self.windows.size_ms:
+        if now_ms - self._start_ms >= self._size_ms:
             self._begin(now_ms)
         self._sum += value
         self._total += value
         self._last_ms = now_ms
 
     def _begin(self, now_ms: int) -> None:
-        if self._start_ms >= 0:
+        if self._start_ms != NEVER:
             self._samples.append((self._start_ms, self._last_ms, self._sum))
             if len(self._samples) > self.windows.number:
                 self._total -= self._samples.popleft()[2]
@@ -61,19 +64,19 @@ class Rate:
         while samples and samples[0][1] <= oldest_ms:
             self._total -= samples.popleft()[2]
         if not samples and self._last_ms <= oldest_ms:
-            self._start_ms = -1
+            self._start_ms = NEVER
             self._sum = self._total = 0.0
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing that was recorded counts any more."""
         self._forget(now_ms)
-        return self._start_ms < 0
+        return self._start_ms == NEVER
 
     def measured_ms(self, now_ms: int) -> int:
         """The time that the samples cover; at least a millisecond."""
         self._forget(now_ms)
         start_ms = self._samples[0][0] if self._samples else self._start_ms
-        elapsed_ms = now_ms - start_ms if start_ms >= 0 else 0
+        elapsed_ms = 0 if start_ms == NEVER else now_ms - start_ms
         missing = self.windows.number - 1 - elapsed_ms // self.windows.size_ms
         if missing > 0:
             elapsed_ms += missing * self.windows.size_ms
@@ -84,7 +87,7 @@ class Rate:
         measured_ms = self.measured_ms(now_ms)  # first, as it forgets
         return self._total / (measured_ms / 1000)
 
-    def delay_ms(self, bound: float, now_ms: int) -> int:
+    def until_ms(self, bound: float, now_ms: int) -> int:
         """How long nothing may be recorded until the rate is ``bound`` again; 0 while it is not above it."""
         measured_ms = self.measured_ms(now_ms)
         over = self._total / (measured_ms / 1000) - bound

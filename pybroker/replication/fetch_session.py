@@ -105,6 +105,10 @@ class Context:
         """The session's id, when ``some`` has had all partitions."""
         return NO_SESSION
 
+    def put_off(self) -> int:
+        """The session's id in a response that tells nothing. Raises InvalidFetchSessionEpoch."""
+        return NO_SESSION
+
 
 class FullContext(Context):
     """The first request of a session: it begins with the response."""
@@ -144,10 +148,7 @@ class IncrementalContext(Context):
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
         """Returns the partitions with news. No other request of the same session may have come in between."""
         session = self._session
-        if session.epoch != self._epoch:
-            raise errors.InvalidFetchSessionEpoch(
-                f"session {session.id} is in epoch {session.epoch}, no longer in {self._epoch}"
-            )
+        self.put_off()
         answers = []
         for partition, read in reads:
             if has_news(partition, read):
@@ -159,6 +160,15 @@ class IncrementalContext(Context):
     def end(self, now_ms: int) -> int:
         """The session goes on."""
         return self._session.id
+
+    def put_off(self) -> int:
+        """The session goes on, and its next response has what this one would have had."""
+        session = self._session
+        if session.epoch != self._epoch:
+            raise errors.InvalidFetchSessionEpoch(
+                f"session {session.id} is in epoch {session.epoch}, no longer in {self._epoch}"
+            )
+        return session.id
 
 
 def has_news(partition: FetchPartition, read: PartitionRead) -> bool:

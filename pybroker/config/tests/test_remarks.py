@@ -163,7 +163,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("quota.producer.default=1", "there are no quotas: quota.producer.default"),
+        ("quota.producer.default=1", "default user or client (APIs 48 and 49): quota.producer.default"),
         ("create.topic.policy.class.name=a.B", "there are no policies: create.topic.policy.class.name"),
         ("remote.log.storage.system.enable=true", "there is no tiered storage: remote.log.storage.system.enable"),
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),

@@ -25,7 +25,8 @@ from pyclient.protocol.acls import AclOperation, AclResourceType
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import KafkaError
 
-if TYPE_CHECKING:  # it costs a broker without SASL nothing
+if TYPE_CHECKING:  # they cost a broker without quotas and SASL nothing
+    from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.authentication import Authentication
 
 T = TypeVar("T")
@@ -138,6 +139,8 @@ class Broker(Protocol):
     producer_ids: ProducerIds
     authorizer: Authorizer | None
     """None where everybody may do everything."""
+    quotas: ClientQuotas | None
+    """None where no client has a quota."""
     unpackers: ThreadPoolExecutor
     """For batches that take long to unpack."""
     turns: Turns

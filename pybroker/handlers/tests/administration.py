@@ -52,6 +52,7 @@ class Administration:
             clock=ManualClock(),
             turns=Turns(),
             try_out=passes,
+            quotas=None,
             loop=asyncio.get_running_loop(),
         )
 

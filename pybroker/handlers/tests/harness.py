@@ -30,7 +30,7 @@ class FakeConnection(SimpleNamespace):
     """A client's connection; ``held`` while no other request would be read."""
 
     def __init__(self) -> None:
-        super().__init__(listener_name="PLAINTEXT", held=0, broker_id=None, pinned=False)
+        super().__init__(listener_name="PLAINTEXT", held=0, broker_id=None, pinned=False, principal="User:alice")
 
     def hold(self) -> None:
         self.held += 1

@@ -121,6 +121,7 @@ def test_a_use_that_would_be_too_much_is_put_off_unless_it_is_the_only_one() -> 
     assert fetch.most_at_once == 10_000
     assert fetch.use_or_wait(30_000, 0) == (True, 20_000)
     assert fetch.use_or_wait(1, 5000) == (False, 20_001)
+    assert fetch.use_or_wait(30_000, 5000)[0] is False
     assert fetch.use_or_wait(1, 20_000) == (True, 0)
 
 

@@ -27,21 +27,21 @@ def test_windows_that_are_not_over_count_as_whole() -> None:
 
 def test_the_delay_is_the_time_in_which_the_rate_falls_to_its_bound() -> None:
     made = rate((0, 20_000))
-    assert made.delay_ms(1000, 0) == 10_000
-    assert made.delay_ms(1000, 500) == 9500
-    assert made.delay_ms(2000, 0) == 0
-    assert rate((0, 20_000)).delay_ms(1, 0) == 19_990_000
+    assert made.until_ms(1000, 0) == 10_000
+    assert made.until_ms(1000, 500) == 9500
+    assert made.until_ms(2000, 0) == 0
+    assert rate((0, 20_000)).until_ms(1, 0) == 19_990_000
 
 
 def test_a_burst_after_a_steady_rate_is_delayed_as_in_kafkas_own_test() -> None:
     made = rate(*((1000 * second, 400) for second in range(10)))
-    assert made.delay_ms(500, 9000) == 0
+    assert made.until_ms(500, 9000) == 0
     made.record(2300, 10_500)
     assert made.per_second(10_500) == 600
-    assert made.delay_ms(500, 10_500) == 2100
+    assert made.until_ms(500, 10_500) == 2100
     for second in range(1, 11):
         made.record(400, 10_500 + 2100 + 1000 * second)
-    assert made.delay_ms(500, 10_500 + 2100 + 11_000) == 0
+    assert made.until_ms(500, 10_500 + 2100 + 11_000) == 0
 
 
 def test_samples_are_forgotten_when_nothing_was_recorded_in_them_for_all_windows() -> None:
@@ -56,7 +56,7 @@ def test_samples_are_forgotten_when_nothing_was_recorded_in_them_for_all_windows
 
 def test_what_is_taken_back_was_never_there() -> None:
     made = rate((0, 500), (2000, 9000), (2000, -9000))
-    assert made.delay_ms(50, 2000) == 0
+    assert made.until_ms(50, 2000) == 0
     assert made.per_second(2000) == 50
 
 
@@ -67,7 +67,7 @@ def test_one_window_measures_at_least_a_millisecond() -> None:
 
 
 def test_no_delay_is_longer_than_a_response_can_say() -> None:
-    assert rate((0, 1e15)).delay_ms(1, 0) == MOST_MS
+    assert rate((0, 1e15)).until_ms(1, 0) == MOST_MS
 
 
 @given(some.lists(some.tuples(some.integers(0, 5000), some.integers(0, 1000)), max_size=60))

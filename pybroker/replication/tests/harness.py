@@ -73,6 +73,7 @@ class Node:
         self.clock = ManualClock(NOW)
         self.loop = asyncio.new_event_loop()
         self.metadata = MetadataCache(MetadataImage())
+        self.quotas: Any = None
         self.start()
 
     def start(self, deleted: Mapping[str, TopicImage] | None = None, reading: Reading = NOT_READ) -> None:

@@ -1,0 +1,81 @@
+"""Makes the quotas that the metadata have those of a server, on open connections at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pybroker.clock import Clock
+from pybroker.cluster.metadata.image import Configs, MetadataImage, ResourceType
+from pybroker.config import BrokerConfig
+
+if TYPE_CHECKING:  # what is off costs nothing, not even its import
+    from pybroker.net.server import SocketServer
+    from pybroker.quotas.client_quotas import ClientQuotas
+    from pybroker.quotas.keys import Quotas
+    from pybroker.quotas.rate import Windows
+
+KINDS: Final = frozenset({ResourceType.USER, ResourceType.CLIENT, ResourceType.USER_CLIENT, ResourceType.IP})
+
+
+class QuotaFollower:
+    """``follow`` is called after each change of the metadata."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        net: SocketServer,
+        on_change: Callable[[ClientQuotas | None], None],
+    ) -> None:
+        """``on_change`` is told the quotas of clients, None where there are none."""
+        self._config = config
+        self._clock = clock
+        self._loop = loop
+        self._net = net
+        self._on_change = on_change
+        self._seen: Mapping[tuple[ResourceType, str], Configs] = {}
+        self._found: Quotas = {}
+        self._of_clients: ClientQuotas | None = None
+
+    def follow(self, image: MetadataImage) -> None:
+        """What ``image`` has holds from now on."""
+        configs, before = image.resource_configs, self._seen
+        if configs is before:
+            return
+        self._seen = configs
+        if not self._found and not any(kind in KINDS for kind, _ in configs):
+            return
+        from pybroker.cluster.decisions.quota_changes import quotas
+
+        found = quotas(image)
+        if found != self._found:
+            self._found = found
+            self._apply(found)
+
+    def _apply(self, found: Quotas) -> None:
+        from pybroker.net.throttling import Throttling
+        from pybroker.quotas.client_quotas import ClientQuotas, has_client_quotas
+
+        if not has_client_quotas(found):
+            self._of_clients = None
+            self._net.throttle(None)
+        else:
+            if self._of_clients is None:
+                of_controller = windows_of(self._config, "controller.quota")
+                self._of_clients = ClientQuotas(windows_of(self._config, "quota"), of_controller)
+            self._of_clients.update(found)
+            throttling = self._net.throttling
+            if throttling is None:
+                throttling = Throttling(self._of_clients, self._loop, self._clock.monotonic_ms)
+            self._net.throttle(throttling)
+        self._on_change(self._of_clients)
+
+
+def windows_of(config: BrokerConfig, prefix: str) -> Windows:
+    """Those of ``<prefix>.window.num`` and ``<prefix>.window.size.seconds``."""
+    from pybroker.quotas.rate import Windows
+
+    return Windows(config[f"{prefix}.window.num"], config[f"{prefix}.window.size.seconds"] * 1000)

@@ -1,0 +1,257 @@
+"""Clients that have used more than their quotas allow: when they are answered, and when they are read again."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pybroker.net.tests.harness import ECHO, WAIT, WORK, Answer, Harness, scenario, turns
+from pybroker.net.throttling import PRODUCE, Throttling, _timed
+from pybroker.quotas.client_quotas import ClientQuotas
+from pybroker.quotas.keys import DEFAULT, Entity
+from pybroker.quotas.keys import PRODUCE as PRODUCE_RATE
+from pybroker.quotas.rate import Windows
+
+
+class Told:
+    """A response with a field for the time to wait."""
+
+    def __init__(self, throttle_time_ms: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+
+
+class Loop:
+    """Timers that fire when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[Any] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, do: Any, *arguments: Any) -> Any:
+        timer = SimpleNamespace(when=lambda: when, do=lambda: do(*arguments))
+        timer.cancel = lambda: self.timers.remove(timer)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for timer in [each for each in self.timers if each.when() <= self.now]:
+            self.timers.remove(timer)
+            timer.do()
+
+
+class Connection:
+    """A client's; ``held`` while nothing is read of it."""
+
+    def __init__(self, user: str = "alice", broker_id: int | None = None, sasl: Any = None) -> None:
+        self.principal = f"User:{user}"
+        self.broker_id = broker_id
+        self.sasl = sasl
+        self.held = 0
+        self.closed = False
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def release(self) -> None:
+        self.held -= 1
+
+
+class Throttled:
+    """A server's quotas, with its clock in the hands of the test."""
+
+    def __init__(self, **bounds: float) -> None:
+        self.loop: Any = Loop()
+        self.quotas = ClientQuotas(Windows(), Windows())
+        self.quotas.update({Entity("alice"): bounds, Entity("carol"): {PRODUCE_RATE: 1.0}})
+        self.throttling = Throttling(self.quotas, self.loop, lambda: int(self.loop.now * 1000))
+
+    def ask(self, connection: Connection, size: int, response: Any = None, name: str = PRODUCE) -> Any:
+        route: Any = SimpleNamespace(name=name, handle=lambda request, call: response, response=type(response))
+        call = SimpleNamespace(connection=connection, client_id="app")
+        return self.throttling.handle(route, None, call, size)
+
+    def spend(self, connection: Connection, seconds: float) -> None:
+        self.throttling.spent(SimpleNamespace(connection=connection, client_id="app"), seconds)
+
+
+def test_a_producer_is_answered_and_then_muted_until_its_rate_is_the_bound() -> None:
+    server, alice = Throttled(producer_byte_rate=1000), Connection()
+    assert server.ask(alice, 10_000, Told()).throttle_time_ms == 0
+    assert alice.held == 0
+    assert server.ask(alice, 2000, Told()).throttle_time_ms == 2000
+    assert alice.held == 1
+    server.loop.advance(1.999)
+    assert alice.held == 1
+    server.loop.advance(0.001)
+    assert alice.held == 0
+    assert server.loop.timers == []
+
+
+def test_only_the_bytes_of_produce_count() -> None:
+    server, alice = Throttled(producer_byte_rate=1000), Connection()
+    assert server.ask(alice, 1_000_000, Told(), name="OffsetCommit").throttle_time_ms == 0
+    assert alice.held == 0
+
+
+def test_a_producer_that_wants_no_answer_is_muted_all_the_same() -> None:
+    server, alice = Throttled(producer_byte_rate=1000), Connection()
+    assert server.ask(alice, 20_000) is None
+    assert alice.held == 1
+
+
+def test_of_two_delays_the_longer_one_counts() -> None:
+    server, alice = Throttled(producer_byte_rate=1000, request_percentage=1), Connection()
+    server.spend(alice, 0.6)
+    assert server.ask(alice, 10_500, Told()).throttle_time_ms == 1000
+    assert server.ask(alice, 10_500, Told()).throttle_time_ms == 11_000
+    assert server.ask(alice, 1, Told(25_000), name="Fetch").throttle_time_ms == 25_000
+    assert server.ask(alice, 1, Told(), name="Fetch").throttle_time_ms == 1000
+    assert alice.held == len(server.loop.timers) == 1
+    server.loop.advance(24.9)
+    assert alice.held == 1
+    server.loop.advance(0.2)
+    assert alice.held == 0
+
+
+def test_time_counts_for_the_next_request_of_whatever_kind() -> None:
+    server, alice = Throttled(request_percentage=1), Connection()
+    assert server.throttling.counts_time
+    assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 0
+    server.spend(alice, 0.105)
+    server.loop.advance(0.0)
+    assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 500
+    server.loop.advance(0.5)
+    assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 0
+
+
+def test_a_response_without_the_field_only_mutes() -> None:
+    server, alice = Throttled(producer_byte_rate=1000), Connection()
+    server.ask(alice, 20_000, object())
+    assert alice.held == 1
+
+
+@pytest.mark.parametrize("exempt", [Connection(broker_id=2), Connection(sasl=SimpleNamespace(is_known=False))])
+def test_brokers_and_clients_that_are_not_known_yet_have_no_quotas(exempt: Connection) -> None:
+    server = Throttled(producer_byte_rate=1, request_percentage=1)
+    server.spend(exempt, 9)
+    assert server.ask(exempt, 1_000_000, Told()).throttle_time_ms == 0
+    assert exempt.held == 0
+    assert server.ask(Connection(), 1, Told()).throttle_time_ms == 0
+
+
+def test_a_connection_that_closes_takes_its_timer_with_it() -> None:
+    server, alice = Throttled(producer_byte_rate=1), Connection()
+    server.ask(alice, 1_000_000, Told())
+    alice.closed = True
+    server.throttling.forget(alice)
+    assert server.loop.timers == []
+    server.ask(alice, 1_000_000, Told())
+    assert server.loop.timers == []
+
+
+def test_new_quotas_free_those_that_wait_because_of_the_old_ones() -> None:
+    server, alice, carol = Throttled(producer_byte_rate=1), Connection(), Connection("carol")
+    for connection in (alice, carol):
+        server.ask(connection, 1_000_000, Told())
+    server.throttling.unmute_all()
+    assert (alice.held, carol.held, server.loop.timers) == (0, 0, [])
+
+
+def test_what_a_handler_does_later_counts_step_by_step_and_not_what_it_waits() -> None:
+    async def main() -> None:
+        steps: list[float] = []
+        waited = asyncio.get_running_loop().create_future()
+
+        async def work() -> int:
+            await waited
+            with pytest.raises(ZeroDivisionError):
+                await failing
+            return 5
+
+        failing = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(_awaited(_timed(work(), steps.append)))
+        await turns()
+        assert steps == []
+        waited.set_result(None)
+        await turns()
+        assert len(steps) == 1
+        failing.set_exception(ZeroDivisionError())
+        assert await task == 5
+        assert len(steps) == 2
+
+        cancelled = asyncio.get_running_loop().create_future()
+
+        async def waits() -> None:
+            await cancelled
+
+        task = asyncio.ensure_future(_awaited(_timed(waits(), steps.append)))
+        await turns()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cancelled.cancelled()
+
+    asyncio.run(main())
+
+
+async def _awaited(what: Any) -> Any:
+    return await what
+
+
+def with_quotas(harness: Harness, **bounds: float) -> Throttling:
+    """All clients of the harness have these quotas together."""
+    quotas = ClientQuotas(Windows(), Windows())
+    quotas.update({Entity("ANONYMOUS"): bounds, Entity(DEFAULT): {PRODUCE_RATE: 1.0}})
+    throttling = Throttling(quotas, harness.loop, lambda: int(harness.loop.time() * 1000))
+    harness.server.throttle(throttling)
+    return throttling
+
+
+@scenario()
+async def test_an_open_connection_is_muted_and_read_again(harness: Harness) -> None:
+    client = await harness.connect()
+    assert await client.ask(ECHO, 1) == (1, b"")
+    with_quotas(harness, request_percentage=0.000001)
+    assert await client.ask(ECHO, 2) == (2, b"")  # its visit counts from now on
+    assert await client.ask(ECHO, 3, b"third") == (3, b"third")
+    client.send(ECHO, 4, b"fourth")
+    await turns()
+    assert harness.seen[-1] == b"third"
+    harness.loop.ahead_s += 1.5
+    harness.server.throttle(None)
+    assert await client.receive() == (4, b"fourth")
+
+
+@scenario()
+async def test_answers_that_have_to_be_waited_for_mute_as_well(harness: Harness) -> None:
+    throttling = with_quotas(harness, request_percentage=0.000001)
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    client.send(WORK, 2, b"in steps")
+    await harness.until(lambda: len(harness.waiting) == 2)
+    await turns()
+    harness.waiting[1].set_result(b" and done")
+    harness.waiting[0].set_result(Answer(b"first"))
+    assert await client.receive() == (1, b"first")
+    assert await client.receive() == (2, b"in steps and done")
+    await harness.until(lambda: throttling._muted)
+    client.reset()
+    await harness.until(lambda: not harness.server.connections)
+    assert throttling._muted == {}
+
+
+@scenario()
+async def test_a_wait_ends_with_its_connection(harness: Harness) -> None:
+    with_quotas(harness, producer_byte_rate=1.0)
+    client = await harness.connect()
+    client.send(WAIT, 1)
+    await harness.until(lambda: harness.waiting)
+    client.reset()
+    await harness.until(lambda: harness.waiting[0].cancelled())

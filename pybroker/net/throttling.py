@@ -1,0 +1,160 @@
+"""Holds back clients that have used more than their quotas allow. It is there while any quota of clients is set.
+
+A response is sent first, and says how long its connection is *muted* from then on: nothing more is read of it. The
+longest of a request's times counts. There is one for its bytes (Produce), one that its handler says (Fetch, and changes
+of topics), and one for what its client has taken of the event loop. The loop's time is counted as it passes: whole
+visits to a connection, which decode, handle, encode and send, and later steps of handlers. What threads do is not
+counted.
+
+Brokers of this cluster have no quotas, and a client that has not yet said who it is has none yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from inspect import iscoroutine
+from types import coroutine
+from typing import Any, Final, Protocol
+
+from pybroker.net.routes import Route
+from pybroker.quotas.client_quotas import ClientQuotas
+
+PRODUCE: Final = "Produce"
+PERCENT: Final = 100
+
+
+class Connection(Protocol):
+    """The part of ``connection.Connection`` that is used here."""
+
+    principal: str
+    broker_id: int | None
+    sasl: Any
+
+    @property
+    def closed(self) -> bool: ...
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Call(Protocol):
+    """The part of ``handlers.common.call.Call`` that is used here."""
+
+    connection: Any
+    client_id: str | None
+
+
+class Throttling:
+    """Quotas of the clients of one server."""
+
+    def __init__(self, quotas: ClientQuotas, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+        """``now_ms``: monotonic."""
+        self._quotas = quotas
+        self._loop = loop
+        self._now_ms = now_ms
+        self._muted: dict[Connection, asyncio.TimerHandle] = {}
+
+    @property
+    def counts_time(self) -> bool:
+        """Whether any client has a quota of the loop's time."""
+        return self._quotas.limit_time
+
+    def handle(self, route: Route, request: Any, call: Call, size: int) -> Any:
+        """As ``route.handle``, for a request of ``size`` bytes."""
+        result = route.handle(request, call)
+        if _is_exempt(call.connection):
+            return result
+        if type(result) is route.response or result is None:
+            self._throttle(route, result, call, size)
+            return result
+        if iscoroutine(result) or isinstance(result, asyncio.Future):
+            return self._later(route, result, call, size)
+        return result
+
+    async def _later(self, route: Route, result: Any, call: Call, size: int) -> Any:
+        if self.counts_time and iscoroutine(result):
+            result = _timed(result, partial(self.spent, call))
+        response = await result
+        self._throttle(route, response, call, size)
+        return response
+
+    def spent(self, call: Call, seconds: float) -> None:
+        """The call's client has taken so much of the loop's time."""
+        now_ms, connection = self._now_ms(), call.connection
+        allowance = self._quotas.share(connection.principal, call.client_id, now_ms).request
+        if allowance is not None and not _is_exempt(connection):
+            allowance.record(seconds * PERCENT, now_ms)
+
+    def _throttle(self, route: Route, response: Any, call: Call, size: int) -> None:
+        """``response`` says how long its client waits."""
+        now_ms, connection = self._now_ms(), call.connection
+        share = self._quotas.share(connection.principal, call.client_id, now_ms)
+        delay_ms = 0 if share.request is None else share.request.delay_ms(now_ms)
+        if share.produce is not None and route.name == PRODUCE:
+            delay_ms = max(delay_ms, share.produce.use(size, now_ms))
+        told_ms = getattr(response, "throttle_time_ms", None)
+        if told_ms is not None and delay_ms > told_ms:
+            response.throttle_time_ms = delay_ms
+        elif told_ms:
+            delay_ms = told_ms
+        if delay_ms:
+            self._mute(connection, delay_ms)
+
+    def _mute(self, connection: Connection, delay_ms: int) -> None:
+        """Holds the connection for so long, or as long as before where that is longer."""
+        if connection.closed:
+            return
+        until = self._loop.time() + delay_ms / 1000
+        muted = self._muted.get(connection)
+        if muted is None:
+            connection.hold()
+        elif muted.when() >= until:
+            return
+        else:
+            muted.cancel()
+        self._muted[connection] = self._loop.call_at(until, self._unmute, connection)
+
+    def _unmute(self, connection: Connection) -> None:
+        del self._muted[connection]
+        connection.release()
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has closed."""
+        muted = self._muted.pop(connection, None)
+        if muted is not None:
+            muted.cancel()
+
+    def unmute_all(self) -> None:
+        """Quotas have changed: the next request of each connection says how long it waits now."""
+        for connection, muted in list(self._muted.items()):
+            muted.cancel()
+            self._unmute(connection)
+
+
+def _is_exempt(connection: Connection) -> bool:
+    return connection.broker_id is not None or (connection.sasl is not None and not connection.sasl.is_known)
+
+
+@coroutine
+def _timed(work: Coroutine[Any, Any, Any], spent: Callable[[float], None]) -> Generator[Any, Any, Any]:
+    """Awaits ``work`` and tells how long its steps take, but for the first, which is part of a visit."""
+    try:
+        waits_for = work.send(None)
+        while True:
+            try:
+                got = yield waits_for
+            except BaseException as error:
+                step = partial(work.throw, error)
+            else:
+                step = partial(work.send, got)
+            begun_at = time.perf_counter()
+            try:
+                waits_for = step()
+            finally:
+                spent(time.perf_counter() - begun_at)
+    except StopIteration as done:
+        return done.value
