@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Final
 
 from pybroker.cluster.decisions.plan import NewPartitions, Outcome
+from pybroker.cluster.decisions.topics import MAX_PARTITIONS_PER_REQUEST
 from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.mutation_quota import Mutation, within_quota
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import CreatePartitions
 from pyclient.protocol.errors import KafkaError
 
+_LISTS: Final = "topics", "results"
 
+
+def _cost(topic: CreatePartitions.Request.CreatePartitionsTopic, call: Call) -> int:
+    found = call.broker.metadata.image.topic(topic.name)
+    count = 0 if found is None else topic.count - len(found.partitions)
+    return 0 if count > MAX_PARTITIONS_PER_REQUEST else count
+
+
+_MUTATION: Final = Mutation(
+    lists=lambda version: _LISTS,
+    strict_since=3,
+    key=lambda topic, call: topic.name,
+    cost=_cost,
+    refused=lambda topic, error: _result(topic.name, error),
+)
+
+
+@within_quota(_MUTATION)
 async def handle(request: CreatePartitions.Request, call: Call) -> CreatePartitions.Response:
     """One result per topic, in the order of the request; a name that is there twice, once."""
-    lists = "topics", "results"
-    response: CreatePartitions.Response = await in_writes(request, call, _at_controller, lists, attrgetter("name"))
+    response: CreatePartitions.Response = await in_writes(request, call, _at_controller, _LISTS, attrgetter("name"))
     return response
 
 
@@ -39,15 +59,14 @@ async def _create(request: CreatePartitions.Request, call: Call) -> CreatePartit
     except KafkaError as error:
         outcomes = [error] * len(wanted)
     by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
-    return CreatePartitions.Response(
-        results=[
-            CreatePartitions.Response.CreatePartitionsTopicResult(name=name, error_message=None)
-            if isinstance(outcome, TopicImage)
-            else CreatePartitions.Response.CreatePartitionsTopicResult(
-                name=name, error_code=outcome.code, error_message=str(outcome)
-            )
-            for name, outcome in by_name.items()
-        ]
+    return CreatePartitions.Response(results=[_result(name, outcome) for name, outcome in by_name.items()])
+
+
+def _result(name: str, outcome: Outcome) -> CreatePartitions.Response.CreatePartitionsTopicResult:
+    if isinstance(outcome, TopicImage):
+        return CreatePartitions.Response.CreatePartitionsTopicResult(name=name, error_message=None)
+    return CreatePartitions.Response.CreatePartitionsTopicResult(
+        name=name, error_code=outcome.code, error_message=str(outcome)
     )
 
 

@@ -7,13 +7,15 @@ The reply comes when the topics are durable and visible. A log is made before a 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
+from pybroker.cluster.decisions.topics import MAX_PARTITIONS_PER_REQUEST
 from pybroker.cluster.metadata.image import Configs, TopicImage
 from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.mutation_quota import Mutation, within_quota
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import CreateTopics
 from pyclient.protocol.errors import KafkaError
@@ -23,11 +25,30 @@ if TYPE_CHECKING:
     Result = CreateTopics.Response.CreatableTopicResult
     Config = CreateTopics.Response.CreatableTopicConfigs
 
+_LISTS: Final = "topics", "topics"
 
+
+def _cost(topic: Creatable, call: Call) -> int:
+    count = len(topic.assignments) or topic.num_partitions
+    if count == -1:
+        count = call.broker.config["num.partitions"]
+    is_there = call.broker.metadata.image.topic(topic.name) is not None
+    return 0 if is_there or count > MAX_PARTITIONS_PER_REQUEST else count
+
+
+_MUTATION: Final = Mutation(
+    lists=lambda version: _LISTS,
+    strict_since=6,
+    key=lambda topic, call: topic.name,
+    cost=_cost,
+    refused=lambda topic, error: _result(topic.name, error, None),
+)
+
+
+@within_quota(_MUTATION)
 async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
     """One result per topic, in the order of the request; a name that is there twice, once."""
-    lists = "topics", "topics"
-    response: CreateTopics.Response = await in_writes(request, call, _at_controller, lists, attrgetter("name"))
+    response: CreateTopics.Response = await in_writes(request, call, _at_controller, _LISTS, attrgetter("name"))
     return response
 
 
@@ -59,8 +80,9 @@ def _new_topic(topic: Creatable) -> NewTopic:
     )
 
 
-def _result(name: str, outcome: Outcome, described: _Described) -> Result:
-    if not isinstance(outcome, TopicImage):
+def _result(name: str, outcome: Outcome, described: _Described | None) -> Result:
+    if described is None or not isinstance(outcome, TopicImage):
+        assert isinstance(outcome, KafkaError)
         return CreateTopics.Response.CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=str(outcome)
         )

@@ -6,13 +6,15 @@ The reply comes when the deletion is durable and the logs here have lost their n
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pybroker.cluster.decisions.plan import Outcome, TopicName
-from pybroker.cluster.metadata.image import MetadataImage, TopicImage
+from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.mutation_quota import Mutation, within_quota
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import ZERO_UUID, DeleteTopics, errors
 from pyclient.protocol.errors import KafkaError
@@ -25,20 +27,39 @@ _FIRST_WITH_IDS = 6
 _FIRST_WITH_TOPIC_DELETION_DISABLED = 3
 
 
+def _lists(version: int) -> tuple[str, str]:
+    return ("topic_names" if version < _FIRST_WITH_IDS else "topics"), "responses"
+
+
+def _key(topic: str | Asked, call: Call) -> Hashable:
+    """What is asked for, however it is spelled."""
+    if isinstance(topic, str):
+        return topic
+    found = call.broker.metadata.image.topic_by_id(topic.topic_id) if topic.name is None else None
+    return topic.name or topic.topic_id if found is None else found.name
+
+
+def _cost(topic: str | Asked, call: Call) -> int:
+    name = _key(topic, call)
+    found = call.broker.metadata.image.topic(name) if isinstance(name, str) else None
+    return 0 if found is None else len(found.partitions)
+
+
+def _refused(topic: str | Asked, error: KafkaError) -> Result:
+    if isinstance(topic, str):
+        return _result(TopicName(topic), error)
+    return _result(TopicName(topic.name, topic.topic_id), error)
+
+
+@within_quota(Mutation(_lists, 5, _key, _cost, _refused))
 async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     """One result per topic, in the order of the request."""
-    image: MetadataImage = call.broker.metadata.image
-
-    def key(topic: Asked) -> Hashable:
-        found = image.topic_by_id(topic.topic_id) if topic.name is None else None
-        return topic.name or topic.topic_id if found is None else found.name
-
     response: DeleteTopics.Response
     if call.version < _FIRST_WITH_IDS:
-        response = await in_writes(request, call, _at_controller, ("topic_names", "responses"), str)
+        response = await in_writes(request, call, _at_controller, _lists(call.version), str)
     else:
-        spelled = attrgetter("name", "topic_id")
-        response = await in_writes(request, call, _at_controller, ("topics", "responses"), key, spelled)
+        key, spelled = partial(_key, call=call), attrgetter("name", "topic_id")
+        response = await in_writes(request, call, _at_controller, _lists(call.version), key, spelled)
     return response
 
 

@@ -56,8 +56,8 @@ class Administration:
             loop=asyncio.get_running_loop(),
         )
 
-    async def __call__(self, api: Api, version: int, request: Any) -> Any:
-        connection: Any = FakeConnection()
+    async def __call__(self, api: Api, version: int, request: Any, connection: Any = None) -> Any:
+        connection = connection or FakeConnection()
         connection.local_address = LOCAL
         response = HANDLERS[api](request, Call(self.broker, version, "test", connection))
         if inspect.isawaitable(response):

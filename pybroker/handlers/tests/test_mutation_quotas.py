@@ -1,0 +1,131 @@
+"""Creations and deletions of clients with a quota of them (KIP-599)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.harness import FakeConnection
+from pybroker.quotas.client_quotas import ClientQuotas
+from pybroker.quotas.keys import MUTATIONS, Entity
+from pybroker.quotas.rate import Windows
+from pyclient.protocol import CreatePartitions, CreateTopics, DeleteTopics
+
+REFUSED = 89
+Creatable = CreateTopics.Request.CreatableTopic
+Growing = CreatePartitions.Request.CreatePartitionsTopic
+
+
+def limit(ask: Administration, rate: float) -> None:
+    """``rate`` partitions a second, and no burst above ten times as many."""
+    ask.broker.quotas = ClientQuotas(Windows(), Windows(10, 1000))
+    ask.broker.quotas.update({Entity("alice"): {MUTATIONS: rate}})
+
+
+async def create(ask: Administration, version: int, connection: Any = None, **counts: int) -> tuple[int, list[int]]:
+    topics = [Creatable(name=name, num_partitions=count, replication_factor=1) for name, count in counts.items()]
+    request = CreateTopics.Request(topics=topics, timeout_ms=1000)
+    response = await ask(CreateTopics, version, request, connection)
+    return response.throttle_time_ms, [each.error_code for each in response.topics]
+
+
+async def delete(ask: Administration, version: int, *names: str) -> tuple[int, list[int]]:
+    request = DeleteTopics.Request(topic_names=list(names), timeout_ms=1000)
+    if version >= 6:
+        states = [DeleteTopics.Request.DeleteTopicState(name=name) for name in names]
+        request = DeleteTopics.Request(topics=states, timeout_ms=1000)
+    response = await ask(DeleteTopics, version, request)
+    return response.throttle_time_ms, [each.error_code for each in response.responses]
+
+
+async def grow(ask: Administration, version: int, **counts: int) -> tuple[int, list[int]]:
+    topics = [Growing(name=name, count=count, assignments=None) for name, count in counts.items()]
+    response = await ask(CreatePartitions, version, CreatePartitions.Request(topics=topics, timeout_ms=1000))
+    return response.throttle_time_ms, [each.error_code for each in response.results]
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_client_that_owes_partitions_is_refused_more_until_they_are_made_up_for(version: int) -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        assert await create(ask, version, a=4, b=11) == (0, [0, 0])
+        assert await create(ask, version, c=1) == (5000, [REFUSED])
+        assert "c" not in ask.broker.metadata.image.topics
+        ask.broker.clock.advance(4999)
+        assert await create(ask, version, c=1) == (1, [REFUSED])
+        ask.broker.clock.advance(1)
+        assert await create(ask, version, c=1) == (0, [0])
+
+    run(scenario)
+
+
+def test_of_one_request_those_are_done_that_come_before_the_debt() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        assert await create(ask, 7, a=10, b=1, c=1) == (1000, [0, 0, REFUSED])
+
+    run(scenario)
+
+
+def test_older_versions_do_it_and_are_held_back() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        assert await create(ask, 5, a=10, b=2) == (2000, [0, 0])
+        assert await create(ask, 5, c=1) == (3000, [0])
+        assert await grow(ask, 2, c=3) == (5000, [0])
+        assert await delete(ask, 4, "a") == (15_000, [0])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_deletion_costs_the_partitions_of_its_topic(version: int) -> None:
+    async def scenario(ask: Administration) -> None:
+        await create(ask, 7, a=12, b=1)
+        limit(ask, 1)
+        assert await delete(ask, version, "a", "b") == (2000, [0, REFUSED])
+        assert await delete(ask, version, "b", "none") == (2000, [3, REFUSED])
+
+    run(scenario)
+
+
+def test_growth_costs_the_new_partitions() -> None:
+    async def scenario(ask: Administration) -> None:
+        await create(ask, 7, a=5, b=1)
+        limit(ask, 1)
+        assert await grow(ask, 3, a=17, b=2) == (2000, [0, REFUSED])
+        assert len(ask.broker.metadata.image.topics["b"].partitions) == 1
+
+    run(scenario)
+
+
+def test_what_fails_costs_nothing() -> None:
+    async def scenario(ask: Administration) -> None:
+        await create(ask, 7, a=1)
+        limit(ask, 1)
+        assert await create(ask, 7, a=500) == (0, [36])
+        assert await create(ask, 7, b=2**31 - 1) == (0, [44])
+        assert await grow(ask, 3, a=1, none=500) == (0, [37, 3])
+        assert await delete(ask, 6, "none") == (0, [3])
+        topic = Creatable(name="twice", num_partitions=50, replication_factor=1)
+        twice = CreateTopics.Request(topics=[topic, topic], timeout_ms=1000)
+        assert [each.error_code for each in (await ask(CreateTopics, 7, twice)).topics] == [42]
+        assert await create(ask, 7, c=10) == (0, [0])
+
+    run(scenario)
+
+
+def test_requests_of_brokers_and_of_others_cost_this_client_nothing() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        broker, bob = FakeConnection(), FakeConnection()
+        broker.broker_id, bob.principal = 2, "User:bob"
+        for connection in (broker, bob):
+            connection.local_address = ("10.1.2.3", 9092)
+        assert await create(ask, 7, broker, a=50) == (0, [0])
+        assert await create(ask, 7, bob, b=50) == (0, [0])
+        assert await create(ask, 7, c=10, d=1, e=1) == (1000, [0, 0, REFUSED])
+
+    run(scenario)
