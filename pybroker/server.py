@@ -418,6 +418,7 @@ class Broker:
         follower = QuotaFollower(self.config, self.clock, self.loop, self.net, on_change)
         follower.follow(self.metadata.image)
         self.metadata.add_follower(lambda: follower.follow(self.metadata.image))
+        self.config.on_change(follower.on_config_change)
 
     def _watch_files(self, watched: Sequence[Watched]) -> None:
         from pybroker.security.file_watch import FileWatch

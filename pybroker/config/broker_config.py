@@ -61,7 +61,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def key_of(name: str) -> Key | None:
     """The row of a key, also of one of a single listener; None where there is none."""
-    return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name)
+    return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name) or _rate_of_listener(name)
+
+
+def _rate_of_listener(name: str) -> Key | None:
+    """The row of ``listener.name.<name>.max.connection.creation.rate``, None where it is something else."""
+    rate = "max.connection.creation.rate"
+    listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{rate}")
+    is_one = listener and name == f"{LISTENER_PREFIX}{listener}.{rate}"
+    return KEYS[rate]._replace(name=name, default=None, scope=Scope.PER_BROKER) if is_one else None
 
 
 def is_known(name: str) -> bool:
@@ -183,6 +191,10 @@ class BrokerConfig:
         if own in self._values:
             return self._values[own]
         return self._values[name] if self.is_set(name) else None
+
+    def has_own(self, listener: str, name: str) -> bool:
+        """Whether a key has a value for that listener alone."""
+        return of_listener(listener, name) in self._values
 
     @property
     def keys_of_listeners(self) -> list[Key]:

@@ -11,7 +11,9 @@ from pybroker.config.inert_keys import UNMET
 from pybroker.config.listeners import between_brokers
 from pybroker.config.tls_keys import CLIENT_AUTH
 
-OF_LISTENERS = "of the settings of a single listener only those of TLS and SASL have an effect"
+OF_LISTENERS = (
+    "of the settings of a single listener only those of TLS, of SASL and max.connection.creation.rate have an effect"
+)
 CLUSTER_ID = "CLUSTER_ID"
 ABOUT_SASL = ("sasl.", "connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.clock import Clock
 from pybroker.cluster.metadata.image import Configs, MetadataImage, ResourceType
-from pybroker.config import BrokerConfig
+from pybroker.config import BrokerConfig, listeners
+from pybroker.config.key import MAX_INT
+from pybroker.config.listeners import between_brokers
 
 if TYPE_CHECKING:  # what is off costs nothing, not even its import
     from pybroker.net.server import SocketServer
@@ -16,6 +18,7 @@ if TYPE_CHECKING:  # what is off costs nothing, not even its import
     from pybroker.quotas.keys import Quotas
     from pybroker.quotas.rate import Windows
 
+RATE: Final = "max.connection.creation.rate"
 KINDS: Final = frozenset({ResourceType.USER, ResourceType.CLIENT, ResourceType.USER_CLIENT, ResourceType.IP})
 
 
@@ -39,6 +42,7 @@ class QuotaFollower:
         self._seen: Mapping[tuple[ResourceType, str], Configs] = {}
         self._found: Quotas = {}
         self._of_clients: ClientQuotas | None = None
+        self._limit_arrivals()
 
     def follow(self, image: MetadataImage) -> None:
         """What ``image`` has holds from now on."""
@@ -54,6 +58,32 @@ class QuotaFollower:
         if found != self._found:
             self._found = found
             self._apply(found)
+            self._limit_arrivals()
+
+    def on_config_change(self, names: Iterable[str]) -> None:
+        """The rates at which clients may connect are dynamic."""
+        if any(name.endswith(RATE) for name in names):
+            self._limit_arrivals()
+
+    def _limit_arrivals(self) -> None:
+        config, net = self._config, self._net
+        broker = config[RATE] if config[RATE] < MAX_INT else None
+        rates = {each.listener: config.of_listener(each.listener, RATE) for each in listeners(config)}
+        own = {name: rate for name, rate in rates.items() if config.has_own(name, RATE)}
+        if net.arrivals is None and broker is None and not own and not any(each.ip is not None for each in self._found):
+            return
+        from pybroker.net.arrival_limits import ArrivalLimits
+        from pybroker.quotas.arrivals import Arrivals
+
+        if net.arrivals is None:
+            between = between_brokers(config) if len(rates) > 1 else None
+            protected = None if between is None else between.listener
+            clock = self._clock.monotonic_ms
+            net.arrivals = ArrivalLimits(Arrivals(windows_of(config, "quota")), self._loop, clock, protected)
+        net.arrivals.rates.update(broker, own, self._found)
+        if not net.arrivals.rates.is_limited:
+            net.arrivals.close()
+            net.arrivals = None
 
     def _apply(self, found: Quotas) -> None:
         from pybroker.net.throttling import Throttling

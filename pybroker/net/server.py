@@ -27,6 +27,7 @@ from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
 
 if TYPE_CHECKING:  # they cost a broker without TLS and quotas nothing
+    from pybroker.net.arrival_limits import ArrivalLimits
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
     from pybroker.net.sasl_connection import Authenticated, SaslConnection
     from pybroker.net.throttling import Throttling
@@ -95,6 +96,9 @@ class SocketServer:
         self.throttling: Throttling | None = None
         """There while there are quotas of clients."""
         self.notable_s = STALL_S
+        self.arrivals: ArrivalLimits | None = None
+        """There while clients may connect only so often."""
+        self._paused: dict[BoundSocket, asyncio.TimerHandle] = {}
         self._number = 0
         self._accepting = False
         self._starved: set[Connection] = set()
@@ -132,7 +136,7 @@ class SocketServer:
 
     def _accept(self, wanted: bool) -> None:
         for listener in self._listeners:
-            if wanted and not self._accepting:
+            if wanted and not self._accepting and listener not in self._paused:
                 self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
             elif self._accepting and not wanted:
                 self.loop.remove_reader(listener.fileno())
@@ -155,7 +159,30 @@ class SocketServer:
             except OSError as error:
                 self._accept_failed(error)
                 return
-            self._admit(listener, sock, address)
+            if self.arrivals is None:
+                self._admit(listener, sock, address)
+            elif self.arrivals.put_off(sock, _plain(address)[0]):
+                text = f"{_plain(address)[0]} connects more often than its quota connection_creation_rate allows"
+                self.log(logging.WARNING, "connection rate of an address", text)
+            else:
+                self._admit(listener, sock, address)
+                if self._pause(listener, self.arrivals.pause_s(listener.endpoint.listener)):
+                    return
+
+    def _pause(self, listener: BoundSocket, pause_s: float) -> bool:
+        """Lets connections to the listener wait in the backlog; False where they need not."""
+        if not pause_s:
+            return False
+        text = f"more connections come to {listener.endpoint.listener} than max.connection.creation.rate allows"
+        self.log(logging.INFO, "connection rate", text)
+        self.loop.remove_reader(listener.fileno())
+        self._paused[listener] = self.loop.call_later(pause_s, self._go_on, listener)
+        return True
+
+    def _go_on(self, listener: BoundSocket) -> None:
+        del self._paused[listener]
+        if self._accepting:
+            self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
 
     def _accept_failed(self, error: OSError) -> None:
         """Out of descriptors or memory: lets the present connections work and tries again."""
@@ -339,6 +366,11 @@ class SocketServer:
     def stop_accepting(self) -> None:
         """Closes the listening sockets; connections go on."""
         self._accept(False)
+        for timer in self._paused.values():
+            timer.cancel()
+        self._paused.clear()
+        if self.arrivals is not None:
+            self.arrivals.close()
         for listener in self._listeners:
             listener.close()
         self._listeners = []

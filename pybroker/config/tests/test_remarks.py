@@ -167,7 +167,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("create.topic.policy.class.name=a.B", "there are no policies: create.topic.policy.class.name"),
         ("remote.log.storage.system.enable=true", "there is no tiered storage: remote.log.storage.system.enable"),
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
-        ("listener.name.a.ssl.protocol=x", "those of TLS and SASL have an effect: listener.name.a.ssl.protocol"),
+        ("listener.name.a.ssl.protocol=x", "creation.rate have an effect: listener.name.a.ssl.protocol"),
         ("sasl.mechanism.inter.broker.protocol=PLAIN", "secret of the cluster: sasl.mechanism.inter.broker.protocol"),
         ("sasl.kerberos.service.name=kafka", "endpoint for tokens is asked: sasl.kerberos.service.name"),
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),

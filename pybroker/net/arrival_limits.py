@@ -1,0 +1,51 @@
+"""Slows down clients that connect too often. It is there while any rate of connections is limited."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from pybroker.net.limits import LEAST_RESERVED
+from pybroker.quotas.arrivals import Arrivals
+
+MOST_DELAYED: Final = LEAST_RESERVED // 2
+"""Connections that wait to be closed; one more closes the oldest. They take descriptors of nobody else."""
+
+
+class ArrivalLimits:
+    """The rates of one server, and the connections that they refuse."""
+
+    def __init__(
+        self, rates: Arrivals, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int], protected: str | None
+    ) -> None:
+        """``protected``: the listener of the brokers, if it is not the only one."""
+        self.rates = rates
+        self._loop = loop
+        self._now_ms = now_ms
+        self._protected = protected
+        self._delayed: dict[socket.socket, asyncio.TimerHandle] = {}
+
+    def pause_s(self, listener: str) -> float:
+        """A connection of the listener has been accepted: for how long no other one is."""
+        return self.rates.accept(listener, self._now_ms(), is_protected=listener == self._protected) / 1000
+
+    def put_off(self, sock: socket.socket, address: str) -> bool:
+        """Whether the connection is one too many of its address, and will be closed after a delay."""
+        delay_ms = self.rates.refuse(address, self._now_ms())
+        if not delay_ms:
+            return False
+        if len(self._delayed) >= MOST_DELAYED:
+            self._close(next(iter(self._delayed)))
+        self._delayed[sock] = self._loop.call_later(delay_ms / 1000, self._close, sock)
+        return True
+
+    def _close(self, sock: socket.socket) -> None:
+        self._delayed.pop(sock).cancel()
+        sock.close()
+
+    def close(self) -> None:
+        """Nothing waits any more."""
+        for sock in list(self._delayed):
+            self._close(sock)

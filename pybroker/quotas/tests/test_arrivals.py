@@ -1,0 +1,71 @@
+"""Clients that connect too often."""
+
+from __future__ import annotations
+
+from pybroker.quotas.arrivals import Arrivals
+from pybroker.quotas.client_quotas import MOST_CLIENTS
+from pybroker.quotas.keys import CONNECTIONS, DEFAULT, Entity
+from pybroker.quotas.rate import Windows
+
+
+def arrivals(
+    broker: float | None = None, listeners: dict[str, float] | None = None, **addresses: float
+) -> Arrivals:
+    made = Arrivals(Windows())
+    quotas = {Entity(ip=ip): {CONNECTIONS: rate} for ip, rate in addresses.items()}
+    made.update(broker, listeners or {}, quotas)
+    return made
+
+
+def test_those_behind_wait_for_one_that_came_too_early() -> None:
+    made = arrivals(2)
+    assert [made.accept("A", 0) for _ in range(20)] == [0] * 20
+    assert made.accept("A", 0) == 500
+    assert made.accept("B", 0) == 1000
+    assert [made.accept("B", 0) for _ in range(9)] == [1000] * 9
+
+
+def test_a_listener_has_a_rate_of_its_own() -> None:
+    made = arrivals(listeners={"A": 1})
+    assert [made.accept("A", 0) for _ in range(11)][-2:] == [0, 1000]
+    assert [made.accept("B", 0) for _ in range(50)] == [0] * 50
+
+
+def test_the_listener_of_the_brokers_has_no_part_in_the_rate_of_all() -> None:
+    made = arrivals(1)
+    assert [made.accept("B", 0, is_protected=True) for _ in range(50)] == [0] * 50
+    assert made.accept("A", 0) == 0
+
+
+def test_a_rate_of_nothing_lets_one_in_a_second() -> None:
+    assert arrivals(0).accept("A", 0) == 1000
+
+
+def test_an_address_that_comes_too_often_is_refused_and_does_not_count() -> None:
+    made = arrivals(**{"10.0.0.1": 1, DEFAULT: 2})
+    assert [made.refuse("10.0.0.1", 0) for _ in range(12)] == [0] * 10 + [1000] * 2
+    assert made.refuse("10.0.0.1", 10_999) > 0
+    assert made.refuse("10.0.0.1", 11_000) == 0
+    assert [made.refuse("10.0.0.2", 0) for _ in range(21)] == [0] * 20 + [500]
+    assert made.refuse("10.0.0.3", 0) == 0
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    made = arrivals(**{"0:0::1": 0.1})
+    assert [made.refuse("::1", 0), made.refuse("::1", 0)] == [0, 1000]
+    assert made.refuse("::2", 0) == 0
+
+
+def test_new_rates_hold_at_once_and_none_is_none() -> None:
+    made = arrivals(1, {"A": 1}, **{"10.0.0.1": 1})
+    assert made.is_limited
+    made.update(None, {}, {})
+    assert not made.is_limited
+    assert [made.accept("A", 0) + made.refuse("10.0.0.1", 0) for _ in range(50)] == [0] * 50
+
+
+def test_as_many_addresses_are_remembered_as_may_be() -> None:
+    made = arrivals(**{DEFAULT: 5})
+    for number in range(MOST_CLIENTS + 100):
+        made.refuse(str(number), number)
+    assert len(made._of_addresses) <= MOST_CLIENTS
