@@ -70,6 +70,7 @@ class Bench:
         self.partition = self.replicas.partition(TopicPartition("bench", 0))
         connection: Any = SimpleNamespace()
         broker: Any = SimpleNamespace(
+            authorizer=None,
             replicas=self.replicas,
             clock=clock,
             config=config,

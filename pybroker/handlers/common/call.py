@@ -6,7 +6,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cy.wire.messages import Message
 from pybroker.clock import Clock
@@ -95,8 +95,13 @@ class Peers(Protocol):
 class Forwards(Protocol):
     """The part of ``forwarding.Forwarding`` that is used here."""
 
-    async def ask(self, api: Api, version: int, client_id: str | None, request: Message) -> Message:
-        """The controller's response. Raises NotController where none could be reached."""
+    async def ask(
+        self, api: Api, version: int, client_id: str | None, request: Message, asker: Call | None = None
+    ) -> Message:
+        """The controller's response. Raises NotController where none could be reached.
+
+        ``asker``: the context of the client's request, by whose rights it is done; None: this broker asks for itself.
+        """
         ...
 
 
@@ -178,11 +183,11 @@ class Broker(Protocol):
 
 
 class Call:
-    """One request's context. Shared by consecutive requests of a connection: never changed after it
-    is made.
+    """One request's context. Shared by consecutive requests of a connection: after it is made, only what it remembers
+    of the authorizer changes.
     """
 
-    __slots__ = ("broker", "client_id", "connection", "version")
+    __slots__ = ("broker", "client_id", "connection", "decisions", "version")
 
     def __init__(
         self, broker: Broker, version: int, client_id: str | None, connection: Connection
@@ -191,3 +196,46 @@ class Call:
         self.version = version
         self.client_id = client_id
         self.connection = connection
+        self.decisions: Any = None
+        """What the authorizer has said of this client before (``rights.Decisions``)."""
+
+    @property
+    def principal(self) -> str:
+        """The user that asks."""
+        return self.connection.principal
+
+    @property
+    def host(self) -> str:
+        """The address that the client comes from."""
+        return self.connection.peer_address[0]
+
+    @property
+    def is_of_broker(self) -> bool:
+        """True where a broker of this cluster asks for itself."""
+        return self.connection.broker_id is not None
+
+
+class ForwardedCall(Call):
+    """The context of a client's request that another broker has handed on."""
+
+    __slots__ = ("_host", "_principal")
+
+    def __init__(
+        self, broker: Broker, version: int, client_id: str | None, connection: Connection, principal: str, host: str
+    ) -> None:
+        """``connection``: that of the other broker."""
+        super().__init__(broker, version, client_id, connection)
+        self._principal = principal
+        self._host = host
+
+    @property
+    def principal(self) -> str:
+        return self._principal
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    @property
+    def is_of_broker(self) -> bool:
+        return False

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from cy.wire.messages import Message
-from pybroker.handlers.common.call import Broker, Call
+from pybroker.handlers.common import identity
+from pybroker.handlers.common.call import Broker, Call, ForwardedCall
 from pybroker.handlers.common.pacing import settled
 from pyclient.protocol import Envelope, errors
 from pyclient.protocol.apis import Api, by_key
@@ -41,13 +42,19 @@ class Forwarding:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def ask(self, api: Api, version: int, client_id: str | None, request: Message) -> Message:
+    async def ask(
+        self, api: Api, version: int, client_id: str | None, request: Message, asker: Call | None = None
+    ) -> Message:
         """The controller's response. Raises NotController where none could be reached.
 
-        A request whose connection was lost is asked again, as in Kafka: it may find itself done.
+        ``asker``: who asks; None: this broker itself. A request whose connection was lost is asked again, as in Kafka:
+        it may find itself done.
         """
         frame = _joined(api.encode_request(version, 0, client_id, request))
-        envelope = Envelope.Request(request_data=frame, client_host_address=b"")
+        principal, host = None, b""
+        if asker is not None and not asker.is_of_broker:
+            principal, host = identity.encoded(asker.principal, asker.host)
+        envelope = Envelope.Request(request_data=frame, request_principal=principal, client_host_address=host)
         answer = await self._ask(api, envelope)
         made, data = _version.unpack_from(answer)[0], answer[_version.size :]
         await self._catch_up(made)
@@ -98,7 +105,7 @@ def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[
     async def route(request: Any, call: Call) -> Any:
         if not call.broker.controller.is_controller:
             try:
-                return await call.broker.forwarding.ask(api, call.version, call.client_id, request)
+                return await call.broker.forwarding.ask(api, call.version, call.client_id, request, call)
             except errors.NotController:
                 pass  # the handler tells it in its own way, or is the controller by now
         return await handle(request, call)
@@ -109,7 +116,10 @@ def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[
 async def open_envelope(
     envelope: Envelope.Request, call: Call, handlers: Mapping[Api, Handler]
 ) -> bytes:
-    """Handles what another broker's client has asked. Raises NotController, InvalidRequest."""
+    """Handles what another broker's client has asked, by the rights of that client.
+
+    Raises NotController, InvalidRequest, PrincipalDeserializationFailure.
+    """
     if not call.broker.controller.is_controller:
         raise errors.NotController("another broker is the controller")
     data = bytes(envelope.request_data)
@@ -119,6 +129,9 @@ async def open_envelope(
         raise errors.InvalidRequest(f"API key {header.api_key} is not for the controller")
     request = api.decode_request(header.api_version, data, header.position, len(data))
     inner = Call(call.broker, header.api_version, header.client_id, call.connection)
+    if envelope.request_principal is not None:
+        who = identity.decoded(envelope.request_principal, envelope.client_host_address)
+        inner = ForwardedCall(call.broker, header.api_version, header.client_id, call.connection, *who)
     response = await settled(handlers[api](request, inner))
     frame = _joined(api.encode_response(header.api_version, 0, response))
     return _version.pack(call.broker.metadata.image.version) + frame

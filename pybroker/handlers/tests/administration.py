@@ -42,6 +42,7 @@ class Administration:
         self.config = config
         self.broker: Any = SimpleNamespace(
             node_id=1,
+            authorizer=None,
             cluster_id=node.cluster_id,
             config=config,
             metadata=node.metadata,

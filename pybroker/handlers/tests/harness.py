@@ -10,7 +10,7 @@ from typing import Any
 
 from pybroker.cluster.metadata.image import TopicImage
 from pybroker.cluster.suspects import Suspects
-from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.call import Authorizer, Call
 from pybroker.handlers.common.turns import TURN_S, Turn, Turns
 from pybroker.replication.tests import harness
 
@@ -30,7 +30,14 @@ class FakeConnection(SimpleNamespace):
     """A client's connection; ``held`` while no other request would be read."""
 
     def __init__(self) -> None:
-        super().__init__(listener_name="PLAINTEXT", held=0, broker_id=None, pinned=False, principal="User:alice")
+        super().__init__(
+            listener_name="PLAINTEXT",
+            held=0,
+            broker_id=None,
+            pinned=False,
+            principal="User:alice",
+            peer_address=("127.0.0.1", 50_000),
+        )
 
     def hold(self) -> None:
         self.held += 1
@@ -59,6 +66,7 @@ class Node(harness.Node):
         self.endpoints = {harness.NODE: ("broker1", 9092), 2: ("broker2", 9093)}
         self.connection: Any = FakeConnection()
         self.transactions: Any = None
+        self.authorizer: Authorizer | None = None
         self.turns = Turns()
         super().start(deleted)
         self.unpackers = self.pools.syncs

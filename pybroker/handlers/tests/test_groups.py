@@ -38,10 +38,6 @@ HANDLERS = {row.api: row.handle for row in ROWS}
 class Node(groups.Node, harness.Node):
     """A broker with groups, as handlers see it."""
 
-    def start(self) -> None:
-        super().start()
-        self.connection.peer_address = ("127.0.0.1", 50_000)
-
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:

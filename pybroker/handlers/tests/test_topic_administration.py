@@ -202,7 +202,7 @@ def test_what_another_broker_hands_on_is_served_in_several_turns(monkeypatch: py
         monkeypatch.setattr(envelope, "asking_broker", lambda call: 2)
         topics = [Creatable(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(450)]
         frame = CreateTopics.encode_request(7, 0, "c", CreateTopics.Request(topics=topics))
-        request = Envelope.Request(request_data=forwarding._joined(frame), client_host_address=b"")
+        request = Envelope.Request(request_data=forwarding._joined(frame), request_principal=None)
         call = Call(ask.broker, 0, "b", FakeConnection())
         response = await envelope.handle(request, call)
         assert response.error_code == 0
@@ -224,7 +224,7 @@ def test_a_piece_is_as_large_as_a_write_to_the_store_is_worth(monkeypatch: pytes
             sizes["here"].append(len(names))
             return [errors.UnknownTopicOrPartition()] * len(names)
 
-        async def hand_on(api: Any, version: int, client_id: str, request: Any) -> Any:
+        async def hand_on(api: Any, version: int, client_id: str, request: Any, asker: Any) -> Any:
             sizes["there"].append(len(request.topic_names))
             result = DeleteTopics.Response.DeletableTopicResult
             return DeleteTopics.Response(responses=[result(name=name) for name in request.topic_names])
