@@ -9,6 +9,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.handlers import find_coordinator
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, check
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddOffsetsToTxn
 from pyclient.protocol.errors import KafkaError
@@ -22,6 +23,8 @@ async def handle(request: AddOffsetsToTxn.Request, call: Call) -> AddOffsetsToTx
     """The group's partition becomes part of the transaction; the topic is made if need be."""
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
+        check(call, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+        check(call, READ_GROUP, request.group_id)
         topic = await find_coordinator.internal_topic(OFFSETS_TOPIC, call)
         index = partition_for(request.group_id, len(topic.partitions))
         await call.broker.transactions.add(

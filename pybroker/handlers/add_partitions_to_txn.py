@@ -7,12 +7,14 @@ One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, settled
+from pybroker.handlers.common.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, may
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, errors
 from pyclient.protocol.errors import KafkaError
@@ -21,6 +23,9 @@ Request = AddPartitionsToTxn.Request
 Response = AddPartitionsToTxn.Response
 Outcomes = Mapping[TopicPartition, KafkaError | None]
 
+_MISSING: Final = errors.UnknownTopicOrPartition("there is no such partition")
+_DENIED: Final = errors.TopicAuthorizationFailed()
+_NOT_ATTEMPTED: Final = errors.OperationNotAttempted("another partition was refused")
 _FIRST_WITH_FENCED = 2
 _FIRST_OF_BROKERS = 4
 
@@ -28,6 +33,8 @@ _FIRST_OF_BROKERS = 4
 async def handle(request: AddPartitionsToTxn.Request, call: Call) -> AddPartitionsToTxn.Response:
     """An outcome per partition of each transaction."""
     if call.version >= _FIRST_OF_BROKERS:
+        if not may(call, CLUSTER_ACTION):
+            return Response(error_code=errors.ClusterAuthorizationFailed.code)
         results = await one_by_one(request.transactions, lambda each: _result(each, call), call)
         return Response(results_by_transaction=results)
     transaction = Request.AddPartitionsToTxnTransaction(
@@ -44,7 +51,11 @@ async def _result(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
 ) -> AddPartitionsToTxn.Response.AddPartitionsToTxnResult:
     partitions = await settled(_distinct(transaction, call))
-    outcomes = _refused(partitions) or await _ask(transaction, list(partitions), call)
+    outcomes: Outcomes
+    if call.version < _FIRST_OF_BROKERS and not may(call, WRITE_TRANSACTIONAL_ID, transaction.transactional_id):
+        outcomes = dict.fromkeys(partitions, errors.TransactionalIdAuthorizationFailed())
+    else:
+        outcomes = _refused(partitions) or await _ask(transaction, list(partitions), call)
     result: AddPartitionsToTxn.Response.AddPartitionsToTxnResult = await settled(_told(transaction, call, outcomes))
     return result
 
@@ -56,23 +67,24 @@ def _named(transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction
 @in_turns
 def _distinct(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
-) -> Paced[dict[TopicPartition, bool]]:
-    """The partitions, each once, and whether they exist."""
-    image = call.broker.metadata.image
-    found: dict[TopicPartition, bool] = {}
+) -> Paced[dict[TopicPartition, KafkaError | None]]:
+    """The partitions, each once, and why they are refused."""
+    image, of_client = call.broker.metadata.image, call.version < _FIRST_OF_BROKERS
+    found: dict[TopicPartition, KafkaError | None] = {}
     for each in _named(transaction):
         yield
-        found[each] = image.partition(*each) is not None
+        if of_client and not may(call, WRITE_TOPIC, each.topic):
+            found[each] = _DENIED
+        else:
+            found[each] = None if image.partition(*each) is not None else _MISSING
     return found
 
 
-def _refused(partitions: Mapping[TopicPartition, bool]) -> Outcomes | None:
-    """The outcomes where some of the partitions do not exist, else None."""
-    if all(partitions.values()):
+def _refused(partitions: Outcomes) -> Outcomes | None:
+    """The outcomes where some of the partitions are refused, else None."""
+    if not any(partitions.values()):
         return None
-    missing = errors.UnknownTopicOrPartition("there is no such partition")
-    others = errors.OperationNotAttempted("another partition was refused")
-    return {each: others if exists else missing for each, exists in partitions.items()}
+    return {each: error or _NOT_ATTEMPTED for each, error in partitions.items()}
 
 
 @in_turns

@@ -25,8 +25,13 @@ async def handle(request: AlterClientQuotas.Request, call: Call) -> AlterClientQ
     return response
 
 
+def refused(request: AlterClientQuotas.Request, call: Call, error: KafkaError) -> AlterClientQuotas.Response:
+    """The response to a client that may not change quotas."""
+    return Response(entries=[_result(_entity(entry), error) for entry in request.entries])
+
+
 def _key(entry: Entry) -> Hashable:
-    return frozenset((each.entity_type, each.entity_name) for each in entry.entity)
+    return frozenset(_entity(entry))
 
 
 async def _alter(request: AlterClientQuotas.Request, call: Call) -> AlterClientQuotas.Response:
@@ -44,8 +49,11 @@ _at_controller = forwarded(AlterClientQuotas, _alter)
 def _change(entry: Entry) -> QuotaChange:
     from pybroker.cluster.decisions.quota_changes import QuotaChange  # a broker without quotas need not have it
 
-    entity = tuple((each.entity_type, each.entity_name) for each in entry.entity)
-    return QuotaChange(entity, [(op.key, None if op.remove else op.value) for op in entry.ops])
+    return QuotaChange(_entity(entry), [(op.key, None if op.remove else op.value) for op in entry.ops])
+
+
+def _entity(entry: Entry) -> tuple[tuple[str, str | None], ...]:
+    return tuple((each.entity_type, each.entity_name) for each in entry.entity)
 
 
 def _result(entity: tuple[tuple[str, str | None], ...], error: KafkaError | None) -> Response.EntryData:

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.config_rights import permitted
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.trial import tried
 from pybroker.handlers.common.writes import in_writes
@@ -47,4 +48,4 @@ async def _alter(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Resp
     return AlterConfigs.Response(responses=list(map(_answer, changes, results)))
 
 
-_at_controller = tried(_change_of, _answer, forwarded(AlterConfigs, _alter))
+_at_controller = permitted(_change_of, _answer, tried(_change_of, _answer, forwarded(AlterConfigs, _alter)))

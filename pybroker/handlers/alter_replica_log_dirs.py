@@ -6,6 +6,8 @@ here yet the answer is REPLICA_NOT_AVAILABLE, and the replica will be created in
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
 from pybroker.topic_partition import TopicPartition
@@ -18,13 +20,28 @@ Result = Response.AlterReplicaLogDirPartitionResult
 @in_turns
 def handle(request: AlterReplicaLogDirs.Request, call: Call) -> Paced[AlterReplicaLogDirs.Response]:
     """One line per replica."""
+    return each_replica(request, lambda replica, path: move(call, replica, path))
+
+
+@in_turns
+def refused(
+    request: AlterReplicaLogDirs.Request, call: Call, error: errors.KafkaError
+) -> Paced[AlterReplicaLogDirs.Response]:
+    """The response to a client that may not move them."""
+    return each_replica(request, lambda replica, path: error.code)
+
+
+def each_replica(
+    request: AlterReplicaLogDirs.Request, move: Callable[[TopicPartition, str], int]
+) -> Paced[AlterReplicaLogDirs.Response]:
+    """The response that has the code of each ``move``."""
     topics: dict[str, list[Result]] = {}
     for log_dir in request.dirs:
         for topic in log_dir.topics:
             results = topics.setdefault(topic.name, [])
             for index in topic.partitions:
                 yield
-                code = move(call, TopicPartition(topic.name, index), log_dir.path)
+                code = move(TopicPartition(topic.name, index), log_dir.path)
                 results.append(Result(partition_index=index, error_code=code))
     return Response(
         results=[

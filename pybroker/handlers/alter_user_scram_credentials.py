@@ -19,6 +19,14 @@ async def handle(request: AlterUserScramCredentials.Request, call: Call) -> Alte
     return response
 
 
+def refused(
+    request: AlterUserScramCredentials.Request, call: Call, error: KafkaError
+) -> AlterUserScramCredentials.Response:
+    """The response to a client that may not change passwords."""
+    users = dict.fromkeys(each.name for asked in (request.deletions, request.upsertions) for each in asked)
+    return Response(results=[_result(user, error) for user in users])
+
+
 async def _alter(request: AlterUserScramCredentials.Request, call: Call) -> AlterUserScramCredentials.Response:
     from pybroker.cluster.decisions.scram_changes import ScramChange  # a broker without users need not have it
 

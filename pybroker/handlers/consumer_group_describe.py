@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
+from pybroker.handlers.common.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, check_all, may
 from pyclient.protocol import ConsumerGroupDescribe, errors
 
 if TYPE_CHECKING:
@@ -25,7 +26,26 @@ async def handle(
 async def _describe(
     group_id: str, request: ConsumerGroupDescribe.Request, call: Call
 ) -> Described:
+    if not may(call, DESCRIBE_GROUP, group_id):
+        return _refused(group_id, errors.GroupAuthorizationFailed())
     found: Described = await call.broker.groups.consumers.describe(group_id)
+    try:
+        if call.broker.authorizer is not None:
+            await check_all(call, DESCRIBE_TOPIC, _topics(found))
+    except errors.TopicAuthorizationFailed as error:
+        return _refused(group_id, error)
     if request.include_authorized_operations and found.error_code == errors.NONE:
-        found.authorized_operations = authorized_operations.GROUP
+        found.authorized_operations = authorized_operations.of_group(call, group_id)
     return found
+
+
+def _topics(group: Described) -> set[str]:
+    """The topics that the members have or shall have."""
+    assignments = (each for member in group.members for each in (member.assignment, member.target_assignment))
+    return {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
+
+
+def _refused(group_id: str, error: errors.KafkaError) -> Described:
+    return ConsumerGroupDescribe.Response.DescribedGroup(
+        group_id=group_id, error_code=error.code, error_message=str(error)
+    )

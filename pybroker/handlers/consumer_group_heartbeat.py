@@ -10,13 +10,28 @@ from collections.abc import Awaitable
 
 from pybroker.coordinator.group.joining import Caller
 from pybroker.handlers.common.call import Call
-from pyclient.protocol import ConsumerGroupHeartbeat
+from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_GROUP, check, check_all
+from pyclient.protocol import ConsumerGroupHeartbeat, errors
 
 
 def handle(
     request: ConsumerGroupHeartbeat.Request, call: Call
 ) -> Awaitable[ConsumerGroupHeartbeat.Response]:
     """Takes the member's changes and answers with those of the group."""
+    return _beat(request, call) if call.broker.authorizer is None else _beat_if_permitted(request, call)
+
+
+async def _beat_if_permitted(request: ConsumerGroupHeartbeat.Request, call: Call) -> ConsumerGroupHeartbeat.Response:
+    """As ``handle``, for a member that may read in the group, and may see all topics that it names."""
+    try:
+        check(call, READ_GROUP, request.group_id)
+        await check_all(call, DESCRIBE_TOPIC, request.subscribed_topic_names or ())
+    except errors.KafkaError as error:
+        return ConsumerGroupHeartbeat.Response(error_code=error.code, error_message=str(error))
+    return await _beat(request, call)
+
+
+def _beat(request: ConsumerGroupHeartbeat.Request, call: Call) -> Awaitable[ConsumerGroupHeartbeat.Response]:
     host = f"/{call.connection.peer_address[0]}"
     caller = Caller(call.version, call.client_id or "", host)
     response: Awaitable[ConsumerGroupHeartbeat.Response] = call.broker.groups.consumers.heartbeat(

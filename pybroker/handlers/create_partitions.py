@@ -11,11 +11,13 @@ from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.mutation_quota import Mutation, within_quota
+from pybroker.handlers.common.rights import ALTER_TOPIC, may
 from pybroker.handlers.common.writes import in_writes
-from pyclient.protocol import CreatePartitions
+from pyclient.protocol import CreatePartitions, errors
 from pyclient.protocol.errors import KafkaError
 
 _LISTS: Final = "topics", "results"
+_DENIED: Final = errors.TopicAuthorizationFailed()
 
 
 def _cost(topic: CreatePartitions.Request.CreatePartitionsTopic, call: Call) -> int:
@@ -50,7 +52,9 @@ async def _create(request: CreatePartitions.Request, call: Call) -> CreatePartit
             else tuple(tuple(assignment.broker_ids) for assignment in topic.assignments),
         )
         for topic in request.topics
+        if may(call, ALTER_TOPIC, topic.name)
     ]
+    by_name: dict[str, Outcome] = dict.fromkeys((topic.name for topic in request.topics), _DENIED)
     outcomes: list[Outcome]
     try:
         outcomes = await call.broker.controller.create_partitions(
@@ -58,7 +62,7 @@ async def _create(request: CreatePartitions.Request, call: Call) -> CreatePartit
         )
     except KafkaError as error:
         outcomes = [error] * len(wanted)
-    by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
+    by_name |= {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
     return CreatePartitions.Response(results=[_result(name, outcome) for name, outcome in by_name.items()])
 
 

@@ -16,8 +16,9 @@ from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.mutation_quota import Mutation, within_quota
+from pybroker.handlers.common.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC, may
 from pybroker.handlers.common.writes import in_writes
-from pyclient.protocol import CreateTopics
+from pyclient.protocol import CreateTopics, errors
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Config = CreateTopics.Response.CreatableTopicConfigs
 
 _LISTS: Final = "topics", "topics"
+_DENIED: Final = errors.TopicAuthorizationFailed()
 
 
 def _cost(topic: Creatable, call: Call) -> int:
@@ -41,7 +43,7 @@ _MUTATION: Final = Mutation(
     strict_since=6,
     key=lambda topic, call: topic.name,
     cost=_cost,
-    refused=lambda topic, error: _result(topic.name, error, None),
+    refused=lambda topic, error: _failed(topic.name, error),
 )
 
 
@@ -53,7 +55,11 @@ async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Resp
 
 
 async def _create(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
-    wanted = [_new_topic(topic) for topic in request.topics]
+    may_create_any = call.broker.authorizer is None or may(call, CREATE_CLUSTER)
+    by_name: dict[str, Outcome] = dict.fromkeys((topic.name for topic in request.topics), _DENIED)
+    wanted = [
+        _new_topic(topic) for topic in request.topics if may_create_any or may(call, CREATE_TOPIC, topic.name)
+    ]
     outcomes: list[Outcome]
     try:
         outcomes = await call.broker.controller.create_topics(
@@ -61,9 +67,9 @@ async def _create(request: CreateTopics.Request, call: Call) -> CreateTopics.Res
         )
     except KafkaError as error:
         outcomes = [error] * len(wanted)
-    by_name = {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
+    by_name |= {topic.name: outcome for topic, outcome in zip(wanted, outcomes, strict=True)}
     described = _Described(call.broker.config)
-    results = [_result(name, outcome, described) for name, outcome in by_name.items()]
+    results = [_result(name, outcome, described, call) for name, outcome in by_name.items()]
     return CreateTopics.Response(topics=results)
 
 
@@ -80,11 +86,16 @@ def _new_topic(topic: Creatable) -> NewTopic:
     )
 
 
-def _result(name: str, outcome: Outcome, described: _Described | None) -> Result:
-    if described is None or not isinstance(outcome, TopicImage):
-        assert isinstance(outcome, KafkaError)
+def _failed(name: str, error: KafkaError) -> Result:
+    return CreateTopics.Response.CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
+
+
+def _result(name: str, outcome: Outcome, described: _Described, call: Call) -> Result:
+    if not isinstance(outcome, TopicImage):
+        return _failed(name, outcome)
+    if not may(call, DESCRIBE_CONFIGS_TOPIC, name):
         return CreateTopics.Response.CreatableTopicResult(
-            name=name, error_code=outcome.code, error_message=str(outcome)
+            name=name, topic_id=outcome.id, error_message=None, topic_config_error_code=_DENIED.code
         )
     return CreateTopics.Response.CreatableTopicResult(
         name=name,

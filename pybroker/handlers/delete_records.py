@@ -12,6 +12,7 @@ import asyncio
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import WAITING_AT_ONCE, Part, one_by_one, parts
+from pybroker.handlers.common.rights import DELETE_TOPIC, check
 from pyclient.protocol import DeleteRecords, errors
 
 Response = DeleteRecords.Response
@@ -45,6 +46,7 @@ async def delete(call: Call, topic: str, offset: int, timeout_ms: int, result: R
     """Deletes in one partition, and fills in its ``result``."""
     replicas = call.broker.replicas
     try:
+        check(call, DELETE_TOPIC, topic)
         partition = replicas.find(topic, result.partition_index)
         if topic in INTERNAL_TOPICS:
             raise errors.InvalidTopicException(f"records of {topic} are not for clients to delete")

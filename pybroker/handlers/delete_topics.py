@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.cluster.decisions.plan import Outcome, TopicName
-from pybroker.cluster.metadata.image import TopicImage
+from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.mutation_quota import Mutation, within_quota
+from pybroker.handlers.common.rights import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC, may
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import ZERO_UUID, DeleteTopics, errors
 from pyclient.protocol.errors import KafkaError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Asked = DeleteTopics.Request.DeleteTopicState
     Result = DeleteTopics.Response.DeletableTopicResult
 
+_DENIED: Final = errors.TopicAuthorizationFailed()
 _FIRST_WITH_IDS = 6
 _FIRST_WITH_TOPIC_DELETION_DISABLED = 3
 
@@ -65,7 +67,10 @@ async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Resp
 
 async def _delete(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     names = _names(request, call.version)
-    outcomes = await _outcomes(names, call)
+    denied = {} if call.broker.authorizer is None or may(call, DELETE_CLUSTER) else _denied(names, call)
+    rest = iter(await _outcomes([asked for asked in names if asked not in denied], call))
+    outcomes = [_DENIED if asked in denied else next(rest) for asked in names]
+    names = [denied.get(asked, asked) for asked in names]
     return DeleteTopics.Response(
         responses=[_result(n, outcome) for n, outcome in zip(names, outcomes, strict=True)]
     )
@@ -81,6 +86,21 @@ def _names(request: DeleteTopics.Request, version: int) -> list[TopicName]:
         TopicName(topic.name, None if topic.topic_id == ZERO_UUID else topic.topic_id)
         for topic in request.topics
     ]
+
+
+def _denied(names: Sequence[TopicName], call: Call) -> dict[TopicName, TopicName]:
+    """The topics that the client may not delete, and what it is told of them: their names if it may see them."""
+    image: MetadataImage = call.broker.metadata.image
+    denied = {}
+    for asked in names:
+        if asked.id is None or asked.name is not None:
+            name, is_told = asked.name, True
+        else:
+            topic = image.topic_by_id(asked.id)
+            name, is_told = (None, False) if topic is None else (topic.name, may(call, DESCRIBE_TOPIC, topic.name))
+        if name is not None and not may(call, DELETE_TOPIC, name):
+            denied[asked] = TopicName(name if is_told else None, asked.id)
+    return denied
 
 
 async def _outcomes(names: Sequence[TopicName], call: Call) -> Sequence[Outcome]:

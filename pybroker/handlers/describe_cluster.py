@@ -36,7 +36,7 @@ def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Resp
             for id in sorted(image.boots.keys() - image.brokers.keys())
         ]
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations.CLUSTER
+        response.cluster_authorized_operations = authorized_operations.of_cluster(call)
     return response
 
 

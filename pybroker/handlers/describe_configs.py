@@ -29,7 +29,7 @@ from pybroker.config import (
     describe_topic_key,
 )
 from pybroker.config.key import ANY
-from pybroker.handlers.common import broker_loggers
+from pybroker.handlers.common import broker_loggers, config_rights
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
 from pyclient.protocol import DescribeConfigs, errors
@@ -76,6 +76,7 @@ def _describe(resource: Resource, call: Call) -> Iterable[Row]:
     describe = _DESCRIBERS.get(resource.resource_type)
     if describe is None:
         raise errors.InvalidRequest(f"resource type {resource.resource_type} has no settings")
+    config_rights.check_described(call, resource.resource_type, resource.resource_name)
     return describe(resource.resource_name, call)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
+from pybroker.handlers.common.rights import DESCRIBE_GROUP, may
 from pyclient.protocol import DescribeGroups, errors
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ async def handle(request: DescribeGroups.Request, call: Call) -> DescribeGroups.
 
 
 async def _describe(group_id: str, request: DescribeGroups.Request, call: Call) -> Described:
+    if not may(call, DESCRIBE_GROUP, group_id):
+        return DescribeGroups.Response.DescribedGroup(
+            group_id=group_id, error_code=errors.GroupAuthorizationFailed.code
+        )
     found: Described = await call.broker.groups.describe_group(group_id, call.version)
     if request.include_authorized_operations and found.error_code == errors.NONE:
-        found.authorized_operations = authorized_operations.GROUP
+        found.authorized_operations = authorized_operations.of_group(call, group_id)
     return found

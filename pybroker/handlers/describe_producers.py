@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
+from pybroker.handlers.common.rights import READ_TOPIC, check
 from pyclient.protocol import DescribeProducers, errors
 
 Response = DescribeProducers.Response
@@ -26,6 +27,7 @@ def handle(request: DescribeProducers.Request, call: Call) -> Paced[DescribeProd
 def describe(call: Call, topic: str, index: int) -> PartitionResponse:
     """The producers of one partition."""
     try:
+        check(call, READ_TOPIC, topic)
         partition = call.broker.replicas.find(topic, index)
         partition.check_leader()
     except errors.KafkaError as error:

@@ -12,6 +12,8 @@ from pybroker.cluster.decisions.topic_names import check_name
 from pybroker.cluster.metadata.image import PartitionImage, TopicImage
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
+from pybroker.handlers.common.rights import DESCRIBE_TOPIC, may
 from pybroker.handlers.metadata import error_of, offline
 from pyclient.protocol import DescribeTopicPartitions, errors
 from pyclient.protocol.errors import KafkaError
@@ -22,36 +24,44 @@ if TYPE_CHECKING:
     Addresses = dict[int, tuple[str, int]]
 
 
+@in_turns
 def handle(
     request: DescribeTopicPartitions.Request, call: Call
-) -> DescribeTopicPartitions.Response:
+) -> Paced[DescribeTopicPartitions.Response]:
     """One page."""
     image = call.broker.metadata.image
     names = {topic.name for topic in request.topics} or set(image.topics)
     cursor = request.cursor
     if cursor is not None:
         if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
-            return _refused(sorted(names))
+            return _refused(sorted(names) if request.topics else [])
         names = {name for name in names if name >= cursor.topic_name}
     response = DescribeTopicPartitions.Response()
+    denied: list[Topic] = []
     limit = call.broker.config["max.request.partition.size.limit"]
     left = max(1, min(request.response_partition_limit, limit))
     addresses = call.broker.endpoint_for(call.connection)
     for name in sorted(names):
+        yield
+        if not may(call, DESCRIBE_TOPIC, name):
+            denied += [_failed(name, errors.TopicAuthorizationFailed)] if request.topics else []
+            continue
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
         if left <= 0:
             response.next_cursor = _cursor(name, first)
             break
         topic = image.topic(name)
+        page = topic.partitions[first : first + left] if topic is not None else ()
+        described = _unknown(name) if topic is None else _describe(topic, page, addresses)
+        described.topic_authorized_operations = authorized_operations.of_topic(call, name)
+        response.topics.append(described)
         if topic is None:
-            response.topics.append(_unknown(name))
             continue
-        page = topic.partitions[first : first + left]
-        response.topics.append(_describe(topic, page, addresses))
         left -= len(page)
         if first + len(page) < len(topic.partitions):
             response.next_cursor = _cursor(name, first + len(page))
             break
+    response.topics += denied
     return response
 
 
@@ -71,7 +81,6 @@ def _unknown(name: str) -> Topic:
         topic = _failed(name, errors.UnknownTopicOrPartition)
     except KafkaError as error:
         topic = _failed(name, type(error))
-    topic.topic_authorized_operations = authorized_operations.TOPIC
     return topic
 
 
@@ -89,7 +98,6 @@ def _describe(
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(partition, addresses) for partition in page],
-        topic_authorized_operations=authorized_operations.TOPIC,
     )
 
 

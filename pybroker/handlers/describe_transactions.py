@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
+from pybroker.handlers.common.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, check, permitted
 from pyclient.protocol import DescribeTransactions
 from pyclient.protocol.errors import KafkaError
 
@@ -22,8 +25,10 @@ async def _describe(
     transactional_id: str, call: Call
 ) -> DescribeTransactions.Response.TransactionState:
     try:
+        check(call, DESCRIBE_TRANSACTIONAL_ID, transactional_id)
         found: DescribeTransactions.Response.TransactionState
         found = await call.broker.transactions.describe(transactional_id)
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    found.topics = await permitted(call, DESCRIBE_TOPIC, found.topics, attrgetter("topic"))
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pybroker.handlers.common.pacing import Paced, Part, in_turns, one_by_one, parts
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import ElectLeaders, errors
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Result = ElectLeaders.Response.PartitionResult
 
 PREFERRED, UNCLEAN = 0, 1
+_FIRST_WITH_ERROR = 1
 
 
 async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Response:
@@ -49,6 +50,22 @@ async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Resp
     except KafkaError as error:
         return ElectLeaders.Response(error_code=error.code)
     return told
+
+
+@in_turns
+def refused(request: ElectLeaders.Request, call: Call, error: KafkaError) -> Paced[ElectLeaders.Response]:
+    """The response to a client that may not elect; v0 has no place for it but the partitions."""
+    response = ElectLeaders.Response()
+    if call.version >= _FIRST_WITH_ERROR:
+        response.error_code = error.code
+        return response
+    for topic in request.topic_partitions or ():
+        told = ElectLeaders.Response.ReplicaElectionResult(topic=topic.topic)
+        response.replica_election_results.append(told)
+        for index in topic.partitions:
+            yield
+            told.partition_result.append(_result(index, error))
+    return response
 
 
 async def _elect(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Response:

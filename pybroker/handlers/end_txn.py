@@ -7,6 +7,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import WRITE_TRANSACTIONAL_ID, check
 from pyclient.protocol import EndTxn
 from pyclient.protocol.errors import KafkaError
 
@@ -21,6 +22,7 @@ async def handle(request: EndTxn.Request, call: Call) -> EndTxn.Response:
     producer = Producer(request.producer_id, request.producer_epoch)
     version = V2 if call.version >= _FIRST_WITH_NEXT_EPOCH else 0
     try:
+        check(call, WRITE_TRANSACTIONAL_ID, request.transactional_id)
         following = await call.broker.transactions.end(
             request.transactional_id, producer, request.committed, version
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.leader_hint import add_leader_hint
 from pybroker.handlers.common.pacing import PIECE, Paced, in_pieces, settled, walk
+from pybroker.handlers.common.permitted_fetch import PermittedFetch
 from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
@@ -165,7 +166,8 @@ def operation(context: Context, request: Fetch.Request, call: Call) -> FetchOper
     if broker.quotas is not None and (allowance := allowance_of(call, broker.clock.monotonic_ms())) is not None:
         max_bytes = min(max_bytes, allowance.most_at_once)
     redirects = request.rack_id and is_rack_aware(broker.config)
-    return FetchOperation(
+    fetch = FetchOperation if broker.authorizer is None else partial(PermittedFetch, call)
+    return fetch(
         context.partitions,
         broker.replicas.resolve,
         min_bytes=request.min_bytes,
@@ -206,7 +208,7 @@ def replica_of(request: Fetch.Request, version: int) -> int:
 
 
 def refuse(request: Fetch.Request, call: Call) -> Any:
-    """CLUSTER_AUTHORIZATION_FAILED for every partition that is named, or the future of it."""
+    """TOPIC_AUTHORIZATION_FAILED for every partition that is named, or the future of it."""
     return refuse_many(request, call) if names_many(request) else refused(request)
 
 
@@ -219,7 +221,7 @@ async def refuse_many(request: Fetch.Request, call: Call) -> Fetch.Response:
 
 
 def refused(request: Fetch.Request) -> Fetch.Response:
-    """CLUSTER_AUTHORIZATION_FAILED for every partition that is named."""
+    """TOPIC_AUTHORIZATION_FAILED for every partition that is named."""
     response = Response()
     add_refusals(response, ((topic, each) for topic in request.topics for each in topic.partitions))
     return response
@@ -232,7 +234,7 @@ def add_refusals(response: Fetch.Response, rows: Iterable[tuple[Any, Any]]) -> N
         if last is None or (last.topic, last.topic_id) != (topic.topic, topic.topic_id):
             last = TopicResponse(topic=topic.topic, topic_id=topic.topic_id)
             response.responses.append(last)
-        code = errors.ClusterAuthorizationFailed.code
+        code = errors.TopicAuthorizationFailed.code
         last.partitions.append(
             PartitionData(partition_index=each.partition, error_code=code, high_watermark=-1, records=b"")
         )

@@ -16,6 +16,7 @@ from pybroker.cluster.metadata.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIO
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
+from pybroker.handlers.common.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, Right, check
 from pyclient.protocol import FindCoordinator, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -36,6 +37,11 @@ _TOPICS: Final[Mapping[int, str]] = {
     CoordinatorType.TRANSACTION: TRANSACTIONS_TOPIC,
 }
 """The topic of the coordinators of each type."""
+_RIGHTS: Final[Mapping[int, Right]] = {
+    CoordinatorType.GROUP: DESCRIBE_GROUP,
+    CoordinatorType.TRANSACTION: DESCRIBE_TRANSACTIONAL_ID,
+}
+"""What a client needs to know where its coordinator is."""
 _FIRST_WITH_SEVERAL_KEYS = 4
 _NO_NODE = -1
 
@@ -79,6 +85,7 @@ async def _find(key: str, key_type: int, call: Call) -> Coordinator:
 async def _leader(key: str, key_type: int, call: Call) -> int:
     if key_type not in _TOPICS:
         raise errors.InvalidRequest(f"there are no coordinators of type {key_type}")
+    check(call, _RIGHTS[key_type], key)
     partition = await _partition(key, key_type, call)
     if call.broker.suspects.lead([partition]):
         await call.broker.suspects.settled()

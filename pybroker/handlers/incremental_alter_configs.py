@@ -10,6 +10,7 @@ from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange, R
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.config_rights import permitted
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.trial import tried
 from pybroker.handlers.common.writes import in_writes
@@ -22,7 +23,7 @@ async def handle(
 ) -> IncrementalAlterConfigs.Response:
     """One result per resource; the new settings are in effect when the reply comes."""
     response: IncrementalAlterConfigs.Response = await in_writes(
-        request, call, _anywhere, ("resources", "responses"), attrgetter("resource_type", "resource_name")
+        request, call, _permitted, ("resources", "responses"), attrgetter("resource_type", "resource_name")
     )
     return response
 
@@ -80,6 +81,7 @@ def _answer(
 
 
 _at_controller = tried(_change_of, _answer, forwarded(IncrementalAlterConfigs, _alter))
+_permitted = permitted(_change_of, _answer, _anywhere)
 
 
 async def _results(

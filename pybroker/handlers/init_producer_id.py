@@ -6,6 +6,7 @@ from __future__ import annotations
 from pybroker.coordinator.shard import Producer
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, check, may, may_any
 from pyclient.protocol import InitProducerId, errors
 
 Response = InitProducerId.Response
@@ -17,6 +18,7 @@ _FIRST_WITH_FENCED = 4
 async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.Response:
     """An id in epoch 0 for an idempotent producer, whatever it had; else the next of its owner."""
     try:
+        _check_rights(request, call)
         expected = _expected(request)
         if request.transactional_id is None:
             return Response(producer_id=await call.broker.producer_ids.next(), producer_epoch=0)
@@ -27,6 +29,14 @@ async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.
         code = fenced.code(error, call.version, _FIRST_WITH_FENCED)
         return Response(error_code=code, producer_id=NO_ID, producer_epoch=NO_EPOCH)
     return Response(producer_id=producer.id, producer_epoch=producer.epoch)
+
+
+def _check_rights(request: InitProducerId.Request, call: Call) -> None:
+    """Raises TransactionalIdAuthorizationFailed; ClusterAuthorizationFailed where it may write to no topic."""
+    if request.transactional_id is not None:
+        check(call, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    elif not (may(call, IDEMPOTENT_WRITE) or may_any(call, WRITE_TOPIC)):
+        raise errors.ClusterAuthorizationFailed
 
 
 def _expected(request: InitProducerId.Request) -> Producer | None:

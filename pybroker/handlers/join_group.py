@@ -3,18 +3,24 @@ members (KIP-345), v7 protocol type (KIP-559), v8 reason (KIP-800), v9 skip_assi
 
 from __future__ import annotations
 
+from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.joining import Caller
 from pybroker.handlers.common.call import Call
-from pyclient.protocol import JoinGroup
+from pybroker.handlers.common.rights import READ_GROUP, may
+from pyclient.protocol import JoinGroup, errors
 
 _FIRST_WITH_NULL_PROTOCOL = 7
 
 
 async def handle(request: JoinGroup.Request, call: Call) -> JoinGroup.Response:
     """Waits until the group has its next generation."""
-    host = f"/{call.connection.peer_address[0]}"
-    caller = Caller(call.version, call.client_id or "", host)
-    response: JoinGroup.Response = await call.broker.groups.join_group(request, caller)
+    response: JoinGroup.Response
+    if may(call, READ_GROUP, request.group_id):
+        host = f"/{call.connection.peer_address[0]}"
+        caller = Caller(call.version, call.client_id or "", host)
+        response = await call.broker.groups.join_group(request, caller)
+    else:
+        response = refusal(errors.GroupAuthorizationFailed, request.member_id)
     if response.protocol_name is None and call.version < _FIRST_WITH_NULL_PROTOCOL:
         response.protocol_name = ""
     return response

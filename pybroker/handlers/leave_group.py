@@ -8,7 +8,8 @@ from typing import Final
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one, pieces
-from pyclient.protocol import LeaveGroup
+from pybroker.handlers.common.rights import READ_GROUP, may
+from pyclient.protocol import LeaveGroup, errors
 
 Member = LeaveGroup.Request.MemberIdentity
 
@@ -18,6 +19,8 @@ _MEMBERS_AT_ONCE: Final = 100
 
 async def handle(request: LeaveGroup.Request, call: Call) -> LeaveGroup.Response:
     """One outcome per member, and the first error of the group."""
+    if not may(call, READ_GROUP, request.group_id):
+        return LeaveGroup.Response(error_code=errors.GroupAuthorizationFailed.code)
     told = LeaveGroup.Response()
 
     async def leave(members: list[Member]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from operator import attrgetter
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP, may, permitted
 from pyclient.protocol import ListGroups
 
 
-def handle(request: ListGroups.Request, call: Call) -> Awaitable[ListGroups.Response]:
-    """The groups that this broker coordinates."""
-    response: Awaitable[ListGroups.Response] = call.broker.groups.list_groups(request)
+async def handle(request: ListGroups.Request, call: Call) -> ListGroups.Response:
+    """The groups that this broker coordinates, and that the client may know of."""
+    response: ListGroups.Response = await call.broker.groups.list_groups(request)
+    if not may(call, DESCRIBE_CLUSTER):
+        response.groups = await permitted(call, DESCRIBE_GROUP, response.groups, attrgetter("group_id"))
     return response

@@ -17,6 +17,7 @@ from enum import IntEnum
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns, repeated
+from pybroker.handlers.common.rights import DESCRIBE_TOPIC, check
 from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
 from pybroker.replication.fetch_partition import Isolation
 from pybroker.replication.partition import Partition
@@ -69,6 +70,7 @@ def handle(request: ListOffsets.Request, call: Call) -> Paced[ListOffsets.Respon
             answer = PartitionResponse(partition_index=each.partition_index)
             answers.append(answer)
             try:
+                check(call, DESCRIBE_TOPIC, topic.name)
                 if twice and (topic.name, each.partition_index) in twice:
                     raise errors.InvalidRequest("the partition is named twice")
                 check_timestamp(each.timestamp, call.version)

@@ -4,10 +4,13 @@ pattern of ids (KIP-1152).
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import re2
 
 from pybroker.coordinator.txn.describing import Filter, Pattern, read_states
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import DESCRIBE_TRANSACTIONAL_ID, permitted
 from pyclient.protocol import ListTransactions, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -25,6 +28,7 @@ async def handle(request: ListTransactions.Request, call: Call) -> ListTransacti
         found = await call.broker.transactions.list(wanted)
     except KafkaError as error:
         return ListTransactions.Response(error_code=error.code)
+    found = await permitted(call, DESCRIBE_TRANSACTIONAL_ID, found, attrgetter("transactional_id"))
     return ListTransactions.Response(unknown_state_filters=unknown, transaction_states=found)
 
 

@@ -21,6 +21,7 @@ from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionI
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
+from pybroker.handlers.common.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, may
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError
@@ -66,17 +67,22 @@ def _answer(
 
 
 @in_turns
-def _to_create(request: Metadata.Request, call: Call) -> Paced[list[str]]:
-    """The names of the topics that are to be made."""
-    names: dict[str, None] = {}
+def _to_create(request: Metadata.Request, call: Call) -> Paced[dict[str, KafkaError | None]]:
+    """The names of the topics that are to be made, and the error of those that the client may not create."""
+    names: dict[str, KafkaError | None] = {}
     if request.topics and request.allow_auto_topic_creation and call.broker.config["auto.create.topics.enable"]:
         known = call.broker.metadata.image.topics
         for topic in request.topics:
             yield
             name = topic.name
-            if name and name not in known and name not in names and _is_legal(name):
-                names[name] = None
-    return list(names)
+            is_missing = name and name not in known and name not in names and _is_legal(name)
+            if name and is_missing and may(call, DESCRIBE_TOPIC, name):
+                names[name] = None if _may_create(name, call) else errors.TopicAuthorizationFailed()
+    return names
+
+
+def _may_create(name: str, call: Call) -> bool:
+    return may(call, CREATE_CLUSTER) or may(call, CREATE_TOPIC, name)
 
 
 def _is_legal(name: str) -> bool:
@@ -88,9 +94,13 @@ def _is_legal(name: str) -> bool:
 
 
 async def _after_creation(
-    request: Metadata.Request, call: Call, missing: list[str] | Awaitable[list[str]]
+    request: Metadata.Request,
+    call: Call,
+    missing: dict[str, KafkaError | None] | Awaitable[dict[str, KafkaError | None]],
 ) -> Metadata.Response:
-    outcomes: dict[str, TopicImage | KafkaError] = {}
+    found: dict[str, KafkaError | None] = await settled(missing)
+    outcomes: dict[str, TopicImage | KafkaError] = {name: error for name, error in found.items() if error is not None}
+    wanted = [name for name, error in found.items() if error is None]
 
     async def create(names: list[str]) -> None:
         try:
@@ -98,16 +108,17 @@ async def _after_creation(
         except KafkaError as error:
             outcomes.update(dict.fromkeys(names, error))
 
-    await one_by_one(pieces(await settled(missing), ITEMS_AT_ONCE), create, call)
+    await one_by_one(pieces(wanted, ITEMS_AT_ONCE), create, call)
     return await settled(_response(request, call, outcomes))  # type: ignore[no-any-return]
 
 
 def _found(
     request: Metadata.Request, call: Call, image: MetadataImage, outcomes: Mapping[str, TopicImage | KafkaError]
 ) -> Iterator[TopicImage | Topic | None]:
-    """The answer for each topic, in the order of the request; None where it has been answered before."""
+    """The answer for each topic, in the order of the request; None where there is none, or there has been one."""
     if request.topics is None or (call.version == 0 and not request.topics):
-        yield from image.topics.values()
+        for each in image.topics.values():
+            yield each if may(call, DESCRIBE_TOPIC, each.name) else None
         return
     seen: set[tuple[str | None, bytes]] = set()
     for topic in request.topics:
@@ -126,7 +137,12 @@ def _find(
     if topic_id != ZERO_UUID or name is None:
         if call.version < _FIRST_WITH_IDS:
             return _failed(errors.InvalidRequest, name or "", topic_id)
-        return image.topic_by_id(topic_id) or _failed(errors.UnknownTopicId, None, topic_id)
+        found = image.topic_by_id(topic_id)
+        if found is not None and not may(call, DESCRIBE_TOPIC, found.name):
+            return _failed(errors.TopicAuthorizationFailed, None, topic_id)
+        return found or _failed(errors.UnknownTopicId, None, topic_id)
+    if not may(call, DESCRIBE_TOPIC, name):
+        return _failed(errors.TopicAuthorizationFailed, name)
     topic = image.topic(name)
     if topic is not None:
         return topic
@@ -159,9 +175,7 @@ def _response(
 ) -> Paced[Metadata.Response]:
     image: MetadataImage = call.broker.metadata.image
     addresses = call.broker.endpoint_for(call.connection)
-    operations = authorized_operations.NOT_ASKED
-    if request.include_topic_authorized_operations:
-        operations = authorized_operations.TOPIC
+    tells_operations = request.include_topic_authorized_operations
     response = Metadata.Response(
         brokers=[
             *(_broker(id, *address, image.brokers[id].rack) for id, address in addresses.items()),
@@ -171,7 +185,7 @@ def _response(
         controller_id=call.broker.metadata.live_controller,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations.CLUSTER
+        response.cluster_authorized_operations = authorized_operations.of_cluster(call)
     for topic in _found(request, call, image, outcomes):
         yield
         if isinstance(topic, TopicImage):
@@ -179,8 +193,9 @@ def _response(
                 name=topic.name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
-                topic_authorized_operations=operations,
             )
+            if tells_operations:
+                described.topic_authorized_operations = authorized_operations.of_topic(call, topic.name)
             response.topics.append(described)
             for partition in topic.partitions:
                 yield

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.existing import by_id, of_existing
+from pybroker.handlers.common.rights import READ_GROUP, may
 from pyclient.protocol import OffsetCommit, errors
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ async def handle(request: OffsetCommit.Request, call: Call) -> OffsetCommit.Resp
         lambda part: call.broker.groups.offset_commit(part, call.version),
         find=by_id if with_ids else _by_name,
         unknown=errors.UnknownTopicId if with_ids else errors.UnknownTopicOrPartition,
+        denied=None if may(call, READ_GROUP, request.group_id) else errors.GroupAuthorizationFailed,
     )
     return response
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.existing import of_existing
+from pybroker.handlers.common.rights import DELETE_GROUP, check
 from pyclient.protocol import OffsetDelete, errors
 
 Response = OffsetDelete.Response
@@ -21,6 +22,7 @@ async def handle(request: OffsetDelete.Request, call: Call) -> OffsetDelete.Resp
 
     kinds = (lambda asked: Response.OffsetDeleteResponseTopic(name=asked.name), Response.OffsetDeleteResponsePartition)
     try:
+        check(call, DELETE_GROUP, request.group_id)
         await of_existing(request, call, response.topics, kinds, delete, always=True)
     except errors.KafkaError as error:
         return Response(error_code=error.code)

@@ -19,6 +19,7 @@ from pybroker.coordinator.group.offsets import NO_OFFSET, UNSTABLE, CommittedOff
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, Part, in_turns, one_by_one, parts, settled
+from pybroker.handlers.common.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, check, may
 from pyclient.protocol import ZERO_UUID, OffsetFetch, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Group = OffsetFetch.Response.OffsetFetchResponseGroup
     GroupTopic = OffsetFetch.Response.OffsetFetchResponseTopics
     Asked = OffsetFetch.Request.OffsetFetchRequestGroup
+    AskedTopic = OffsetFetch.Request.OffsetFetchRequestTopics
 
 _FIRST_WITH_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
@@ -50,14 +52,30 @@ async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respon
 async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:
     response = OffsetFetch.Response()
 
-    async def fetch(part: list[Part] | None) -> None:
-        wanted = None if part is None else [(each.topic.name, each.partitions) for each in part]
-        found = await call.broker.groups.committed(OffsetsAsked(request.group_id, wanted, request.require_stable))
-        for number, (name, offsets) in enumerate(found):
-            if not part or not part[number].begin:
-                response.topics.append(OffsetFetch.Response.OffsetFetchResponseTopic(name=name))
-            response.topics[-1].partitions += _partitions(OffsetFetch.Response.OffsetFetchResponsePartition, offsets)
+    kind = OffsetFetch.Response.OffsetFetchResponsePartition
 
+    async def fetch(part: list[Part] | None) -> None:
+        permitted = [may(call, DESCRIBE_TOPIC, each.topic.name) for each in part or ()]
+        wanted = None if part is None else [(each.topic.name, each.partitions) for each in compress(part, permitted)]
+        found = await call.broker.groups.committed(OffsetsAsked(request.group_id, wanted, request.require_stable))
+        if part is None:
+            response.topics = [
+                OffsetFetch.Response.OffsetFetchResponseTopic(name=name, partitions=_partitions(kind, offsets))
+                for name, offsets in found
+                if may(call, DESCRIBE_TOPIC, name)
+            ]
+            return
+        rest = iter(found)
+        for (topic, indexes, begin), is_permitted in zip(part, permitted, strict=True):
+            if not begin:
+                response.topics.append(OffsetFetch.Response.OffsetFetchResponseTopic(name=topic.name))
+            if is_permitted:
+                told = _partitions(kind, next(rest)[1])
+            else:
+                told = _without_offsets(kind, indexes, errors.TopicAuthorizationFailed)
+            response.topics[-1].partitions += told
+
+    check(call, DESCRIBE_GROUP, request.group_id)
     await one_by_one(_parts(request.topics), fetch, call)
     return response
 
@@ -97,50 +115,62 @@ async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:
 
     async def fetch(part: list[Part] | None) -> None:
         image: MetadataImage = call.broker.metadata.image
-        known = [not with_ids or _named(each.topic, image) for each in part or ()]
-        wanted = None if part is None else [(each.topic.name, each.partitions) for each in compress(part, known)]
+        refusals = [_refusal(each.topic, image, call, with_ids=with_ids) for each in part or ()]
+        wanted = None
+        if part is not None:
+            served = [each for each, error in zip(part, refusals, strict=True) if error is None]
+            wanted = [(each.topic.name, each.partitions) for each in served]
         found = await call.broker.groups.committed(
             OffsetsAsked(asked.group_id, wanted, stable, asked.member_id, asked.member_epoch)
         )
         if part is None:
-            group.topics = [_topic(*each, image) for each in found if not with_ids or each[0] in image.topics]
+            group.topics = [
+                _topic(*each, image)
+                for each in found
+                if (not with_ids or each[0] in image.topics) and may(call, DESCRIBE_TOPIC, each[0])
+            ]
             return
         offsets = iter(found)
-        for (topic, indexes, begin), is_known in zip(part, known, strict=True):
-            told = _topic(*next(offsets), image) if is_known else _unknown(topic.topic_id, indexes)
+        for (topic, indexes, begin), error in zip(part, refusals, strict=True):
+            told = _topic(*next(offsets), image) if error is None else _refused_topic(topic, indexes, error)
             if begin:
                 group.topics[-1].partitions += told.partitions
             else:
                 group.topics.append(told)
 
     try:
+        check(call, DESCRIBE_GROUP, asked.group_id)
         await one_by_one(_parts(asked.topics), fetch, call)
     except KafkaError as error:
         return OffsetFetch.Response.OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
     return group
 
 
-def _named(asked: OffsetFetch.Request.OffsetFetchRequestTopics, image: MetadataImage) -> bool:
-    """Gives the topic the name that belongs to its id; False where no topic has that id."""
-    topic = image.topic_by_id(asked.topic_id)
-    if topic is not None:
+def _refusal(
+    asked: AskedTopic, image: MetadataImage, call: Call, *, with_ids: bool
+) -> type[KafkaError] | None:
+    """The error of a topic that nothing is told of; gives a topic the name that belongs to its id."""
+    if with_ids:
+        topic = image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return errors.UnknownTopicId
         asked.name = topic.name
-    return topic is not None
+    return None if may(call, DESCRIBE_TOPIC, asked.name) else errors.TopicAuthorizationFailed
 
 
-def _unknown(topic_id: bytes, indexes: list[int]) -> GroupTopic:
+def _refused_topic(asked: AskedTopic, indexes: list[int], error: type[KafkaError]) -> GroupTopic:
+    partitions = _without_offsets(OffsetFetch.Response.OffsetFetchResponsePartitions, indexes, error)
     return OffsetFetch.Response.OffsetFetchResponseTopics(
-        topic_id=topic_id,
-        partitions=[
-            OffsetFetch.Response.OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=NO_OFFSET,
-                metadata="",
-                error_code=errors.UnknownTopicId.code,
-            )
-            for index in indexes
-        ],
+        name=asked.name, topic_id=asked.topic_id, partitions=partitions
     )
+
+
+def _without_offsets(partition: Any, indexes: list[int], error: type[KafkaError]) -> list[Any]:
+    """The error for each partition, in the form of response that has ``partition``."""
+    return [
+        partition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error.code)
+        for index in indexes
+    ]
 
 
 def _topic(name: str, offsets: Mapping[int, CommittedOffset], image: MetadataImage) -> GroupTopic:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
+from pybroker.handlers.common.rights import CLUSTER_ACTION, DESCRIBE_TOPIC, may
 from pyclient.protocol import OffsetForLeaderEpoch, errors
 
 Request = OffsetForLeaderEpoch.Request
@@ -30,6 +31,8 @@ def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> Paced[OffsetFor
 def answer(call: Call, topic: str, wanted: Request.OffsetForLeaderPartition) -> Response.EpochEndOffset:
     """Where the wanted epoch ended, or why that cannot be told."""
     try:
+        if not (may(call, DESCRIBE_TOPIC, topic) or may(call, CLUSTER_ACTION)):
+            raise errors.TopicAuthorizationFailed
         partition = call.broker.replicas.find(topic, wanted.partition)
         partition.check_leader(wanted.current_leader_epoch)
         end = partition.end_offset_for_epoch(wanted.leader_epoch)

@@ -89,6 +89,7 @@ def in_transaction(request: Produce.Request, call: Call) -> Any:
     """The response to a request with a transactional id, or its future."""
     seen = admission.look(request, call)
     try:
+        admission.check_id(request, seen, call)
         inquiry = admission.inquiry(seen, call)
     except errors.KafkaError as error:
         return refused(request, error)
@@ -160,6 +161,8 @@ def append(
     Returns what has to be waited for. Raises KafkaError, TooHeavy.
     """
     replicas, acks = call.broker.replicas, request.acks
+    if call.broker.authorizer is not None:
+        admission.check_rights(topic, call)
     if seen is not None and seen.partition is not None and said is None:
         partition = seen.partition
     elif call.version >= TOPIC_IDS_SINCE:

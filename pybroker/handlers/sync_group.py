@@ -5,6 +5,7 @@ name (KIP-559).
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import READ_GROUP, may
 from pyclient.protocol import SyncGroup, errors
 
 _FIRST_WITH_PROTOCOL = 5
@@ -12,6 +13,8 @@ _FIRST_WITH_PROTOCOL = 5
 
 async def handle(request: SyncGroup.Request, call: Call) -> SyncGroup.Response:
     """Waits until the leader has brought the assignments and they are written."""
+    if not may(call, READ_GROUP, request.group_id):
+        return SyncGroup.Response(error_code=errors.GroupAuthorizationFailed.code)
     named = request.protocol_type is not None and request.protocol_name is not None
     if call.version >= _FIRST_WITH_PROTOCOL and not named:
         return SyncGroup.Response(error_code=errors.InconsistentGroupProtocol.code)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.existing import by_id, by_name, of_existing
+from pybroker.handlers.common.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, may
 from pyclient.protocol import TxnOffsetCommit, errors
 
 Request = TxnOffsetCommit.Request
@@ -28,8 +29,15 @@ async def handle(request: TxnOffsetCommit.Request, call: Call) -> TxnOffsetCommi
         lambda part: call.broker.groups.txn_offset_commit(part, call.version),
         find=by_id if with_ids else by_name,
         unknown=errors.UnknownTopicId if with_ids else errors.UnknownTopicOrPartition,
+        denied=_denied(request, call),
     )
     return response
+
+
+def _denied(request: Request, call: Call) -> type[errors.KafkaError] | None:
+    if not may(call, WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        return errors.TransactionalIdAuthorizationFailed
+    return None if may(call, READ_GROUP, request.group_id) else errors.GroupAuthorizationFailed
 
 
 def _topic(asked: Request.TxnOffsetCommitRequestTopic) -> Response.TxnOffsetCommitResponseTopic:

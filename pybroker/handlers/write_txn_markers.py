@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.pacing import WAITING_AT_ONCE, Part, one_by_one, parts
+from pybroker.handlers.common.pacing import WAITING_AT_ONCE, Paced, Part, in_turns, one_by_one, parts
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import WriteTxnMarkers, errors
@@ -33,6 +33,24 @@ async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarker
                 yield asked, result, part
 
     await one_by_one(work(), lambda row: _write(*row, call, sane=sane), call)
+    return response
+
+
+@in_turns
+def refused(request: WriteTxnMarkers.Request, call: Call, error: errors.KafkaError) -> Paced[WriteTxnMarkers.Response]:
+    """The response to a client that may not write them."""
+    response = Response()
+    for asked in request.markers:
+        result = Result(producer_id=asked.producer_id)
+        response.markers.append(result)
+        for topic in asked.topics:
+            told = Response.WritableTxnMarkerTopicResult(name=topic.name)
+            result.topics.append(told)
+            for index in topic.partition_indexes:
+                yield
+                told.partitions.append(
+                    Response.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code)
+                )
     return response
 
 

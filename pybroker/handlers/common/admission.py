@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS
+from pybroker.handlers.common import rights
 from pybroker.handlers.common.call import Call
 from pybroker.log.producers.verification import Verification
 from pybroker.replication.partition import Partition
@@ -101,6 +102,7 @@ def look(request: Produce.Request, call: Call) -> list[Seen]:
     replicas, by_id = call.broker.replicas, call.version >= TOPIC_IDS_SINCE
     seen: list[Seen] = []
     for topic in request.topic_data:
+        is_permitted = _may_write(topic, call)
         for data in topic.partition_data:
             records = data.records
             if records is None or len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
@@ -119,9 +121,30 @@ def look(request: Produce.Request, call: Call) -> list[Seen]:
                 partition.check_leader()
             except errors.KafkaError:
                 partition = None
-            may_write = partition is not None and producer.id >= 0 and not is_closed(partition)
+            may_write = is_permitted and partition is not None and producer.id >= 0 and not is_closed(partition)
             seen.append(Seen(flags, producer, partition if may_write else None))
     return seen
+
+
+def _may_write(topic: Produce.Request.TopicProduceData, call: Call) -> bool:
+    try:
+        check_rights(topic, call)
+    except errors.KafkaError:
+        return False
+    return True
+
+
+def check_rights(topic: Produce.Request.TopicProduceData, call: Call) -> None:
+    """Raises TopicAuthorizationFailed for a topic that the client may not write to, UnknownTopicId."""
+    if call.broker.authorizer is not None:
+        name = None if call.version >= TOPIC_IDS_SINCE else topic.name
+        rights.check_topic(call, rights.WRITE_TOPIC, name, topic.topic_id)
+
+
+def check_id(request: Produce.Request, seen: Iterable[Seen], call: Call) -> None:
+    """Raises TransactionalIdAuthorizationFailed for transactional batches of an id that is not the client's."""
+    if call.broker.authorizer is not None and any(each.flags & TRANSACTIONAL_FLAG for each in seen):
+        rights.check(call, rights.WRITE_TRANSACTIONAL_ID, request.transactional_id or "")
 
 
 def inquiry(seen: Sequence[Seen], call: Call) -> Inquiry | None:

@@ -5,24 +5,54 @@ Without an authorizer everything that fits the kind of resource is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from pyclient.protocol.acls import AclOperation
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import DESCRIBE_CLUSTER, Right, may
+from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
-NOT_ASKED: Final = -(1 << 31)
-
-
-def _bits(*operations: AclOperation) -> int:
-    return sum(1 << operation for operation in operations)
-
+NONE: Final = 0
 
 _Op = AclOperation
 
-TOPIC: Final = _bits(
-    _Op.READ, _Op.WRITE, _Op.CREATE, _Op.DESCRIBE, _Op.DELETE, _Op.ALTER, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS
+_TOPIC: Final = (
+    *(_Op.READ, _Op.WRITE, _Op.CREATE, _Op.DESCRIBE, _Op.DELETE, _Op.ALTER, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS),
 )
-GROUP: Final = _bits(_Op.READ, _Op.DESCRIBE, _Op.DELETE, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS)
-CLUSTER: Final = _bits(
-    _Op.CREATE, _Op.CLUSTER_ACTION, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS,
-    _Op.IDEMPOTENT_WRITE, _Op.ALTER, _Op.DESCRIBE,
+_GROUP: Final = (_Op.READ, _Op.DESCRIBE, _Op.DELETE, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS)
+_CLUSTER: Final = (
+    *(_Op.CREATE, _Op.CLUSTER_ACTION, _Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS),
+    *(_Op.IDEMPOTENT_WRITE, _Op.ALTER, _Op.DESCRIBE),
 )
+
+
+def _bits(operations: Iterable[AclOperation]) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC: Final = _bits(_TOPIC)
+GROUP: Final = _bits(_GROUP)
+CLUSTER: Final = _bits(_CLUSTER)
+
+
+def of_topic(call: Call, name: str) -> int:
+    """What the client may do with the topic."""
+    if call.broker.authorizer is None:
+        return TOPIC
+    return _bits(each for each in _TOPIC if may(call, Right(each, AclResourceType.TOPIC), name))
+
+
+def of_group(call: Call, group_id: str) -> int:
+    """What the client may do with the group."""
+    if call.broker.authorizer is None:
+        return GROUP
+    return _bits(each for each in _GROUP if may(call, Right(each, AclResourceType.GROUP), group_id))
+
+
+def of_cluster(call: Call) -> int:
+    """What the client may do with the cluster; nothing where it may not describe it."""
+    if call.broker.authorizer is None:
+        return CLUSTER
+    if not may(call, DESCRIBE_CLUSTER):
+        return NONE
+    return _bits(each for each in _CLUSTER if may(call, Right(each, AclResourceType.CLUSTER), CLUSTER_NAME))

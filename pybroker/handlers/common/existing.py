@@ -12,6 +12,7 @@ from typing import Any, Final
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Part, one_by_one, parts
+from pybroker.handlers.common.rights import READ_TOPIC, may
 from pyclient.protocol import errors
 
 PARTITIONS_AT_ONCE: Final = 500
@@ -41,12 +42,14 @@ async def of_existing(
     find: Callable[[Any, MetadataImage], TopicImage | None] = by_name,
     unknown: type[errors.KafkaError] = errors.UnknownTopicOrPartition,
     always: bool = False,
+    denied: type[errors.KafkaError] | None = None,
 ) -> None:
     """Puts the topics' answers into ``told``, in the request's order: ``kinds`` are those of topics and partitions.
 
     ``await ask(request)`` is the coordinator's response to a request that has a part of its partitions only.
     ``unknown``: the error of a topic that ``find`` does not find. ``always``: the coordinator is asked even where no
-    partition exists, for it may refuse the whole request. Raises what ``ask`` raises.
+    partition exists, for it may refuse the whole request. ``denied``: the error of who may not commit at all. All
+    topics have to be ones that the client may read. Raises what ``ask`` raises.
     """
     topic_kind, partition_kind = kinds
 
@@ -55,12 +58,13 @@ async def of_existing(
         request.topics, answers = [], []
         for asked, partitions, begin in part:
             topic = find(asked, image)
-            count = 0 if topic is None else len(topic.partitions)
+            refusal = denied or _refusal(asked, topic, unknown, call)
+            count = 0 if topic is None or refusal is not None else len(topic.partitions)
             if not begin:
                 told.append(topic_kind(asked))
             asked.partitions = [each for each in partitions if 0 <= each.partition_index < count]
             if len(asked.partitions) < len(partitions):
-                code = unknown.code if topic is None else errors.UnknownTopicOrPartition.code
+                code = (refusal or errors.UnknownTopicOrPartition).code
                 told[-1].partitions += [
                     partition_kind(partition_index=each.partition_index, error_code=code)
                     for each in partitions
@@ -69,8 +73,17 @@ async def of_existing(
             if asked.partitions:
                 request.topics.append(asked)
                 answers.append(told[-1])
-        if answers or always:
+        if answers or (always and denied is None):
             for topic, answered in zip(answers, (await ask(request)).topics, strict=True):
                 topic.partitions += answered.partitions
 
     await one_by_one(parts(request.topics, "partitions", PARTITIONS_AT_ONCE), commit, call)
+
+
+def _refusal(
+    asked: Any, topic: TopicImage | None, unknown: type[errors.KafkaError], call: Call
+) -> type[errors.KafkaError] | None:
+    """The error of a topic whose name is not to be read, or that is not there."""
+    if asked.name and not may(call, READ_TOPIC, asked.name):
+        return errors.TopicAuthorizationFailed
+    return unknown if topic is None else None

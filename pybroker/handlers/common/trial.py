@@ -22,14 +22,21 @@ _TRIED: Final = ("ssl.", LISTENER_PREFIX)
 
 Write = Callable[[Any, Call], Awaitable[Any]]
 Answer = Callable[[ConfigChange, KafkaError | None], Any]
+Refuse = Callable[[Sequence[ConfigChange], Call], Awaitable[dict[int, KafkaError]]]
+"""The errors, by the places of the changes."""
 
 
 def tried(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
     """``write`` of those resources of a request that pass the trial; the others are answered with their errors."""
+    return passing(_refused, change_of, answer, write)
+
+
+def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
+    """``write`` of what ``refuse`` has no errors for; the other resources of a request are answered with theirs."""
 
     async def write_what_passes(request: Any, call: Call) -> Any:
         changes = [change_of(resource) for resource in request.resources]
-        refused = await _refused(changes, call)
+        refused = await refuse(changes, call)
         if not refused:
             return await write(request, call)
         request.resources = [each for index, each in enumerate(request.resources) if index not in refused]

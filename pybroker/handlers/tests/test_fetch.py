@@ -146,11 +146,11 @@ def test_case_63_nobody_fetches_as_a_replica(node: Node) -> None:
     node.create()
     node.append(b"a")
     [partition] = partitions(ask(node, 14, 0, replica_id=2))
-    assert partition.error_code == errors.ClusterAuthorizationFailed.code
+    assert partition.error_code == errors.TopicAuthorizationFailed.code
     assert partition.records == b""
     state = Request.ReplicaState(replica_id=2, replica_epoch=1)
     [partition] = partitions(ask(node, 15, 0, replica_state=state))
-    assert partition.error_code == errors.ClusterAuthorizationFailed.code
+    assert partition.error_code == errors.TopicAuthorizationFailed.code
 
 
 def test_followers_answer_from_version_11_on(node: Node) -> None:

@@ -171,7 +171,7 @@ def test_all_that_a_fetch_of_many_needs_is_done_in_several_turns(node: Node, mon
     stranger = request(*[0] * MANY)
     stranger.replica_id = 5
     [refused] = node.run(ask(stranger)).responses
-    assert [each.error_code for each in refused.partitions] == [fetch.errors.ClusterAuthorizationFailed.code] * MANY
+    assert [each.error_code for each in refused.partitions] == [fetch.errors.TopicAuthorizationFailed.code] * MANY
     assert {name for name, _ in done} == {"watch", "unwatch", "has_news", "PartitionData", "update"}
     assert max(done.values()) <= 4, done.most_common(3)
 

@@ -13,7 +13,6 @@ from pybroker.cluster.metadata.image import (
     MetadataDelta,
 )
 from pybroker.config import Endpoint
-from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.tests.administration import LOCAL, Administration, run
 from pybroker.handlers.tests.harness import OneItemTurns
 from pyclient.protocol import (
@@ -61,7 +60,7 @@ def test_a_topic_is_described_with_leaders_epochs_and_replicas() -> None:
         assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ((1,), (1,), [])
         assert response.controller_id == 1
         assert response.cluster_id == ask.node.cluster_id
-        assert topic.topic_authorized_operations == authorized_operations.NOT_ASKED
+        assert topic.topic_authorized_operations == -(1 << 31)
 
     run(scenario)
 

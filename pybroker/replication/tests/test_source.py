@@ -673,7 +673,7 @@ def test_case_63_another_connection_may_not_fetch_as_that_replica(pair: Pair) ->
     pair.leader.connection.broker_id = 3  # type: ignore[attr-defined]
     _, request = pair.ask()
     response = pair.answer(request)
-    assert response.responses[0].partitions[0].error_code == errors.ClusterAuthorizationFailed.code
+    assert response.responses[0].partitions[0].error_code == errors.TopicAuthorizationFailed.code
 
 
 # Throttles

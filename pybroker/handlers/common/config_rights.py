@@ -1,0 +1,57 @@
+"""The rights to settings: those of a topic or a group need a right to it, all others one to the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pybroker.cluster.decisions.config_changes import ConfigChange
+from pybroker.cluster.metadata.image import ResourceType
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import (
+    ALTER_CONFIGS_CLUSTER,
+    ALTER_CONFIGS_GROUP,
+    ALTER_CONFIGS_TOPIC,
+    DESCRIBE_CONFIGS_CLUSTER,
+    DESCRIBE_CONFIGS_GROUP,
+    DESCRIBE_CONFIGS_TOPIC,
+    Right,
+    check,
+)
+from pybroker.handlers.common.trial import Answer, Write, passing
+from pyclient.protocol.errors import KafkaError
+
+_DESCRIBED: Final[Mapping[int, Right]] = {
+    ResourceType.TOPIC: DESCRIBE_CONFIGS_TOPIC,
+    ResourceType.GROUP: DESCRIBE_CONFIGS_GROUP,
+}
+_ALTERED: Final[Mapping[int, Right]] = {
+    ResourceType.TOPIC: ALTER_CONFIGS_TOPIC,
+    ResourceType.GROUP: ALTER_CONFIGS_GROUP,
+}
+
+
+def check_described(call: Call, kind: int, name: str) -> None:
+    """Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed."""
+    if kind in _DESCRIBED:
+        check(call, _DESCRIBED[kind], name)
+    else:
+        check(call, DESCRIBE_CONFIGS_CLUSTER)
+
+
+def permitted(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
+    """``write`` of those resources of a request that the client may change; the others are answered with errors."""
+    return passing(_denied, change_of, answer, write)
+
+
+async def _denied(changes: Sequence[ConfigChange], call: Call) -> dict[int, KafkaError]:
+    refused: dict[int, KafkaError] = {}
+    for index, change in enumerate(changes if call.broker.authorizer is not None else ()):
+        try:
+            if change.resource_type in _ALTERED:
+                check(call, _ALTERED[change.resource_type], change.name)
+            else:
+                check(call, ALTER_CONFIGS_CLUSTER)
+        except KafkaError as error:
+            refused[index] = error
+    return refused
