@@ -6,7 +6,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from cy.wire.messages import Message
 from pybroker.clock import Clock
@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # they cost a broker without quotas and SASL nothing
     from pybroker.security.authentication import Authentication
 
 T = TypeVar("T")
+MAPPED: Final = "::ffff:"
+"""Begins an address of IPv4 as a socket of IPv6 has it."""
 
 
 class Connection(Protocol):
@@ -206,8 +208,8 @@ class Call:
 
     @property
     def host(self) -> str:
-        """The address that the client comes from."""
-        return self.connection.peer_address[0]
+        """The address that the client comes from; one of IPv4 in its own form, whatever the socket is."""
+        return self.connection.peer_address[0].removeprefix(MAPPED)
 
     @property
     def is_of_broker(self) -> bool:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
+from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import in_pieces
 from pyclient.protocol import errors
 from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
-MOST_KEPT: Final = 1000
-"""Decisions that are kept for a connection."""
+MOST_KEPT: Final = 10_000
+"""Decisions that are kept for a connection; only those of topics that exist."""
 
 T = TypeVar("T")
 Handle = Callable[[Any, Call], Any]
@@ -176,8 +177,9 @@ def check_topic(call: Call, right: Right, name: str | None, topic_id: bytes) -> 
 
     There must be an authorizer. Raises TopicAuthorizationFailed, UnknownTopicId.
     """
+    image: MetadataImage = call.broker.replicas.partitions.image
     if name is None:
-        topic = call.broker.replicas.partitions.image.topic_by_id(topic_id)
+        topic = image.topic_by_id(topic_id)
         if topic is None:
             raise errors.UnknownTopicId(f"there is no topic of id {topic_id.hex()}")
         name = topic.name
@@ -187,8 +189,11 @@ def check_topic(call: Call, right: Right, name: str | None, topic_id: bytes) -> 
         kept = call.decisions = Decisions(right, version, call.principal)
     allowed = kept.get(name)
     if allowed is None:
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
-        allowed = kept[name] = may(call, right, name)
+        allowed = may(call, right, name)
+        topic = image.topic(name)
+        if topic is not None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[topic.name] = allowed
     if not allowed:
         raise errors.TopicAuthorizationFailed

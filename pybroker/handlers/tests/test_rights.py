@@ -1,0 +1,87 @@
+"""What the authorizer has said is remembered on a connection while it is true."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pybroker.handlers.common import rights
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.rights import READ_TOPIC, WRITE_TOPIC, check_topic
+from pybroker.handlers.tests.harness import Node
+from pyclient.protocol import errors
+from pyclient.protocol.acls import AclOperation, AclResourceType
+
+
+class Counting:
+    """Allows what is in ``allowed``, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.allowed: set[str] = set()
+        self.asked: Counter[tuple[str, str]] = Counter()
+
+    def authorize(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        self.asked[principal, name] += 1
+        return name in self.allowed
+
+    def authorize_any(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        raise AssertionError
+
+
+@pytest.fixture
+def authorizer(node: Node) -> Counting:
+    """That of a broker with the topics t and u."""
+    node.create("t")
+    node.create("u")
+    node.authorizer = found = Counting()  # type: ignore[assignment]
+    return found
+
+
+def may(call: Call, name: str, right: Any = READ_TOPIC) -> bool:
+    try:
+        check_topic(call, right, name, b"")
+    except errors.TopicAuthorizationFailed:
+        return False
+    return True
+
+
+def test_the_authorizer_is_asked_once_until_an_acl_changes(node: Node, authorizer: Counting) -> None:
+    call = node.call(12)
+    authorizer.allowed.add("t")
+    assert [may(call, name) for name in "tutu"] == [True, False, True, False]
+    assert authorizer.asked.total() == 2
+    authorizer.allowed, authorizer.version = {"u"}, 1
+    assert [may(call, name) for name in "tutu"] == [False, True, False, True]
+    assert authorizer.asked.total() == 4
+
+
+def test_another_principal_or_operation_is_asked_for_itself(node: Node, authorizer: Counting) -> None:
+    call = node.call(12)
+    authorizer.allowed.add("t")
+    assert may(call, "t")
+    node.connection.principal = "User:other"
+    assert may(call, "t")
+    assert may(call, "t", WRITE_TOPIC)
+    assert authorizer.asked == {("User:ANONYMOUS", "t"): 1, ("User:other", "t"): 2}
+
+
+def test_names_that_are_no_topics_take_no_memory(
+    node: Node, authorizer: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "MOST_KEPT", 1)
+    call = node.call(12)
+    for name in ("no-1", "no-2", "t", "u"):
+        assert not may(call, name)
+        assert len(call.decisions) <= 1
+    assert list(call.decisions) == ["u"]
+
+
+def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
+    hosts = []
+    for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1"):
+        node.connection.peer_address = (address, 1)
+        hosts.append(node.call(0).host)
+    assert hosts == ["10.0.0.1", "10.0.0.1", "2001:db8::1"]
