@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import BrokerConfig
@@ -15,7 +15,7 @@ from pybroker.coordinator.group.consumer.regexes import Resolve
 from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Paces
 from pybroker.coordinator.group.consumer.topics import Topics
-from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.group.joining import Caller, Sees
 from pybroker.coordinator.runtime import Runtime
 from pyclient.protocol import ConsumerGroupDescribe, ConsumerGroupHeartbeat, errors
 from pyclient.protocol.errors import KafkaError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pybroker.coordinator.group.shard import GroupShard
 
 GROUP_VERSION = "group.version"
+NAMES_AT_ONCE: Final = 500
+"""Topics that a client's rights are asked for in one turn of the loop."""
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +107,8 @@ class ConsumerGroups:
         found: Mapping[str, Resolved] | None = None
         try:
             found = await asyncio.to_thread(resolve.look)
+            if resolve.sees is not None:
+                found = await _seen(found, resolve.sees)
         except Exception:
             logger.exception("the regular expressions of group %s could not be resolved", resolve.group_id)
         self._runtime.tell(
@@ -116,3 +120,13 @@ class ConsumerGroups:
         """Nothing is looked up any more."""
         for task in tuple(self._tasks):
             task.cancel()
+
+
+async def _seen(found: Mapping[str, Resolved], sees: Sees) -> dict[str, Resolved]:
+    """What is left of it for a member that may not know of all topics; looked for in turns."""
+    names = list(frozenset().union(*(each.topics for each in found.values())))
+    seen: set[str] = set()
+    for begin in range(0, len(names), NAMES_AT_ONCE):
+        seen.update(filter(sees, names[begin : begin + NAMES_AT_ONCE]))
+        await asyncio.sleep(0)
+    return {regex: each._replace(topics=each.topics & seen) for regex, each in found.items()}

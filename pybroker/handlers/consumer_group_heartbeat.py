@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from pybroker.coordinator.group.joining import Caller
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_GROUP, check, check_all
+from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_GROUP, check, check_all, seeing
 from pyclient.protocol import ConsumerGroupHeartbeat, errors
 
 
@@ -33,7 +33,7 @@ async def _beat_if_permitted(request: ConsumerGroupHeartbeat.Request, call: Call
 
 def _beat(request: ConsumerGroupHeartbeat.Request, call: Call) -> Awaitable[ConsumerGroupHeartbeat.Response]:
     host = f"/{call.connection.peer_address[0]}"
-    caller = Caller(call.version, call.client_id or "", host)
+    caller = Caller(call.version, call.client_id or "", host, seeing(call))
     response: Awaitable[ConsumerGroupHeartbeat.Response] = call.broker.groups.consumers.heartbeat(
         request, caller
     )

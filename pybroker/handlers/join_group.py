@@ -6,7 +6,7 @@ from __future__ import annotations
 from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.joining import Caller
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_GROUP, may
+from pybroker.handlers.common.rights import READ_GROUP, may, seeing
 from pyclient.protocol import JoinGroup, errors
 
 _FIRST_WITH_NULL_PROTOCOL = 7
@@ -17,7 +17,7 @@ async def handle(request: JoinGroup.Request, call: Call) -> JoinGroup.Response:
     response: JoinGroup.Response
     if may(call, READ_GROUP, request.group_id):
         host = f"/{call.connection.peer_address[0]}"
-        caller = Caller(call.version, call.client_id or "", host)
+        caller = Caller(call.version, call.client_id or "", host, seeing(call))
         response = await call.broker.groups.join_group(request, caller)
     else:
         response = refusal(errors.GroupAuthorizationFailed, request.member_id)

@@ -174,6 +174,29 @@ def test_a_group_is_described_to_clients_that_may_see_all_of_its_topics(tmp_path
     in_loop(main)
 
 
+def test_a_regular_expression_finds_what_the_member_may_see(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Cluster(tmp_path) as cluster:
+            broker = await cluster.start(1)
+            hidden = {"name": "hidden", "num_partitions": 1, "replication_factor": 1}
+            await until_told(broker, p.CreateTopics, 7, topics=[hidden])
+            authorizer = await with_topic(cluster)
+            authorizer.allow((READ_GROUP, "g"), (DESCRIBE_GROUP, "g"), (DESCRIBE_TOPIC, EXISTS))
+            await until_told(broker, p.FindCoordinator, 4, coordinator_keys=["g"])
+            joining = {"rebalance_timeout_ms": 1000, "subscribed_topic_regex": ".*", "topic_partitions": []}
+            answer = await until_told(
+                broker, p.ConsumerGroupHeartbeat, 1, group_id="g", member_id="m", member_epoch=0, **joining
+            )
+            while answer.assignment is None or not answer.assignment.topic_partitions:
+                await pause()
+                beat = {"group_id": "g", "member_id": "m", "member_epoch": answer.member_epoch}
+                answer = await told(broker, p.ConsumerGroupHeartbeat, 1, **beat)
+            [assigned] = answer.assignment.topic_partitions
+            assert assigned.topic_id == broker.metadata.image.topics[EXISTS].id
+
+    in_loop(main)
+
+
 def test_what_a_client_may_do_is_told(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:

@@ -8,6 +8,7 @@ same, nothing is rebalanced (KIP-345, KIP-814).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -26,12 +27,18 @@ _LONGEST = 8_191
 """A member id, made of an instance id or a client id, fits into a record's 32,767 bytes, whatever its characters."""
 
 
+Sees = Callable[[str], bool]
+"""Whether a client may know of the topic of a name."""
+
+
 class Caller(NamedTuple):
     """The sender of a request: its version, and what groups remember of clients."""
 
     version: int
     client_id: str
     client_host: str
+    sees: Sees | None = None
+    """Which topics it may know of; None: all."""
 
 
 class Join(NamedTuple):

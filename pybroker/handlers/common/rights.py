@@ -10,7 +10,7 @@ and transactional ids are asked by the handler, before it tells whether they exi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pybroker.cluster.metadata.image import MetadataImage
@@ -139,6 +139,11 @@ def check(call: Call, right: Right, name: str = CLUSTER_NAME) -> None:
     """Raises the error of the kind of resource where the client lacks the right."""
     if call.broker.authorizer is not None and not may(call, right, name):
         raise DENIED[right.kind]
+
+
+def seeing(call: Call) -> Callable[[str], bool] | None:
+    """Whether the client may know of a topic, by its name; None where it may of all."""
+    return None if call.broker.authorizer is None else partial(may, call, DESCRIBE_TOPIC)
 
 
 async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable[[T], str]) -> list[T]:

@@ -90,7 +90,7 @@ def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
     downgrades = replaced is not None and downgrading.follows_from_replacing(group, replaced)
     updated = _updated(before, joining)
     epoch, subscriptions, changed = heartbeating.subscribe(
-        group, before, updated, result, bumps_unresolved=True
+        group, before, updated, result, joining.join.caller.sees, bumps_unresolved=True
     )
     claimed = _claimed(group, joining.said)
     if downgrades and group.assignment_epoch < epoch:

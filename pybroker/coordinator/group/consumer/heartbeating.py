@@ -31,7 +31,7 @@ from pybroker.coordinator.group.consumer.member import (
 )
 from pybroker.coordinator.group.consumer.reconciling import Claimed, Goal
 from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
-from pybroker.coordinator.group.joining import Caller
+from pybroker.coordinator.group.joining import Caller, Sees
 from pybroker.coordinator.shard import Result
 from pyclient.protocol import ConsumerGroupHeartbeat, errors
 
@@ -95,7 +95,7 @@ def beat(group: ConsumerGroup, request: Request, caller: Caller, result: Result)
     member_id = request.member_id
     check_room(group, member_id)
     member = _member(group, request, member_id or group.context.new_id(), result)
-    step(group, member, _updated(member, request, caller), request, result)
+    step(group, member, _updated(member, request, caller), request, result, caller.sees)
 
 
 # Nothing new
@@ -258,9 +258,10 @@ def step(
     updated: ConsumerMember,
     request: Request,
     result: Result,
+    sees: Sees | None,
 ) -> None:
     """One step of the member towards the target, and the answer."""
-    epoch, subscriptions, changed = subscribe(group, before, updated, result)
+    epoch, subscriptions, changed = subscribe(group, before, updated, result, sees)
     change = targeting.Change(known(group, before), updated)
     goal = targeting.update(group, epoch, change, subscriptions, result)
     claimed = _claimed(request)
@@ -297,6 +298,7 @@ def subscribe(
     before: ConsumerMember,
     updated: ConsumerMember,
     result: Result,
+    sees: Sees | None,
     *,
     bumps_unresolved: bool = False,
 ) -> tuple[int, Subscriptions, bool]:
@@ -308,7 +310,7 @@ def subscribe(
     if updated is not before:
         result.write(records.member_record(group.id, updated))
     names_changed = updated.topics != before.topics
-    change = regexes.update(group, before, updated, result)
+    change = regexes.update(group, before, updated, result, sees)
     changed = names_changed or change is not regexes.Change.NONE
     was = known(group, before)
     subscriptions = group.subscriptions.after(was, updated)

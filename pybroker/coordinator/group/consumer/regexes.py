@@ -17,6 +17,7 @@ from pybroker.coordinator import topic_regex
 from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.group.consumer.resolved import Resolved
+from pybroker.coordinator.group.joining import Sees
 from pybroker.coordinator.shard import Result
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Resolve(NamedTuple):
     regexes: frozenset[str]
     image: MetadataImage
     now_ms: int
+    sees: Sees | None = None
+    """What the member may know of that has made the group look; None: of all topics."""
 
     def look(self) -> dict[str, Resolved]:
         """Looks; takes a while where there are many topics."""
@@ -52,7 +55,7 @@ class Change(IntEnum):
 
 
 def update(
-    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result, sees: Sees | None
 ) -> Change:
     """A member may have another expression, and it may be time to look again.
 
@@ -63,7 +66,7 @@ def update(
     if before.regex != after.regex:
         change, is_new = _replaced(group, before, after, result)
     if is_new or group.subscriptions.regexes:
-        _maybe_resolve(group, before, after, is_new, result)
+        _maybe_resolve(group, before, after, is_new, result, sees)
     return change
 
 
@@ -115,6 +118,7 @@ def _maybe_resolve(
     after: ConsumerMember,
     is_new: bool,
     result: Result,
+    sees: Sees | None,
 ) -> None:
     context = group.context
     now_ms = result.now.wall_ms
@@ -129,7 +133,7 @@ def _maybe_resolve(
     if regexes:
         context.resolving.add(group.id)
         result.effects.append(
-            Resolve(group.id, frozenset(regexes), context.topics.image, now_ms)
+            Resolve(group.id, frozenset(regexes), context.topics.image, now_ms, sees)
         )
         when_refused(result, lambda next, error: context.resolving.discard(group.id))
 
