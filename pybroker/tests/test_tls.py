@@ -351,7 +351,9 @@ async def main():
     await broker.stop()
 
 asyncio.run(main())
-print(*(name for name in sys.modules if name.startswith(("cryptography", "pybroker.security", "pyclient.security"))))
+of_metadata = {"pybroker.security", "pybroker.security.acls"}
+rooms = ("cryptography", "pybroker.security", "pyclient.security")
+print(*(name for name in sys.modules if name.startswith(rooms) and name not in of_metadata))
 of_net = {f"pybroker.net.{name}" for name in ("tls", "handshakes", "sasl_connection")}
 print(*(name for name in sys.modules if name in of_net))
 """

@@ -1,0 +1,162 @@
+"""ACLs as values: whom they are about, what they allow or deny, and the filters by which they are found.
+
+They are those of KIP-11 and KIP-290. The words are Kafka's: ``Read``, ``Topic``, ``Allow`` in nodes of the store,
+``READ`` and ``TOPIC`` elsewhere.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeVar
+
+from pyclient.protocol.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+)
+from pyclient.protocol.errors import InvalidRequest
+
+ANYBODY: Final = "User:*"
+"""The principal of an ACL that is about everybody."""
+MOST_SHOWN: Final = 249
+"""Characters of a name in a message or a line of the log."""
+
+Kind = TypeVar("Kind", bound=IntEnum)
+
+
+class ResourcePattern(NamedTuple):
+    """The resources that ACLs are about: one, all, or those whose names begin alike."""
+
+    resource_type: AclResourceType
+    name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+    def __str__(self) -> str:
+        return f"{word(self.resource_type)}:{self.pattern_type.name}:{shown(self.name)}"
+
+    def matches(self, name: str) -> bool:
+        """Whether the resource of that name, of the same kind, is one of them."""
+        if self.pattern_type is PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, WILDCARD)
+
+
+class AccessControlEntry(NamedTuple):
+    """What an ACL allows or denies a principal (``User:alice``) who comes from a host."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    permission_type: AclPermissionType
+
+
+Entries = tuple[AccessControlEntry, ...]
+"""Those of one pattern, each once."""
+NO_ENTRIES: Final[Entries] = ()
+UNREADABLE: Final[Entries] = (
+    AccessControlEntry(ANYBODY, WILDCARD, AclOperation.ALL, AclPermissionType.DENY),
+)
+"""In place of ACLs that cannot be read: nobody may do anything there, until an administrator deletes this one."""
+
+
+class AclBinding(NamedTuple):
+    """An ACL."""
+
+    pattern: ResourcePattern
+    entry: AccessControlEntry
+
+    def __str__(self) -> str:
+        (kind, name, pattern_type), (principal, host, operation, permission) = self
+        return (
+            f"(resourceType={kind.name}, resourceName={shown(name)}, patternType={pattern_type.name},"
+            f" principal={shown(principal)}, host={shown(host)}, operation={operation.name},"
+            f" permissionType={permission.name})"
+        )
+
+    def check(self) -> None:
+        """Raises InvalidRequest where it cannot be stored."""
+        (kind, name, pattern_type), (principal, _, operation, permission) = self
+        if kind <= AclResourceType.ANY:
+            raise InvalidRequest(f"Invalid resourceType {kind.name}")
+        if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+            raise InvalidRequest(f"Invalid patternType {pattern_type.name}")
+        if operation <= AclOperation.ANY:
+            raise InvalidRequest(f"Invalid operation {operation.name}")
+        if permission <= AclPermissionType.ANY:
+            raise InvalidRequest(f"Invalid permissionType {permission.name}")
+        if not name:
+            raise InvalidRequest("Resource name should not be empty")
+        if kind is AclResourceType.CLUSTER and name != CLUSTER_NAME:
+            raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        if ":" not in principal:
+            raise InvalidRequest(
+                f"Could not parse principal from `{shown(principal)}` "
+                "(no colon is present separating the principal type from the principal name)"
+            )
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are wanted; None and ANY: all."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+
+    def check(self) -> None:
+        """Raises InvalidRequest where a number in it is none of Kafka's."""
+        if self.resource_type == AclResourceType.UNKNOWN or self.pattern_type == PatternType.UNKNOWN:
+            raise InvalidRequest("Unknown patternFilter.")
+        if self.operation == AclOperation.UNKNOWN or self.permission_type == AclPermissionType.UNKNOWN:
+            raise InvalidRequest("Unknown entryFilter.")
+
+    def matches_pattern(self, pattern: ResourcePattern) -> bool:
+        """Whether ACLs of the pattern may be wanted."""
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
+            return False
+        if self.pattern_type is PatternType.MATCH:
+            return self.name is None or pattern.matches(self.name)
+        is_kind = self.pattern_type in (PatternType.ANY, pattern.pattern_type)
+        return is_kind and self.name in (None, pattern.name)
+
+    def matches_entry(self, entry: AccessControlEntry) -> bool:
+        """Whether it is wanted, if its pattern is."""
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission_type in (AclPermissionType.ANY, entry.permission_type)
+        )
+
+
+def by_code(kind: type[Kind], code: int) -> Kind:
+    """The member of that number: UNKNOWN where there is none, as in Kafka."""
+    try:
+        return kind(code)
+    except ValueError:
+        return kind(0)
+
+
+def word(member: IntEnum) -> str:
+    """``TransactionalId`` of TRANSACTIONAL_ID: Kafka's word in paths and nodes."""
+    return member.name.title().replace("_", "")
+
+
+def by_word(kind: type[Kind], text: str) -> Kind:
+    """The reverse of ``word``. Raises ValueError."""
+    for member in kind:
+        if member > 1 and word(member) == text:  # neither UNKNOWN nor ANY
+            return member
+    raise ValueError(f"{text!r} is no {kind.__name__}")
+
+
+def shown(text: str) -> str:
+    """What a client has chosen, as it may stand in a line: a line break is none, and it ends somewhere."""
+    cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return cut if cut.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)

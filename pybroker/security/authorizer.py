@@ -1,0 +1,308 @@
+"""Kafka's StandardAuthorizer: says which user may do what. It reads no store and no clock.
+
+1. A super user may do everything.
+2. An ACL counts if it is about the principal or ``User:*``, and about the client's host or ``*``. A literal ``*`` is
+   about every resource, a prefix about those whose names begin with it.
+3. If an ACL denies it, it is denied. If one allows it, it is allowed.
+4. If there is no ACL about the resource at all, ``allow.everyone.if.no.acl.found`` decides. Else it is denied.
+
+An ACL that allows reading, writing, deleting or altering also allows describing. One that allows altering
+configurations allows describing them. An ACL that denies implies nothing.
+
+For each pattern, principal and host the operations are kept as bits of numbers. A decision looks at the literal, at the
+wildcard, and at one prefix of the name for each length that prefixes have. So it costs the same with few ACLs and with
+many. What a principal may do to a resource is kept until an ACL changes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pybroker.security.acls import (
+    ANYBODY,
+    AccessControlEntry,
+    AclBinding,
+    Entries,
+    ResourcePattern,
+)
+from pybroker.security.audit import Audit, Question
+from pyclient.protocol.acls import WILDCARD, AclOperation, AclPermissionType, AclResourceType, PatternType
+
+MOST_KEPT: Final = 10_000
+"""Decisions that are kept."""
+LONGEST_KEPT: Final = 255
+"""Characters of a name. Clients choose the names, and must not fill memory with them."""
+EVERYTHING: Final = (1 << (max(AclOperation) + 1)) - 1
+NOTHING: Final = 0
+ANY_NAME: Final = "hardcode"
+"""What Kafka asks about first, where it is asked about a whole kind of resources: super users may do it to anything."""
+
+_IMPLIED: Final = {
+    **dict.fromkeys(
+        (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER), 1 << AclOperation.DESCRIBE
+    ),
+    AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
+}
+"""What an operation that is allowed brings with it."""
+
+
+class _Bits(NamedTuple):
+    """Of one pattern, one principal and one host. ``named``: what is allowed without what is implied."""
+
+    denied: int
+    allowed: int
+    named: int
+
+
+_NO_BITS: Final = _Bits(0, 0, 0)
+_Hosts = dict[str, _Bits]
+_Group = dict[str, _Hosts]
+"""One pattern's, by principal and host."""
+
+
+class _Kind:
+    """The ACLs of one kind of resources, by pattern."""
+
+    __slots__ = ("lengths", "literal", "of_principal", "prefixed", "sizes")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Group] = {}
+        self.prefixed: dict[str, _Group] = {}
+        self.of_principal: dict[str, dict[ResourcePattern, _Hosts]] = {}
+        self.lengths: list[int] = []
+        """Of the prefixes, in order."""
+        self.sizes = Counter[int]()
+
+    def put(self, pattern: ResourcePattern, group: _Group) -> None:
+        """An empty group: there is no ACL of the pattern any more."""
+        groups = self.literal if pattern.pattern_type is PatternType.LITERAL else self.prefixed
+        before = groups.pop(pattern.name, {})
+        for principal in before:
+            patterns = self.of_principal[principal]
+            del patterns[pattern]
+            if not patterns:
+                del self.of_principal[principal]
+        if group:
+            groups[pattern.name] = group
+        for principal, hosts in group.items():
+            self.of_principal.setdefault(principal, {})[pattern] = hosts
+        if groups is self.prefixed:
+            self._count(len(pattern.name), bool(group) - bool(before))
+
+    def _count(self, length: int, change: int) -> None:
+        self.sizes[length] += change
+        if not self.sizes[length]:
+            del self.sizes[length]
+        if len(self.sizes) != len(self.lengths):
+            self.lengths = sorted(self.sizes)
+
+    def groups(self, name: str) -> Iterator[_Group]:
+        """Those of every pattern that the name matches."""
+        if (found := self.literal.get(name)) is not None:
+            yield found
+        if name != WILDCARD and (found := self.literal.get(WILDCARD)) is not None:
+            yield found
+        for length in self.lengths:
+            if length > len(name):
+                return
+            if (found := self.prefixed.get(name[:length])) is not None:
+                yield found
+
+
+class StandardAuthorizer:
+    """Decides by the ACLs that ``update`` has told it."""
+
+    def __init__(
+        self, super_users: Collection[str] = (), *, allows_everyone: bool = False, audit: Audit | None = None
+    ) -> None:
+        """``allows_everyone``: to do anything with resources without any ACL."""
+        self.version = 0
+        self._super_users = frozenset(super_users)
+        self._default = EVERYTHING if allows_everyone else NOTHING
+        self._audit = audit
+        self._acls: dict[ResourcePattern, Entries] = {}
+        self._kinds = {kind: _Kind() for kind in AclResourceType if kind > AclResourceType.ANY}
+        self._rights: dict[tuple[str, str, AclResourceType, str], int] = {}
+        self._any: dict[tuple[str, str, AclResourceType, AclOperation], bool] = {}
+
+    def update(self, acls: Mapping[ResourcePattern, Entries]) -> None:
+        """The ACLs of these patterns are others now; of one without entries there are none any more."""
+        for pattern, entries in acls.items():
+            self._kinds[pattern.resource_type].put(pattern, _grouped(entries))
+            self._acls[pattern] = entries
+            if not entries:
+                del self._acls[pattern]
+        self.version += 1
+        self._rights.clear()
+        self._any.clear()
+
+    def authorize(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        request: str = "",
+        count: int = 1,
+        is_told: bool = True,
+    ) -> bool:
+        """Whether ``principal`` (``User:alice``), who comes from the address ``host``, may do it.
+
+        ``request`` and ``count`` are for the audit log: the API, and how often it names the resource. What is only
+        left out of an answer, without an error, is not told there.
+        """
+        rights = self._rights.get((principal, host, resource_type, name))
+        if rights is None:
+            rights = self._decide(principal, host, resource_type, name)
+        is_allowed = bool(rights >> operation & 1)
+        audit = self._audit
+        if audit is not None and is_told and (not is_allowed or audit.tells_allowed):
+            resource = ResourcePattern(resource_type, name)
+            self._tell(audit, Question(principal, host, operation, resource, request, count), is_allowed=is_allowed)
+        return is_allowed
+
+    def authorize_any(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        """Whether the principal may do it to any resource of the kind."""
+        key = (principal, host, resource_type, operation)
+        found = self._any.get(key)
+        if found is None:
+            found = self.authorize(principal, host, operation, resource_type, ANY_NAME, is_told=False)
+            found = found or self._may_any(principal, canonical(host), operation, self._kinds[resource_type])
+            if len(self._any) >= MOST_KEPT:
+                self._any.clear()
+            self._any[key] = found
+        return found
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def _decide(self, principal: str, host: str, resource_type: AclResourceType, name: str) -> int:
+        """The operations that are allowed, as bits."""
+        rights = self._default
+        if principal in self._super_users:
+            rights = EVERYTHING
+        elif groups := list(self._kinds[resource_type].groups(name)):
+            denied = allowed = 0
+            address = canonical(host)
+            for group in groups:
+                for bits in _bits(group.get, principal, address):
+                    denied |= bits.denied
+                    allowed |= bits.allowed
+            rights = allowed & ~denied
+        if len(name) <= LONGEST_KEPT:
+            if len(self._rights) >= MOST_KEPT:
+                self._rights.clear()
+            self._rights[principal, host, resource_type, name] = rights
+        return rights
+
+    def _may_any(self, principal: str, address: str, operation: AclOperation, kind: _Kind) -> bool:
+        allowed: dict[ResourcePattern, None] = {}
+        denied: set[ResourcePattern] = set()
+        for who in dict.fromkeys((principal, ANYBODY)):
+            for pattern, hosts in kind.of_principal.get(who, {}).items():
+                for where in (address, WILDCARD):
+                    bits = hosts.get(where, _NO_BITS)
+                    if bits.denied >> operation & 1:
+                        denied.add(pattern)
+                    if bits.named >> operation & 1:
+                        allowed[pattern] = None
+        literal = {each.name for each in denied if each.pattern_type is PatternType.LITERAL}
+        prefixed = {each.name for each in denied if each.pattern_type is PatternType.PREFIXED}
+        if WILDCARD in literal:
+            return False
+        for pattern in allowed:
+            is_literal = pattern.pattern_type is PatternType.LITERAL
+            if is_literal and pattern.name == WILDCARD:
+                return True
+            if not (is_literal and pattern.name in literal) and not _has_prefix(pattern.name, prefixed):
+                return True
+        return False
+
+    # -- the audit log -----------------------------------------------------------------------------
+
+    def _tell(self, audit: Audit, question: Question, *, is_allowed: bool) -> None:
+        if is_allowed:
+            audit.allowed(question, self._rule(question, is_allowed=True))
+        else:
+            audit.denied(question, lambda: self._rule(question, is_allowed=False))
+
+    def _rule(self, question: Question, *, is_allowed: bool) -> str:
+        """Why it was decided like that, in Kafka's words."""
+        principal, host, operation, resource, _, _ = question
+        if principal in self._super_users:
+            return "SuperUser"
+        address, wanted = canonical(host), AclPermissionType.ALLOW if is_allowed else AclPermissionType.DENY
+        for pattern in self._patterns(resource):
+            for entry in self._acls[pattern]:
+                if entry.permission_type is wanted and _is_about(entry, principal, address, operation):
+                    return f"MatchingAcl(acl=StandardAcl{AclBinding(pattern, entry)})"
+        return "DefaultAllow" if is_allowed else "DefaultDeny"
+
+    def _patterns(self, resource: ResourcePattern) -> Iterator[ResourcePattern]:
+        """Those of ACLs that the resource matches."""
+        kind, name = resource.resource_type, resource.name
+        literal = [ResourcePattern(kind, each) for each in dict.fromkeys((name, WILDCARD))]
+        lengths = self._kinds[kind].lengths
+        prefixes = [ResourcePattern(kind, name[:n], PatternType.PREFIXED) for n in lengths if n <= len(name)]
+        return (each for each in (*literal, *prefixes) if each in self._acls)
+
+
+def _grouped(entries: Entries) -> _Group:
+    group: _Group = {}
+    for principal, host, operation, permission in entries:
+        hosts = group.setdefault(principal, {})
+        host = canonical(host)
+        denied, allowed, named = hosts.get(host, _NO_BITS)
+        bits = EVERYTHING if operation is AclOperation.ALL else 1 << operation
+        if permission is AclPermissionType.DENY:
+            hosts[host] = _Bits(denied | bits, allowed, named)
+        else:
+            hosts[host] = _Bits(denied, allowed | bits | _IMPLIED.get(operation, 0), named | bits)
+    return group
+
+
+def _bits(hosts_of: Callable[[str], _Hosts | None], principal: str, address: str) -> Iterator[_Bits]:
+    """What a pattern's ACLs say of the principal at this address."""
+    for who in (principal, ANYBODY):
+        if (hosts := hosts_of(who)) is not None:
+            if (bits := hosts.get(address)) is not None:
+                yield bits
+            if (bits := hosts.get(WILDCARD)) is not None:
+                yield bits
+
+
+def _is_about(entry: AccessControlEntry, principal: str, address: str, operation: AclOperation) -> bool:
+    if entry.principal not in (principal, ANYBODY) or (entry.host not in (WILDCARD, address) and (
+        canonical(entry.host) != address
+    )):
+        return False
+    if entry.operation in (AclOperation.ALL, operation):
+        return True
+    is_allowed = entry.permission_type is AclPermissionType.ALLOW
+    return is_allowed and bool(_IMPLIED.get(entry.operation, 0) >> operation & 1)
+
+
+def _has_prefix(name: str, prefixes: Collection[str]) -> bool:
+    return bool(prefixes) and any(name[:length] in prefixes for length in range(1, len(name) + 1))
+
+
+@lru_cache(maxsize=4096)
+def canonical(host: str) -> str:
+    """One text for each address: IPv6 in its short form, and an IPv4 address that comes by IPv6 as IPv4.
+
+    Kafka compares IPv6 as Java writes it (``0:0:0:0:0:0:0:1``), so an ACL with ``::1`` has no effect there.
+    """
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)

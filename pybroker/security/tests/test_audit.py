@@ -1,0 +1,81 @@
+"""The audit log says in Kafka's words who was denied, and repetitions do not fill it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.clock import ManualClock
+from pybroker.security.audit import LOGGER, MOST_LINES, WINDOW_MS, Audit
+from pybroker.security.authorizer import StandardAuthorizer
+from pybroker.security.tests.acl_samples import DENY, PREFIXED, READ, TOPIC, acl, by_pattern
+
+
+class Asked:
+    """An authorizer with an audit log, and its lines."""
+
+    def __init__(self, log: pytest.LogCaptureFixture) -> None:
+        self.clock = ManualClock()
+        self.authorizer = StandardAuthorizer(["User:root"], audit=Audit(self.clock.monotonic_ms))
+        self.authorizer.update(by_pattern([acl("flights"), acl("fl", "User:bob", permission=DENY, pattern=PREFIXED)]))
+        self._log = log
+
+    def __call__(self, who: str, name: str = "flights", **told: object) -> list[str]:
+        """The new lines after the question."""
+        self._log.clear()
+        self.authorizer.authorize(f"User:{who}", "10.0.0.1", READ, TOPIC, name, **told)  # type: ignore[arg-type]
+        return [record.getMessage() for record in self._log.records if record.name == LOGGER]
+
+
+@pytest.fixture
+def ask(caplog: pytest.LogCaptureFixture) -> Iterator[Asked]:
+    with caplog.at_level(logging.INFO, LOGGER):
+        yield Asked(caplog)
+
+
+def test_what_is_denied_is_told_with_the_rule(ask: Asked) -> None:
+    begin = "is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:flights"
+    assert ask("bob", request="Fetch", count=2) == [
+        f"Principal = User:bob {begin} for request = Fetch with resourceRefCount = 2 based on rule"
+        " MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=fl, patternType=PREFIXED, principal=User:bob,"
+        " host=*, operation=READ, permissionType=DENY))"
+    ]
+    assert ask("carol") == [f"Principal = User:carol {begin} based on rule DefaultDeny"]
+    assert ask("carol", "other", is_told=False) == []
+
+
+def test_what_is_allowed_is_told_to_who_wants_it(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
+    assert ask("alice") == []
+    with caplog.at_level(logging.DEBUG, LOGGER):
+        (line,) = ask("alice")
+        assert "is Allowed operation = READ" in line
+        assert line.endswith("principal=User:alice, host=*, operation=READ, permissionType=ALLOW))")
+        assert ask("root")[0].endswith("based on rule SuperUser")
+        assert len(ask("alice")) == 1
+
+
+def test_the_same_denial_is_told_once_in_a_while_and_then_counted(ask: Asked) -> None:
+    assert [len(ask("bob")) for _ in range(5)] == [1, 0, 0, 0, 0]
+    ask.clock.advance(WINDOW_MS)
+    counted, told = ask("bob")
+    assert counted == "4 denials more were not logged: the same ones, or too many"
+    assert told.startswith("Principal = User:bob is Denied")
+
+
+def test_a_flood_of_different_denials_is_cut(ask: Asked) -> None:
+    lines = sum(len(ask("eve", f"topic-{number}")) for number in range(MOST_LINES + 100))
+    assert lines == MOST_LINES
+    ask.clock.advance(WINDOW_MS)
+    assert ask("eve")[0].startswith("100 denials more")
+
+
+def test_a_name_writes_no_line_of_its_own(ask: Asked) -> None:
+    (line,) = ask("eve", "x\nPrincipal = User:root is Allowed")
+    assert "\n" not in line
+
+
+def test_nothing_is_told_to_nobody(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, LOGGER):
+        assert ask("bob") == []
