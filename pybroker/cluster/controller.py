@@ -28,7 +28,7 @@ from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Pl
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topic_steps import removal_steps
 from pybroker.cluster.decisions.topics import Controller
-from pybroker.cluster.metadata import journal
+from pybroker.cluster.metadata import acl_nodes, journal
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
     INTERNAL_TOPICS,
@@ -38,10 +38,12 @@ from pybroker.cluster.metadata.image import (
     MetadataImage,
     ResourceType,
     TopicImage,
+    changed_acls,
 )
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.nodes.deletions import confirm_deleted
+from pybroker.cluster.nodes.folders import make
 from pybroker.cluster.nodes.leadership import Leadership, give_up
 from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_remains, load_unknown_topics
 from pybroker.cluster.nodes.recording import Differs, Fenced, Recorder
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from pybroker.cluster.decisions.quota_changes import Results as QuotaResults
     from pybroker.cluster.decisions.scram_changes import Results as ScramResults
     from pybroker.cluster.decisions.scram_changes import ScramChange
+    from pybroker.security.acls import AclBinding, AclFilter
 
 T = TypeVar("T")
 
@@ -211,6 +214,7 @@ class ControllerService:
                 image.boots,
                 missing={name: topic for name, topic in gone.items() if topic.id not in ids},
                 reading=image.reading if image.reading is not old.reading else None,
+                acls=changed_acls(old, image),
             )
         )
         await self._confirm_deleted(topic.id for topic in deleted.values())
@@ -311,6 +315,19 @@ class ControllerService:
         from pybroker.cluster.decisions.quota_changes import alter
 
         return await self._change(lambda image: alter(image, changes), validate_only)
+
+    async def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
+        """None or the error of each. The ACLs count when this returns."""
+        from pybroker.cluster.decisions.acl_changes import create  # which a broker without ACLs need not have
+
+        await make(self.store, acl_nodes.FOLDERS)
+        return await self._change_what_can_be(lambda image: create(image, bindings))
+
+    async def delete_acls(self, wanted: AclFilter) -> list[AclBinding]:
+        """The ACLs that the filter has found. They do not count any more when this returns."""
+        from pybroker.cluster.decisions.acl_changes import delete
+
+        return await self._change_what_can_be(lambda image: delete(image, wanted))
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool

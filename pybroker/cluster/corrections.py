@@ -28,6 +28,7 @@ from pybroker.cluster.metadata.image import (
     PartitionImage,
     ResourceType,
     TopicImage,
+    changed_acls,
 )
 from pybroker.store.interface import CoordinationStore, Create, Operation, Set
 
@@ -74,7 +75,10 @@ def correction(image: MetadataImage, stored: MetadataImage) -> Step:
     ]
     features = (stored.features_epoch, stored.features)
     is_old = features != (image.features_epoch, image.features)
-    return Step(operations, MetadataDelta(topics, configs=configs, features=features if is_old else None))
+    delta = MetadataDelta(
+        topics, configs=configs, features=features if is_old else None, acls=changed_acls(image, stored)
+    )
+    return Step(operations, delta)
 
 
 def _changed_topics(image: MetadataImage, stored: MetadataImage) -> Iterator[tuple[TopicImage, TopicImage]]:

@@ -35,6 +35,7 @@ from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
+from pybroker.cluster.nodes.folders import missing
 from pybroker.cluster.nodes.leadership import Leadership, become_controller, give_up
 from pybroker.cluster.nodes.loading import load_brokers, load_deleted, load_unknown_topics
 from pybroker.cluster.owner_process import own_process
@@ -87,12 +88,11 @@ async def cluster_id(store: CoordinationStore, own: str | None, new_id: Callable
 
 
 async def _lay_out(store: CoordinationStore, cluster_id: str | None) -> None:
-    existing = await store.get_many(znodes.FOLDERS)
-    missing = [Create(p) for p, node in zip(znodes.FOLDERS, existing, strict=True) if node is None]
+    made = await missing(store, znodes.FOLDERS)
     if cluster_id is not None:
-        missing.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
-    if missing:
-        await store.multi(missing)
+        made.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
+    if made:
+        await store.multi(made)
 
 
 class Membership:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pybroker.config import Endpoint
+from pybroker.security.acls import NO_ENTRIES, Entries, ResourcePattern
 from pyclient.protocol.errors import UnknownServerError, UnknownTopicOrPartition
 
 NO_LEADER: Final = -1
@@ -183,6 +184,8 @@ class MetadataDelta:
     missing: Mapping[str, TopicImage] = field(default_factory=dict)
     reading: Reading | None = None
     """As in the image. If the image was read from the store, no decision stands behind what the delta removes."""
+    acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
+    """All ACLs of a pattern; without any the pattern is gone."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -193,6 +196,7 @@ class MetadataDelta:
             or self.configs
             or self.controller
             or self.features
+            or self.acls
         )
 
 
@@ -217,6 +221,8 @@ class MetadataImage:
     """Finalized levels by feature (see ``cluster.features``)."""
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 where there are none."""
+    acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
+    """Those of patterns that have some."""
     reading: Reading = field(default=NOT_READ, compare=False)
     """The reading of the store with which the image began."""
     frozen: frozenset[str] = field(default=frozenset(), compare=False)
@@ -320,6 +326,7 @@ class MetadataImage:
             resource_configs=self._apply_configs(delta),
             features=features,
             features_epoch=features_epoch,
+            acls=self._apply_acls(delta),
             reading=delta.reading or self.reading,
             lost=self._apply_losses(delta),
         )
@@ -353,6 +360,21 @@ class MetadataImage:
         if not delta.configs:
             return self.resource_configs
         return {**self.resource_configs, **delta.configs}
+
+    def _apply_acls(self, delta: MetadataDelta) -> Mapping[ResourcePattern, Entries]:
+        if not delta.acls:
+            return self.acls
+        acls = {**self.acls, **delta.acls}
+        for pattern, entries in delta.acls.items():
+            if not entries:
+                del acls[pattern]
+        return acls
+
+
+def changed_acls(before: MetadataImage, after: MetadataImage) -> dict[ResourcePattern, Entries]:
+    """What a delta says of the ACLs that are not the same."""
+    gone = dict.fromkeys(before.acls.keys() - after.acls.keys(), NO_ENTRIES)
+    return gone | {pattern: acls for pattern, acls in after.acls.items() if before.acls.get(pattern) != acls}
 
 
 def _without_none(

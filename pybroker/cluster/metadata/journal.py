@@ -14,6 +14,7 @@ ISR of a topic with thousands of partitions is a few bytes. A reader leaves out 
     b  brokers that came or changed         g  brokers that are gone
     r  configurations of other resources    k  controller: id, epoch
     f  features: epoch, levels
+    a  ACLs by pattern: all that it has now
 
 Pure: ``following`` reads, the service writes.
 """
@@ -37,6 +38,8 @@ from pybroker.cluster.metadata.image import (
     boots_of,
 )
 from pybroker.config import Endpoint
+from pybroker.security.acls import AccessControlEntry, Entries, ResourcePattern
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 KEPT = 1_000
 """The number of entries that are kept. A broker that is further behind reads the whole store again."""
@@ -75,6 +78,14 @@ class _Broker(msgspec.Struct, array_like=True):
     machine: str = ""
 
 
+class _Acls(msgspec.Struct, array_like=True):
+    resource_type: int
+    name: str
+    pattern_type: int
+    entries: list[tuple[str, str, int, int]]
+    """Principal, host, operation, permission."""
+
+
 class Entry(msgspec.Struct, omit_defaults=True):
     """One version, as it is written."""
 
@@ -88,6 +99,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     r: list[tuple[int, str, dict[str, str]]] = []
     k: tuple[int, int] | None = None
     f: tuple[int, dict[str, int]] | None = None
+    a: list[_Acls] = []
 
 
 class _Known(msgspec.Struct, array_like=True):
@@ -112,6 +124,7 @@ def encode(delta: MetadataDelta, image: MetadataImage, controller_epoch: int) ->
     entry.r = [(kind, name, dict(configs)) for (kind, name), configs in delta.configs.items()]
     if delta.features is not None:
         entry.f = (delta.features[0], dict(delta.features[1]))
+    entry.a = [_Acls(*pattern, [*entries]) for pattern, entries in delta.acls.items()]
     return _encoder.encode(entry)
 
 
@@ -178,7 +191,17 @@ def decode(data: bytes, image: MetadataImage) -> MetadataDelta:
         configs={(ResourceType(kind), name): configs for kind, name, configs in entry.r},
         controller=entry.k,
         features=entry.f,
+        acls=dict(map(_acls, entry.a)),
     )
+
+
+def _acls(each: _Acls) -> tuple[ResourcePattern, Entries]:
+    pattern = ResourcePattern(AclResourceType(each.resource_type), each.name, PatternType(each.pattern_type))
+    entries = (
+        AccessControlEntry(principal, host, AclOperation(operation), AclPermissionType(permission))
+        for principal, host, operation, permission in each.entries
+    )
+    return pattern, tuple(entries)
 
 
 def _changed(entry: Entry, image: MetadataImage) -> Mapping[str, TopicImage]:

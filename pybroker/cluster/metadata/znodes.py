@@ -11,6 +11,8 @@
     /config/users/u                         a user's passwords and quotas; its name is as in a URL, "<default>" all
     /config/users/u/clients/c               the quotas of a user's clients of an id, which is as in a URL
     /config/clients/c, /config/ips/i        the quotas of a client id, of an address
+    /kafka-acl/Topic/t                      the ACLs of a resource; ``*``: of all
+    /kafka-acl-extended/prefixed/Topic/t    the ACLs of those whose names begin so
     /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
     /admin/delete_topics/<topic id>/nodes   its nodes above are not all removed yet
     /latest_producer_id_block               the last block of producer ids given out

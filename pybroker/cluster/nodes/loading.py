@@ -5,7 +5,7 @@ The store may change while it is read. The journal's entries from before the rea
 
 Other programs may change ZooKeeper. A node that differs from what a broker writes must not stop any broker: it is left
 out, with a warning, and counts as no broker, topic or note. With a configuration that cannot be read nothing is
-deleted, because the defaults might delete what the unknown settings keep.
+deleted, because the defaults might delete what the unknown settings keep. ACLs that cannot be read deny everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from pybroker.cluster.decisions.topic_steps import Remains
-from pybroker.cluster.metadata import journal, znodes
+from pybroker.cluster.metadata import acl_nodes, journal, znodes
 from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
     NO_CONFIGS,
@@ -32,7 +32,9 @@ from pybroker.cluster.metadata.image import (
     ResourceType,
     TopicImage,
 )
+from pybroker.security.acls import UNREADABLE, Entries, ResourcePattern, by_word
 from pybroker.store.interface import CoordinationStore, NoNode, Stat
+from pyclient.protocol.acls import AclResourceType
 from pyclient.protocol.uuids import from_base64
 
 T = TypeVar("T")
@@ -67,6 +69,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         resource_configs=await _load_configs(store),
         features=_required(znodes.FEATURE, znodes.decode_features, features[0]) if features else {},
         features_epoch=features[1].version if features else -1,
+        acls=await load_acls(store),
         reading=Reading(await _unreadable(store, torn)),
     )
 
@@ -330,3 +333,40 @@ async def _load_user_clients(
     names = _config_names(ResourceType.USER_CLIENT, entities)
     found = {**above, **await load_configs(store, ResourceType.USER_CLIENT, names)}
     return {(ResourceType.USER_CLIENT, name): configs for name, configs in found.items()}
+
+
+async def load_acls(store: CoordinationStore) -> dict[ResourcePattern, Entries]:
+    """The ACLs of every pattern that has some."""
+    patterns: dict[str, ResourcePattern] = {}
+    for pattern_type, root in acl_nodes.ROOTS.items():
+        for kind in await _kinds(store, root):
+            folder = acl_nodes.folder(pattern_type, kind)
+            for entity in await store.children(folder):
+                name = _readable(f"{folder}/{entity}", acl_nodes.name_of, entity)
+                patterns[f"{folder}/{entity}"] = ResourcePattern(kind, name or entity, pattern_type)
+    nodes = await store.get_many(list(patterns))
+    found = {
+        pattern: _acls(path, pattern, node[0])
+        for (path, pattern), node in zip(patterns.items(), nodes, strict=True)
+        if node is not None
+    }
+    return {pattern: entries for pattern, entries in found.items() if entries}
+
+
+async def _kinds(store: CoordinationStore, root: str) -> Iterable[AclResourceType]:
+    """Those that have a folder."""
+    try:
+        words = await store.children(root)
+    except NoNode:
+        return []
+    return [kind for word in words if (kind := _readable(f"{root}/{word}", by_word, AclResourceType, word))]
+
+
+def _acls(path: str, pattern: ResourcePattern, data: bytes) -> Entries:
+    try:
+        if path != acl_nodes.path(pattern):
+            raise ValueError("the name of the node is none of a resource")
+        return acl_nodes.decode(data)
+    except NOT_OURS as error:
+        _log.error("nobody may do anything with %s, because %s is malformed: %s", pattern, path, error)
+        return UNREADABLE

@@ -19,6 +19,10 @@ from pybroker.cluster.metadata.image import (
     TopicImage,
 )
 from pybroker.config import Endpoint
+from pybroker.security.acls import AccessControlEntry, Entries, ResourcePattern
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
+
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 
 
 def replicas(chance: Random) -> tuple[int, ...]:
@@ -58,6 +62,12 @@ def broker(chance: Random, id: int) -> BrokerRegistration:
     )
 
 
+def acls(chance: Random) -> dict[ResourcePattern, Entries]:
+    patterns = (ResourcePattern(AclResourceType.TOPIC, name, chance.choice([LITERAL, PREFIXED])) for name in "tu")
+    ones = [AccessControlEntry(f"User:{n}", "*", AclOperation(n), AclPermissionType.ALLOW) for n in range(2, 5)]
+    return {each: tuple(chance.sample(ones, chance.randint(0, 3))) for each in patterns if chance.random() < 0.5}
+
+
 def step(chance: Random, image: MetadataImage) -> MetadataDelta:
     """A change that a controller could make of ``image``."""
     changed, deleted = {}, {}
@@ -78,6 +88,7 @@ def step(chance: Random, image: MetadataImage) -> MetadataDelta:
         chance.choice([{}, {(ResourceType.BROKER, ""): configs(chance)}]),
         chance.choice([None, (1, 7)]),
         chance.choice([None, (3, {"transaction.version": 2})]),
+        acls=acls(chance),
     )
 
 

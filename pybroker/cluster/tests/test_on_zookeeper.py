@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.ensemble import Ensemble, ensemble
+from pybroker.cluster.decisions import acl_changes
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.cluster.tests.harness import Members, check_agreement
+from pybroker.security.acls import AccessControlEntry, AclBinding, AclFilter, ResourcePattern
 from pybroker.store.zookeeper import ZooKeeperStore
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 pytestmark = pytest.mark.nightly
 
@@ -63,5 +66,34 @@ def test_topics_of_thousands_of_partitions_fit_and_survive_their_controller(
             await members.controller.node.controller.delete_topics([TopicName(LONG_NAME)])
             assert set((await members.settled()).topics) == {"u"}
             await members.check_store()
+
+    asyncio.run(main())
+
+
+def test_as_many_acls_as_a_resource_may_have_fit_and_names_of_any_kind(alone: Ensemble, tmp_path: Path) -> None:
+    names = ["my/app", ".", "..", "50% off", "a%2Fb", "gr\u00fcn", "\U0001f600", "a b ", "\x01\x7f", "*"]
+    names += ["\ue000\ufffd"]
+    allowed = AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    full = ResourcePattern(AclResourceType.TOPIC, LONG_NAME, PatternType.PREFIXED)
+
+    async def sessions() -> Sessions:
+        return Sessions(f"{alone.hosts}/acls")
+
+    async def main() -> None:
+        async with asyncio.timeout(60), Members(tmp_path, open_server=sessions) as members:
+            await members.start(1, 2)
+            service = members.controller.node.controller
+            groups = [AclBinding(ResourcePattern(AclResourceType.GROUP, name), allowed) for name in names]
+            assert await service.create_acls(groups) == [None] * len(names)
+            users = [AclBinding(full, allowed._replace(principal=f"User:{n:0200}")) for n in range(2_000)]
+            results = await service.create_acls(users)
+            assert None in results
+            assert results.count(None) < len(users)
+            image = await members.settled()
+            assert len(image.acls[full]) * 200 > acl_changes.MOST_BYTES / 2
+            check_agreement(members)
+            await members.check_store()
+            assert len(await service.delete_acls(AclFilter(name=LONG_NAME))) == results.count(None)
+            assert {pattern.name for pattern in (await members.settled()).acls} == set(names)
 
     asyncio.run(main())

@@ -1,0 +1,119 @@
+"""The controller's decisions about ACLs: pure, as those about configurations.
+
+The ACLs of a pattern are one node. So a change writes all of them, and there cannot be more than fit into a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from pybroker.cluster.decisions.config_changes import BYTES_OF_A_WRITE, BYTES_PER_STEP
+from pybroker.cluster.decisions.plan import Plan, Step
+from pybroker.cluster.metadata import acl_nodes
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
+from pybroker.security.acls import NO_ENTRIES, AccessControlEntry, AclBinding, AclFilter, Entries, ResourcePattern
+from pybroker.store.interface import Create, Delete, Operation, Set
+from pyclient.protocol.acls import AclResourceType, PatternType
+from pyclient.protocol.errors import InvalidRequest, KafkaError
+
+MOST_BYTES: Final = 1 << 19
+"""Of a pattern's node. With its entry in the journal it fits into a write to ZooKeeper, which may be 1 MB."""
+
+_EMPTY: Final = len(acl_nodes.encode(()))
+
+Acls = Mapping[ResourcePattern, Entries]
+
+
+def create(image: MetadataImage, bindings: Sequence[AclBinding]) -> Plan[list[KafkaError | None]]:
+    """None or an error for each, in order. One that is there already is no error."""
+    results: list[KafkaError | None] = []
+    changed: dict[ResourcePattern, dict[AccessControlEntry, None]] = {}
+    sizes: dict[ResourcePattern, int] = {}
+    for binding in bindings:
+        try:
+            binding.check()
+            pattern, entry = binding
+            entries = changed.get(pattern)
+            if entries is None:
+                entries = dict.fromkeys(image.acls.get(pattern, NO_ENTRIES))
+            if entry not in entries:
+                sizes[pattern] = _grown(pattern, sizes.get(pattern) or len(acl_nodes.encode(entries)), entry)
+                entries[entry] = None
+                changed[pattern] = entries
+            results.append(None)
+        except KafkaError as error:
+            results.append(error)
+    return Plan(results, _steps(image, {pattern: tuple(entries) for pattern, entries in changed.items()}))
+
+
+def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> int:
+    """The bytes of a node with one ACL more. Raises InvalidRequest."""
+    size += len(acl_nodes.encode([entry])) - _EMPTY + len(",")
+    if size > MOST_BYTES:
+        raise InvalidRequest(
+            f"{pattern} has too many ACLs, which are {MOST_BYTES} bytes at most: "
+            "let some be about more users or operations"
+        )
+    return size
+
+
+def matching(acls: Acls, wanted: AclFilter) -> list[AclBinding]:
+    """Those that a filter finds, the ones of a pattern together."""
+    return [
+        AclBinding(pattern, entry)
+        for pattern, entries in _found(acls, wanted)
+        for entry in entries
+        if wanted.matches_entry(entry)
+    ]
+
+
+def _found(acls: Acls, wanted: AclFilter) -> Iterable[tuple[ResourcePattern, Entries]]:
+    kind, name, pattern_type = wanted[:3]
+    if kind > AclResourceType.ANY and name is not None and pattern_type > PatternType.MATCH:
+        pattern = ResourcePattern(kind, name, pattern_type)
+        return [(pattern, acls[pattern])] if pattern in acls else []
+    return ((pattern, entries) for pattern, entries in acls.items() if wanted.matches_pattern(pattern))
+
+
+def delete(image: MetadataImage, wanted: AclFilter) -> Plan[list[AclBinding]]:
+    """Those that a filter has found, which are deleted. Raises InvalidRequest."""
+    wanted.check()
+    found = matching(image.acls, wanted)
+    changed: dict[ResourcePattern, Entries] = {}
+    for pattern, entries in groupby(found, attrgetter("pattern")):
+        gone = {each.entry for each in entries}
+        changed[pattern] = tuple(entry for entry in image.acls[pattern] if entry not in gone)
+    return Plan(found, _steps(image, changed))
+
+
+def _steps(image: MetadataImage, changed: Acls) -> list[Step]:
+    return [Step(operations, MetadataDelta(acls=part)) for operations, part in _parts(image, changed)]
+
+
+def _parts(image: MetadataImage, changed: Acls) -> Iterator[tuple[list[Operation], Acls]]:
+    """What goes into one write to the store each."""
+    operations: list[Operation] = []
+    part: dict[ResourcePattern, Entries] = {}
+    size = 0
+    for pattern, entries in changed.items():
+        operation = _write(image, pattern, entries)
+        more = BYTES_OF_A_WRITE + len(operation.path) + (0 if isinstance(operation, Delete) else len(operation.data))
+        if part and size + more > BYTES_PER_STEP:
+            yield operations, part
+            operations, part, size = [], {}, 0
+        operations.append(operation)
+        part[pattern] = entries
+        size += more
+    if part:
+        yield operations, part
+
+
+def _write(image: MetadataImage, pattern: ResourcePattern, entries: Entries) -> Create | Set | Delete:
+    path = acl_nodes.path(pattern)
+    if not entries:
+        return Delete(path)
+    data = acl_nodes.encode(entries)
+    return Set(path, data) if pattern in image.acls else Create(path, data)

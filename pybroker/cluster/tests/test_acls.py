@@ -1,0 +1,282 @@
+"""ACLs in the store: Kafka's paths and JSON, what the controller decides, and how every broker gets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pybroker.cluster.corrections import correction
+from pybroker.cluster.decisions import acl_changes
+from pybroker.cluster.metadata import acl_nodes, journal
+from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.nodes.loading import load_acls
+from pybroker.cluster.tests.harness import Members, run
+from pybroker.security.acls import UNREADABLE, AccessControlEntry, AclBinding, AclFilter, Entries, ResourcePattern
+from pybroker.store.interface import CoordinationStore, Create, Delete, Set
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
+from pyclient.protocol.errors import InvalidRequest
+
+TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+FLIGHTS = ResourcePattern(TOPIC, "flights")
+ALICE = AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+BOB = AccessControlEntry("User:bob", "10.0.0.1", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
+KAFKAS = (
+    b'{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"},'
+    b'{"principal":"User:bob","permissionType":"Deny","operation":"DescribeConfigs","host":"10.0.0.1"}]}'
+)
+
+
+def with_acls(acls: dict[ResourcePattern, Entries]) -> MetadataImage:
+    return MetadataImage(version=1, acls=acls)
+
+
+async def by_hand(members: Members, path: str, data: bytes) -> None:
+    store = await members.server.connect()
+    await (store.set(path, data) if await store.exists(path) else store.create(path, data))
+    await store.close()
+
+
+# -- nodes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        (FLIGHTS, "/kafka-acl/Topic/flights"),
+        (ResourcePattern(TOPIC, "*"), "/kafka-acl/Topic/*"),
+        (ResourcePattern(AclResourceType.CLUSTER, "kafka-cluster"), "/kafka-acl/Cluster/kafka-cluster"),
+        (ResourcePattern(AclResourceType.USER, "User:a=b"), "/kafka-acl/User/User:a=b"),
+        (ResourcePattern(GROUP, "my/app 50%", PatternType.PREFIXED), "/kafka-acl-extended/prefixed/Group/my%2Fapp 50%"),
+        (ResourcePattern(AclResourceType.TRANSACTIONAL_ID, "grün"), "/kafka-acl/TransactionalId/grün"),
+        (ResourcePattern(AclResourceType.DELEGATION_TOKEN, ".."), "/kafka-acl/DelegationToken/%2E%2E"),
+        (ResourcePattern(GROUP, "a%2Fb"), "/kafka-acl/Group/a%252Fb"),
+    ],
+)
+def test_a_node_lies_where_kafka_has_it(pattern: ResourcePattern, path: str) -> None:
+    assert acl_nodes.path(pattern) == path
+    assert acl_nodes.name_of(path.rpartition("/")[2]) == pattern.name
+
+
+@given(st.text(min_size=1))
+def test_every_name_has_a_node_of_its_own(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return  # no request can have it
+    entity = acl_nodes.path(ResourcePattern(GROUP, name)).removeprefix("/kafka-acl/Group/")
+    assert "/" not in entity
+    assert entity not in (".", "..")
+    assert acl_nodes.name_of(entity) == name
+
+
+def test_a_node_has_kafkas_json() -> None:
+    assert acl_nodes.encode([ALICE, BOB]) == KAFKAS
+    assert acl_nodes.decode(KAFKAS) == (ALICE, BOB)
+    assert acl_nodes.decode(b"") == ()
+    spaced = json.dumps({"acls": [*json.loads(KAFKAS)["acls"]] * 2, "version": 1}, indent=1)
+    assert acl_nodes.decode(spaced.encode()) == (ALICE, BOB)
+
+
+@pytest.mark.parametrize("change", [("Read", "Fly"), ("Allow", "Perhaps"), ('"*"', "7"), ("User:", ""), ("1,", "2,")])
+def test_a_node_with_what_kafka_does_not_know_is_none(change: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        acl_nodes.decode(KAFKAS.decode().replace(*change, 1).encode())
+
+
+# -- decisions ---------------------------------------------------------------------------------------
+
+
+def test_new_acls_are_one_write_per_resource() -> None:
+    plan = acl_changes.create(MetadataImage(), [AclBinding(FLIGHTS, ALICE), AclBinding(FLIGHTS, BOB)])
+    assert plan.results == [None, None]
+    ((operations, delta),) = plan.steps
+    assert operations == [Create("/kafka-acl/Topic/flights", KAFKAS)]
+    assert delta.acls == {FLIGHTS: (ALICE, BOB)}
+
+
+def test_an_acl_more_replaces_the_node_and_one_that_is_there_changes_nothing() -> None:
+    image = with_acls({FLIGHTS: (ALICE,)})
+    plan = acl_changes.create(image, [AclBinding(FLIGHTS, BOB), AclBinding(FLIGHTS, ALICE)])
+    assert plan.results == [None, None]
+    assert plan.steps[0].operations == [Set("/kafka-acl/Topic/flights", KAFKAS)]
+    again = acl_changes.create(image, [AclBinding(FLIGHTS, ALICE)])
+    assert (again.results, again.steps) == ([None], [])
+
+
+def test_an_acl_that_cannot_be_stops_no_other() -> None:
+    wrong = AclBinding(FLIGHTS, ALICE._replace(principal="alice"))
+    plan = acl_changes.create(MetadataImage(), [wrong, AclBinding(FLIGHTS, ALICE)])
+    assert isinstance(plan.results[0], InvalidRequest)
+    assert plan.results[1] is None
+    assert plan.steps[0].delta.acls == {FLIGHTS: (ALICE,)}
+
+
+def test_many_acls_are_several_writes_each_of_which_fits() -> None:
+    bindings = [AclBinding(ResourcePattern(TOPIC, f"t{n}"), ALICE) for n in range(3_000)]
+    plan = acl_changes.create(MetadataImage(), bindings)
+    assert len(plan.steps) > 1
+    sizes = [sum(len(each.data) for each in step.operations if isinstance(each, Create)) for step in plan.steps]
+    assert max(sizes) <= acl_changes.BYTES_PER_STEP
+    image = MetadataImage()
+    for step in plan.steps:
+        image = image.apply(step.delta)
+    assert len(image.acls) == 3_000
+
+
+def test_a_resource_has_as_many_acls_as_fit_into_its_node() -> None:
+    bindings = [AclBinding(FLIGHTS, ALICE._replace(principal=f"User:{n:0100}")) for n in range(4_000)]
+    plan = acl_changes.create(MetadataImage(), bindings)
+    refused = [error for error in plan.results if error is not None]
+    assert refused
+    assert str(refused[0]).startswith("Topic:LITERAL:flights has too many ACLs")
+    ((operations, delta),) = plan.steps
+    assert isinstance(operations[0], Create)
+    assert len(operations[0].data) <= acl_changes.MOST_BYTES
+    assert len(operations[0].data) + len(journal.encode(delta, MetadataImage(), 1)) < 1_000_000
+    full = MetadataImage().apply(delta)
+    assert acl_changes.create(full, bindings[:1]).results == [None]
+    assert acl_changes.create(full, bindings[-1:]).results != [None]
+
+
+def test_a_filter_deletes_what_it_finds_and_tells_it() -> None:
+    image = with_acls({FLIGHTS: (ALICE, BOB), ResourcePattern(GROUP, "g"): (ALICE,)})
+    plan = acl_changes.delete(image, AclFilter(principal="User:alice"))
+    assert plan.results == [AclBinding(FLIGHTS, ALICE), AclBinding(ResourcePattern(GROUP, "g"), ALICE)]
+    ((operations, delta),) = plan.steps
+    assert [type(each) for each in operations] == [Set, Delete]
+    assert image.apply(delta).acls == {FLIGHTS: (BOB,)}
+
+
+def test_one_of_several_acls_goes_and_the_others_stay() -> None:
+    """CVE-2024-27309: with it all of the resource's went."""
+    image = with_acls({FLIGHTS: (ALICE, BOB)})
+    plan = acl_changes.delete(image, AclFilter(TOPIC, "flights", PatternType.LITERAL, *ALICE))
+    assert image.apply(plan.steps[0].delta).acls == {FLIGHTS: (BOB,)}
+
+
+def test_a_filter_that_finds_nothing_writes_nothing() -> None:
+    image = with_acls({FLIGHTS: (ALICE,)})
+    for wanted in (AclFilter(TOPIC, "other", PatternType.LITERAL), AclFilter(host="10.0.0.1")):
+        plan = acl_changes.delete(image, wanted)
+        assert (plan.results, plan.steps) == ([], [])
+    with pytest.raises(InvalidRequest):
+        acl_changes.delete(image, AclFilter(AclResourceType.UNKNOWN))
+
+
+# -- brokers -----------------------------------------------------------------------------------------
+
+
+def test_every_broker_follows_and_a_new_one_loads(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        service = members.controller.node.controller
+        prefix = ResourcePattern(GROUP, "my/app", PatternType.PREFIXED)
+        assert await service.create_acls([AclBinding(FLIGHTS, ALICE), AclBinding(prefix, BOB)]) == [None, None]
+        assert (await members.settled()).acls == {FLIGHTS: (ALICE,), prefix: (BOB,)}
+        assert await service.create_acls([AclBinding(FLIGHTS, BOB)]) == [None]
+        assert (await members.start(3)).image.acls[FLIGHTS] == (ALICE, BOB)
+        found = [AclBinding(FLIGHTS, ALICE), AclBinding(FLIGHTS, BOB)]
+        assert await service.delete_acls(AclFilter(name="flights")) == found
+        assert (await members.settled()).acls == {prefix: (BOB,)}
+        assert await service.create_acls([AclBinding(FLIGHTS, ALICE)]) == [None]
+
+    run(tmp_path / "db", scenario)
+
+
+def test_the_next_controller_goes_on_with_them(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, ALICE)])
+        await members.settled()
+        await members.die(members.controller.id)
+        await members.settled()
+        await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, BOB)])
+        assert (await members.settled()).acls == {FLIGHTS: (ALICE, BOB)}
+
+    run(tmp_path / "db", scenario)
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"version":2,"acls":[]}', KAFKAS.replace(b"Deny", b"Maybe")])
+def test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so(
+    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        service = members.controller.node.controller
+        other = ResourcePattern(TOPIC, "routes")
+        await service.create_acls([AclBinding(FLIGHTS, ALICE), AclBinding(other, ALICE)])
+        await by_hand(members, acl_nodes.path(FLIGHTS), data)
+        await members.die(1)
+        caplog.clear()
+        image = (await members.start(1)).image
+        assert image.acls == {FLIGHTS: UNREADABLE, other: (ALICE,)}
+        lines = [record.getMessage() for record in caplog.records if "kafka-acl" in record.getMessage()]
+        assert len(lines) == 1
+        assert lines[0].startswith("nobody may do anything with Topic:LITERAL:flights, because /kafka-acl/Topic/fl")
+
+    run(tmp_path / "db", scenario)
+
+
+def test_an_administrator_mends_a_node_by_deleting_what_denies(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, ALICE)])
+        await by_hand(members, acl_nodes.path(FLIGHTS), b"{")
+        await members.die(1)
+        await members.start(1)
+        service = members.controller.node.controller
+        assert await service.delete_acls(AclFilter(name="flights")) == [AclBinding(FLIGHTS, UNREADABLE[0])]
+        assert await service.create_acls([AclBinding(FLIGHTS, ALICE)]) == [None]
+
+    run(tmp_path / "db", scenario)
+
+
+def test_nodes_that_kafka_has_written_are_loaded_and_foreign_ones_are_not(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, ALICE)])
+        store: CoordinationStore = await members.server.connect()
+        await store.create("/kafka-acl/Topic/*", KAFKAS)
+        await store.create("/kafka-acl/Planes", b"")
+        await store.create("/kafka-acl/Group/a%41", KAFKAS)
+        loaded = await load_acls(store)
+        await store.close()
+        assert loaded == {
+            FLIGHTS: (ALICE,),
+            ResourcePattern(TOPIC, "*"): (ALICE, BOB),
+            ResourcePattern(GROUP, "a%41"): UNREADABLE,
+        }
+        correct = correction(members.controller.image, with_acls(loaded))
+        assert correct.delta.acls == {pattern: acls for pattern, acls in loaded.items() if pattern != FLIGHTS}
+        for path in ("/kafka-acl/Topic/*", "/kafka-acl/Planes", "/kafka-acl/Group/a%41"):
+            store = await members.server.connect()
+            await store.delete(path)
+            await store.close()
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_node_that_another_program_has_made_is_found_and_changed(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        service = members.controller.node.controller
+        await service.create_acls([AclBinding(ResourcePattern(TOPIC, "routes"), ALICE)])
+        await by_hand(members, acl_nodes.path(FLIGHTS), acl_nodes.encode([BOB]))
+        assert await service.create_acls([AclBinding(FLIGHTS, ALICE)]) == [None]
+        assert (await members.settled()).acls[FLIGHTS] == (BOB, ALICE)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_cluster_without_acls_has_no_folders_for_them(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        store: CoordinationStore = await members.server.connect()
+        assert not [name for name in await store.children("/") if name.startswith("kafka-acl")]
+        await store.close()
+
+    run(tmp_path / "db", scenario)
