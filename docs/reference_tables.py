@@ -38,14 +38,15 @@ WITHOUT_EFFECT = """# Broker settings without effect
 A `server.properties` of Kafka or of a vendor starts here as it is. Some of its settings may have no effect. The log of
 a start lists them; `pybroker doctor --local server.properties` lists them beforehand.
 
-- **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `logs.dir`) are ignored. One warning names them all,
-  another one those of an authorizer (`allow.everyone.if.no.acl.found`).
+- **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `logs.dir`) are ignored. One warning names them all.
+- **Keys of an authorizer** (`super.users`, `allow.everyone.if.no.acl.found`) cause a warning if `authorizer.class.name`
+  is not set.
 - **Misspelt keys** are errors that suggest the right one. In a file, a key counts as misspelt if its first word is, or
   nearly is, the first word of one of Kafka's keys: `num.partition`. With `--set` and in `pybroker.run()` every unknown
   key is an error. Unknown `KAFKA_…` variables are ignored, with a warning each.
-- **Promises of protection** stop the start where they need ACLs, which are not there yet: `authorizer.class.name`,
-  `ssl.client.auth=required` without a listener of `SSL`, and with a ZooKeeper also `zookeeper.set.acl` and
-  `zookeeper.ssl.client.enable`. So does a listener for brokers that is not there, or a mechanism in
+- **Promises of protection** that cannot be kept stop the start. They are an `authorizer.class.name` that is not Kafka's
+  own, and `ssl.client.auth=required` without a listener of `SSL`. With a ZooKeeper, `zookeeper.set.acl` and
+  `zookeeper.ssl.client.enable` are, too. So is a listener for brokers that is not there, or a mechanism in
   `sasl.enabled.mechanisms` that is not there, on a listener of SASL. [Security](../security.md) says what is there.
 - **`zookeeper.connect` beside `process.roles`** in a file is a remainder from before KRaft. It is ignored, with a
   warning. With `--zookeeper` or `--set` it counts.

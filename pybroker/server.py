@@ -22,7 +22,7 @@ from pybroker.cluster import isr_messages
 from pybroker.cluster.decisions.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
 from pybroker.cluster.membership import ClusterMismatch
-from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, ResourceType
+from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, MetadataDelta, MetadataImage, ResourceType
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.nodes.loading import load_configs
@@ -32,6 +32,7 @@ from pybroker.config import (
     Endpoint,
     advertised_listeners,
     listeners,
+    rights,
     tls_slips,
     topic_config,
 )
@@ -67,6 +68,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from pybroker.config.sasl_listeners import Remote
     from pybroker.quotas.client_quotas import ClientQuotas
+    from pybroker.security.authorizer import StandardAuthorizer
     from pybroker.security.broker_tls import BrokerTls
     from pybroker.security.file_watch import Watched
     from pybroker.security.first_users import FirstUser
@@ -114,7 +116,8 @@ class Broker:
         self.node_id = int(config["node.id"])
         self.loop = asyncio.get_running_loop()
         self.watch = LoopWatch(self.loop)
-        self.authorizer: Authorizer | None = None
+        self._acls = _authorizer_of(config, self.clock)
+        self.authorizer: Authorizer | None = self._acls
         self.quotas: ClientQuotas | None = None
         self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
         self.turns = Turns()
@@ -244,6 +247,8 @@ class Broker:
         self._sasl = await self._authenticated()
         self.peers = self._make_peers()
         self.metadata.add_listener(self.peers.apply)
+        if self._acls is not None:
+            self.metadata.add_listener(self._on_acls)
         self._opened.callback(self.peers.close)
         self.forwarding = Forwarding(self)
 
@@ -466,6 +471,11 @@ class Broker:
             wanted = self.config.overridden(settings, common)
             await self.loop.run_in_executor(self.pools.upkeep, self._tls.try_out, wanted)
 
+    async def _on_acls(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """They count before the image is shown. The first one, which has all of them, comes before any client."""
+        if self._acls is not None and delta.acls:
+            self._acls.update(delta.acls)
+
     def _on_config_change(self, names: frozenset[str]) -> None:
         """The limits of connections are dynamic; they count for new connections."""
         if any(name.startswith("max.connections") for name in names):
@@ -491,6 +501,19 @@ class Broker:
 
     async def _on_pool(self, work: Callable[..., T], *arguments: object) -> T:
         return await self.loop.run_in_executor(self.pools.changes, work, *arguments)
+
+
+def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | None:
+    """What decides by ACLs, if the configuration asks for one. What is off costs nothing, not even its import."""
+    if not config[rights.AUTHORIZER]:
+        return None
+    from pybroker.security.audit import Audit
+    from pybroker.security.authorizer import StandardAuthorizer
+
+    audit = Audit(clock.monotonic_ms)
+    return StandardAuthorizer(
+        rights.super_users(config), allows_everyone=config[rights.ALLOW_EVERYONE], audit=audit
+    )
 
 
 def _tls_of(config: BrokerConfig) -> BrokerTls:

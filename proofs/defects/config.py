@@ -58,7 +58,7 @@ def a_left_over_zookeeper_is_waited_for() -> list[Patch]:
     return [(broker_config, "unused_of", lambda known, given: ())]
 
 
-@defect("pybroker/tests/test_start.py::test_a_file_that_promises_acls_is_refused")
+@defect("pybroker/tests/test_start.py::test_a_file_with_an_authorizer_that_is_not_there_is_refused")
 def a_broker_with_acls_stands_open() -> list[Patch]:
     """The key is accepted, and everybody may do everything."""
     return [(unprotected, "check", lambda config, alone: None)]

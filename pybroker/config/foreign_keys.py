@@ -18,7 +18,6 @@ OF_OTHERS = re.compile(
     r"|auto\.include\.jmx\.reporter|kafka\.csv\.metrics\..+|replica\.lag\.max\.messages"
 )
 """Keys in files of vendors, and those that older versions of Kafka had."""
-OF_AUTHORIZER = ("allow.everyone.if.no.acl.found",)
 
 
 def is_foreign(name: str, known: Iterable[str]) -> bool:

@@ -122,7 +122,6 @@ _TIERED: tuple[_Row, ...] = (
 
 _SECURITY: tuple[_Row, ...] = (
     ("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
-    ("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY),
     ("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY),
     ("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY),
@@ -317,7 +316,7 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
 REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
-    ("there is no authorizer and no Kerberos, and no endpoint for tokens is asked", _SECURITY),
+    ("no class of Java is loaded, there is no Kerberos, and no endpoint for tokens is asked", _SECURITY),
     ("OpenSSL does this work, and ssl.enabled.protocols says what it speaks", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
     ("there are no JMX metrics", _METRICS),

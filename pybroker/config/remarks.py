@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from pybroker.config import sources, tls_slips
+from pybroker.config import rights, sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
-from pybroker.config.foreign_keys import OF_AUTHORIZER
 from pybroker.config.inert_keys import UNMET
 from pybroker.config.listeners import between_brokers
 from pybroker.config.tls_keys import CLIENT_AUTH
@@ -30,13 +29,9 @@ def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
 def of_settings(config: BrokerConfig) -> Iterator[str]:
     """A line for keys that are not Kafka's, one for each thing that is not here and that some key is about."""
     marked = [name for name, setting in config.foreign.items() if setting.is_marked and sources.is_name(name)]
-    if others := [name for name in marked if name not in OF_AUTHORIZER]:
-        yield f"ignored, as they are none of Kafka's keys: {', '.join(others)}"
-    rights = [name for name in marked if name in OF_AUTHORIZER]
-    if config["super.users"] and not _is_between_brokers(config):
-        rights.append("super.users")
-    if rights:
-        yield f"without effect, as there is no authorizer, so everybody may do everything: {', '.join(rights)}"
+    if marked:
+        yield f"ignored, as they are none of Kafka's keys: {', '.join(marked)}"
+    yield from rights.remarks(config, is_between_brokers=_is_between_brokers(config))
     for name, setting in config.foreign.items():
         if not (setting.is_marked and sources.is_name(name)):  # perhaps a line of a secret, which is not shown
             yield f"{setting.source} is ignored: it is no property, which is key=value"
@@ -81,4 +76,4 @@ def reason_of(name: str) -> str:
         return OF_LISTENERS
     if name.startswith(("rlmm.", "rsm.")):
         return UNMET["remote.log.storage.system.enable"]
-    return UNMET.get(name, UNMET["authorizer.class.name"])
+    return UNMET.get(name, UNMET["principal.builder.class"])

@@ -1,6 +1,6 @@
 """Settings that promise protection which is not built. A broker that took them would stand open: it does not start.
 
-What is built takes its lines out of here; when an authorizer is, this file goes.
+What is built takes its lines out of here.
 Its callers are ``start_options.configure`` and ``doctor``.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pybroker.config import rights
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.key import ConfigError
 from pybroker.config.listeners import TLS, Endpoint, between_brokers, listeners
 from pybroker.config.tls_keys import CLIENT_AUTH, LISTENER_PREFIX, of_listener
 
-OPEN: Final = ". Without it the broker starts, open to everybody who reaches its port"
+OPEN: Final = f". Without it {rights.OPEN}"
 BETWEEN: Final = "security.inter.broker.protocol"
 BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
 NO_WAY: Final = f"several brokers reach each other by it, and no listener is that: set {BETWEEN} or {BETWEEN_BY_NAME}"
@@ -39,8 +40,7 @@ def errors_of(config: BrokerConfig, *, alone: bool) -> Iterator[ConfigError]:
 
 def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
     """Name and text of each such setting, and what is not there yet. Raises ConfigError for bad listeners."""
-    if authorizer := config["authorizer.class.name"]:
-        yield "authorizer.class.name", authorizer, f"there is no authorizer yet, ACLs would not hold{OPEN}"
+    yield from rights.broken_promises(config)
     endpoints = listeners(config)
     yield from _between_brokers(config, alone=alone)
     yield from _client_auth(config, endpoints)

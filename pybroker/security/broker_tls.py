@@ -8,14 +8,10 @@ broker shows the certificate of this one's name, or of one in ``super.users``.
 from __future__ import annotations
 
 import ssl
-from typing import Final
 
-from pybroker.config import BrokerConfig, listeners
+from pybroker.config import BrokerConfig, listeners, rights
 from pybroker.config.listeners import between_brokers
 from pybroker.security.listener_tls import ListenerTls
-
-SUPER_USERS: Final = "super.users"
-_SEPARATOR: Final = ";"
 
 
 class BrokerTls:
@@ -30,7 +26,7 @@ class BrokerTls:
             if each.is_tls
         }
         self.between = None if between is None else self.listeners.get(between.listener)
-        self._super_users = frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
+        self._super_users = rights.super_users(config)
 
     def try_out(self, config: BrokerConfig) -> None:
         """Raises ConfigError where the listeners could not have the settings of ``config``. Reads files."""
@@ -48,4 +44,5 @@ class BrokerTls:
             return None
         if principal == between.own_principal or principal in self._super_users:
             return None
-        return f"{principal} is not {between.own_principal}, which is the broker's own name, and none of {SUPER_USERS}"
+        own = f"{between.own_principal}, which is the broker's own name"
+        return f"{principal} is not {own}, and none of {rights.SUPER_USERS}"

@@ -190,13 +190,13 @@ def test_a_file_of_a_vendor_starts_and_what_has_no_meaning_is_named(tmp_path: Pa
     assert "INFO" not in ended.err, "KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged"
 
 
-def test_a_file_that_promises_acls_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_an_authorizer_that_is_not_there_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n")
+    file.write_text("authorizer.class.name=org.apache.ranger.RangerKafkaAuthorizer\n")
     ended = run(file, "--port", 0, "--data-dir", tmp_path / "data")
     assert ended.code == 2
-    assert f"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer (from {file}:1)" in ended.err
-    assert "no authorizer yet" in one_line(ended.err)
+    assert f"authorizer.class.name=org.apache.ranger.RangerKafkaAuthorizer (from {file}:1)" in ended.err
+    assert "no such authorizer" in one_line(ended.err)
     assert not (tmp_path / "data").exists()
 
 

@@ -116,7 +116,7 @@ def test_what_a_broker_would_not_obey_is_told_as_a_start_tells_it(tmp_path: Path
     assert rest.found == "all values are valid"
     file.write_text("authorizer.class.name=a.B\n")
     (refused,) = settings.examine(str(file))
-    assert (refused.level, "no authorizer yet" in refused.found) == (ERROR, True)
+    assert (refused.level, "no such authorizer" in refused.found) == (ERROR, True)
 
 
 @pytest.fixture

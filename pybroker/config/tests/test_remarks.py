@@ -99,9 +99,11 @@ def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_nam
     assert line.endswith("Kafka's keys: logs.dir, log.deletion.max.segments.per.run, auto.include.jmx.reporter")
 
 
-def test_super_users_without_an_authorizer_are_told_that_everybody_may_do_everything(tmp_path: Path) -> None:
-    (line,) = of_settings(loaded(tmp_path, "super.users=User:admin"))
-    assert line == "without effect, as there is no authorizer, so everybody may do everything: super.users"
+@pytest.mark.parametrize("key", ["super.users=User:admin", "allow.everyone.if.no.acl.found=true"])
+def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(tmp_path: Path, key: str) -> None:
+    (line,) = of_settings(loaded(tmp_path, key))
+    name = key.partition("=")[0]
+    assert line == f"without effect, as there is no authorizer, so everybody may do everything: {name}"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ MECHANISM = "sasl.enabled.mechanisms=SCRAM-SHA-256"
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["authorizer.class.name=a.StandardAuthorizer"], "authorizer.class.name=a.StandardAuthorizer.*no authorizer"),
+        (["authorizer.class.name=a.StandardAuthorizer"], r"class.name=a.StandardAuthorizer.*no such authorizer"),
         (["ssl.client.auth=required"], "ssl.client.auth=required.*no listener is SSL"),
         (["listener.name.a.ssl.client.auth=required"], "listener.name.a.ssl.client.auth=required.*the name a,"),
         (["listeners=SSL://:1", "listener.name.SSL.ssl.client.auth=required"], "SSL.ssl.client.auth.*small letters"),

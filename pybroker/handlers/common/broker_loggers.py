@@ -10,7 +10,7 @@ from pybroker.cluster.decisions.config_changes import ConfigOperation, KeyChange
 from pyclient.protocol import errors
 
 ROOT: Final = "root"
-_PACKAGES: Final = ("pybroker", "pyclient")
+_PACKAGES: Final = ("pybroker", "pyclient", "kafka")  # the last: Kafka's name of the audit log
 _LEVELS: Final = {
     "FATAL": logging.CRITICAL,
     "ERROR": logging.ERROR,

@@ -114,9 +114,22 @@ class Authorizer(Protocol):
     """Grows with each change of an ACL: decisions that are kept count while it is the same."""
 
     def authorize(
-        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        request: str = "",
+        count: int = 1,
+        is_told: bool = True,
     ) -> bool:
-        """Whether ``principal`` (``User:alice``), who comes from the address ``host``, may do it."""
+        """Whether ``principal`` (``User:alice``), who comes from the address ``host``, may do it.
+
+        ``request`` and ``count`` are for the audit log: the API, and how often it names the resource. What is only
+        left out of an answer, without an error, is not told there.
+        """
         ...
 
     def authorize_any(

@@ -1,0 +1,51 @@
+"""What the configuration says of who may do what. Callers are ``unprotected``, ``remarks`` and the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pybroker.config.broker_config import BrokerConfig
+from pybroker.config.listeners import TLS, Endpoint, listeners
+
+AUTHORIZER: Final = "authorizer.class.name"
+STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+BUILT: Final = (STANDARD, "kafka.security.authorizer.AclAuthorizer")
+"""Kafka's own, by their names with and without KRaft. Here both are the same one."""
+SUPER_USERS: Final = "super.users"
+ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+OPEN: Final = "the broker starts, open to everybody who reaches its port"
+_SEPARATOR: Final = ";"
+
+
+def super_users(config: BrokerConfig) -> frozenset[str]:
+    """The users who may do everything. A certificate of such a name may be a broker's."""
+    return frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
+
+
+def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
+    """Name and text of settings that cannot be obeyed, and why."""
+    name = config[AUTHORIZER]
+    if name and name not in BUILT:
+        yield AUTHORIZER, name, f"there is no such authorizer, only {' and '.join(BUILT)}. Without it {OPEN}"
+    if name and (wrong := sorted(user for user in super_users(config) if ":" not in user)):
+        yield SUPER_USERS, config[SUPER_USERS], f"{wrong[0]} is not of the form User:name"
+
+
+def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
+    """What is said of rights, and does not hold. ``is_between_brokers``: they show certificates to each other."""
+    if config[AUTHORIZER]:
+        if not any(_knows_clients(config, each) for each in listeners(config)):
+            yield f"{AUTHORIZER} is set, and no listener asks clients who they are: all of them are User:ANONYMOUS"
+        return
+    names = [ALLOW_EVERYONE] if config[ALLOW_EVERYONE] else []
+    if config[SUPER_USERS] and not is_between_brokers:
+        names.append(SUPER_USERS)
+    if names:
+        yield f"without effect, as there is no authorizer, so everybody may do everything: {', '.join(names)}"
+
+
+def _knows_clients(config: BrokerConfig, endpoint: Endpoint) -> bool:
+    """Its clients have passwords, or may have certificates."""
+    asks = config.of_listener(endpoint.listener, "ssl.client.auth") in ("required", "requested")
+    return endpoint.is_sasl or (endpoint.security_protocol == TLS and asks)

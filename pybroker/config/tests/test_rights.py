@@ -1,0 +1,55 @@
+"""What the settings of an authorizer promise, and what a start says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.config import BrokerConfig, ConfigError, rights, unprotected
+from pybroker.config.remarks import of_settings
+
+SASL = ["listeners=SASL_SSL://:1,PLAINTEXT://:2", "sasl.enabled.mechanisms=SCRAM-SHA-256"]
+
+
+def loaded(*settings: str) -> BrokerConfig:
+    return BrokerConfig.load(settings, {})
+
+
+@pytest.mark.parametrize("name", rights.BUILT)
+def test_kafkas_own_authorizers_are_taken(name: str) -> None:
+    unprotected.check(loaded(f"authorizer.class.name={name}", "super.users=User:a;Group:b; "), alone=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["authorizer.class.name=a.Ranger"], r"=a\.Ranger \(from --set\): there is no such authorizer, only"),
+        (
+            [f"authorizer.class.name={rights.STANDARD}", "super.users=User:a;b"],
+            r"super\.users=User:a;b \(from --set\): b is not of the form User:name",
+        ),
+    ],
+)
+def test_an_authorizer_that_could_not_decide_stops_the_start(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        unprotected.check(loaded(*settings), alone=True)
+
+
+def test_super_users_are_separated_by_semicolons() -> None:
+    config = loaded("super.users=User:CN=kafka-1,O=x; User:admin ;")
+    assert rights.super_users(config) == {"User:CN=kafka-1,O=x", "User:admin"}
+    assert rights.super_users(loaded()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ([], True),
+        (["listeners=SSL://:1"], True),
+        (["listeners=SSL://:1", "ssl.client.auth=requested"], False),
+        (["listeners=SSL://:1", "listener.name.ssl.ssl.client.auth=required"], False),
+        (SASL, False),
+    ],
+)
+def test_an_authorizer_without_a_listener_that_knows_its_clients_is_told(settings: list[str], is_told: bool) -> None:
+    lines = list(of_settings(loaded(f"authorizer.class.name={rights.STANDARD}", *settings)))
+    assert [("all of them are User:ANONYMOUS" in line) for line in lines] == [True] * is_told
