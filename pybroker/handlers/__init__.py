@@ -223,8 +223,7 @@ _TABLE: Final[tuple[Row, ...]] = (
         most_units=MANY_UNITS),
     Row(DescribeAcls, describe_acls.handle, whole(at_top(DescribeAcls), DESCRIBE_CLUSTER)),
     Row(CreateAcls, create_acls.handle, whole(create_acls.refused, ALTER_CLUSTER), controlled=True),
-    Row(DeleteAcls, delete_acls.handle, whole(delete_acls.refused, ALTER_CLUSTER),
-        most_units=10_000, controlled=True),  # each filter may look at all ACLs
+    Row(DeleteAcls, delete_acls.handle, whole(delete_acls.refused, ALTER_CLUSTER), controlled=True),
     Row(DescribeConfigs, describe_configs.handle,
         each(DESCRIBE_CONFIGS_TOPIC, DESCRIBE_CONFIGS_GROUP, DESCRIBE_CONFIGS_CLUSTER),
         most_units=50_000),  # a few bytes are answered by a kilobyte

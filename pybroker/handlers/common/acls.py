@@ -1,0 +1,32 @@
+"""What the three requests about ACLs share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pybroker.handlers.common.call import Call
+from pybroker.security.acls import AclFilter, by_code
+from pyclient.protocol import DeleteAcls, DescribeAcls
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
+from pyclient.protocol.errors import SecurityDisabled
+
+ITEMS_AT_ONCE: Final = 100
+"""ACLs of one write."""
+
+
+def refusal(call: Call) -> SecurityDisabled | None:
+    """Why there are no ACLs here; None where there are."""
+    return None if call.broker.authorizer is not None else SecurityDisabled("No Authorizer is configured.")
+
+
+def filter_of(request: DescribeAcls.Request | DeleteAcls.Request.DeleteAclsFilter) -> AclFilter:
+    """What a request looks for."""
+    return AclFilter(
+        by_code(AclResourceType, request.resource_type_filter),
+        request.resource_name_filter,
+        by_code(PatternType, request.pattern_type_filter),
+        request.principal_filter,
+        request.host_filter,
+        by_code(AclOperation, request.operation),
+        by_code(AclPermissionType, request.permission_type),
+    )

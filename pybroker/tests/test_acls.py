@@ -1,0 +1,187 @@
+"""ACLs of brokers: the three requests about them, and when they count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.config import rights
+from pybroker.server import Broker
+from pybroker.tests.cluster import Cluster, in_loop
+from pybroker.tests.test_forwarding import ask, others
+from pyclient.protocol import CreateAcls, DeleteAcls, DescribeAcls, errors
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
+
+AUTHORIZED: Any = {"authorizer.class.name": rights.STANDARD, "super.users": "User:ANONYMOUS"}
+"""The tests' clients are nobody, and may do everything."""
+VERSION = 3
+TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
+ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
+
+
+def creation(name: str, principal: str = "User:alice", **fields: Any) -> CreateAcls.Request.AclCreation:
+    given = {"resource_type": TOPIC, "host": "*", "operation": READ, "permission_type": ALLOW, **fields}
+    return CreateAcls.Request.AclCreation(resource_name=name, principal=principal, **given)
+
+
+async def create(broker: Broker, *creations: CreateAcls.Request.AclCreation) -> list[tuple[int, str | None]]:
+    answer = await ask(broker, CreateAcls, VERSION, CreateAcls.Request(creations=list(creations)))
+    return [(each.error_code, each.error_message) for each in answer.results]
+
+
+def wanted(**fields: Any) -> dict[str, Any]:
+    return {
+        "resource_type_filter": AclResourceType.ANY,
+        "resource_name_filter": None,
+        "pattern_type_filter": PatternType.ANY,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": AclOperation.ANY,
+        "permission_type": AclPermissionType.ANY,
+        **fields,
+    }
+
+
+async def describe(broker: Broker, **fields: Any) -> Any:
+    return await ask(broker, DescribeAcls, VERSION, DescribeAcls.Request(**wanted(**fields)))
+
+
+async def described(broker: Broker, **fields: Any) -> dict[str, list[str]]:
+    """Principals by resource."""
+    answer = await describe(broker, **fields)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    return {each.resource_name: [acl.principal for acl in each.acls] for each in answer.resources}
+
+
+async def delete(broker: Broker, *filters: dict[str, Any]) -> Any:
+    request = DeleteAcls.Request(filters=[DeleteAcls.Request.DeleteAclsFilter(**each) for each in filters])
+    return (await ask(broker, DeleteAcls, VERSION, request)).filter_results
+
+
+def may(broker: Broker, name: str, principal: str = "User:alice", operation: AclOperation = READ) -> bool:
+    assert broker.authorizer is not None
+    return broker.authorizer.authorize(principal, "10.0.0.1", operation, TOPIC, name)
+
+
+def test_an_acl_counts_when_the_answer_comes_and_elsewhere_when_others_follow(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            for node_id in (1, 2):
+                await cluster.start(node_id)
+            (other,) = others(cluster)
+            assert not may(other, "flights")
+            assert await create(other, creation("flights")) == [(0, None)]
+            assert may(other, "flights")
+            await cluster.until(lambda: all(may(each, "flights") for each in cluster.brokers.values()))
+            (result,) = await delete(other, wanted(resource_name_filter="flights"))
+            assert [each.principal for each in result.matching_acls] == ["User:alice"]
+            assert not may(other, "flights")
+            await cluster.until(lambda: not any(may(each, "flights") for each in cluster.brokers.values()))
+
+    in_loop(scenario)
+
+
+def test_acls_are_there_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            await create(await cluster.start(1), creation("fl", resource_pattern_type=PatternType.PREFIXED))
+            await cluster.stop(1)
+            broker = await cluster.start(1)
+            assert (may(broker, "flights"), may(broker, "routes")) == (True, False)
+            assert may(broker, "routes", "User:ANONYMOUS")
+
+    in_loop(scenario)
+
+
+def test_acls_are_described_by_resource_and_deleted_by_filter(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            twice = creation("flights")
+            ones = [twice, creation("flights", "User:bob"), creation("routes"), creation("g", resource_type=GROUP)]
+            assert await create(broker, *ones, twice) == [(0, None)] * 5
+            assert await described(broker, resource_type_filter=TOPIC) == {
+                "flights": ["User:alice", "User:bob"],
+                "routes": ["User:alice"],
+            }
+            assert await described(broker, principal_filter="User:bob") == {"flights": ["User:bob"]}
+            assert await described(broker, resource_name_filter="nothing") == {}
+            answer = await delete(
+                broker,
+                wanted(principal_filter="User:bob"),
+                wanted(resource_name_filter="nothing"),
+                wanted(operation=AclOperation.UNKNOWN),
+            )
+            assert [[acl.resource_name for acl in each.matching_acls] for each in answer] == [["flights"], [], []]
+            assert [each.error_code for each in answer] == [0, 0, errors.InvalidRequest.code]
+            assert (await described(broker))["flights"] == ["User:alice"]
+
+    in_loop(scenario)
+
+
+def test_an_acl_that_cannot_be_stops_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            wrong = [
+                creation("t", "alice"),
+                creation("t", operation=77),
+                creation("t", resource_type=AclResourceType.ANY),
+                creation("other", resource_type=AclResourceType.CLUSTER),
+            ]
+            results = await create(broker, *wrong, creation("t"))
+            assert [code for code, _ in results] == [errors.InvalidRequest.code] * 4 + [0]
+            assert results[3][1] == "The only valid name for the CLUSTER resource is kafka-cluster"
+            assert await described(broker) == {"t": ["User:alice"]}
+            unknown = await describe(broker, pattern_type_filter=99)
+            assert unknown.error_code == errors.InvalidRequest.code
+
+    in_loop(scenario)
+
+
+def test_a_long_request_is_answered_in_its_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            names = [f"t{number}" for number in range(250)]
+            results = await create(broker, *(creation(name, "alice" if name == "t201" else "User:a") for name in names))
+            assert [n for n, (code, _) in enumerate(results) if code] == [201]
+            assert len(await described(broker)) == 249
+            answer = await delete(broker, *(wanted(resource_name_filter=name) for name in names[:25]))
+            assert [each.matching_acls[0].resource_name for each in answer] == names[:25]
+
+    in_loop(scenario)
+
+
+def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            broker = await cluster.start(1)
+            refused = (errors.SecurityDisabled.code, "No Authorizer is configured.")
+            assert await create(broker, creation("a"), creation("b")) == [refused, refused]
+            (result,) = await delete(broker, wanted())
+            assert (result.error_code, result.error_message) == refused
+            answer = await describe(broker)
+            assert (answer.error_code, answer.error_message) == refused
+
+    in_loop(scenario)
+
+
+@pytest.mark.parametrize("everyone", ["true", "false"])
+def test_the_settings_of_an_authorizer_are_obeyed(tmp_path: Path, everyone: str) -> None:
+    async def scenario() -> None:
+        settings: Any = {
+            "authorizer.class.name": rights.BUILT[1],
+            "super.users": "User:admin; User:CN=kafka-1,O=x",
+            "allow.everyone.if.no.acl.found": everyone,
+        }
+        async with Cluster(tmp_path, **settings) as cluster:
+            broker = await cluster.start(1)
+            assert may(broker, "t", "User:CN=kafka-1,O=x")
+            assert may(broker, "t", "User:admin", AclOperation.ALTER)
+            assert may(broker, "t") is (everyone == "true")
+
+    in_loop(scenario)
