@@ -96,7 +96,7 @@ PAGES = (
         "broker",
         "A broker for tests and notebooks",
         "`import pybroker`.",
-        ("embedded.run", "embedded.EmbeddedBroker", "embedded.BrokerFailed"),
+        ("embedded.run", "embedded.EmbeddedBroker", "embedded.BrokerFailed", "acl.Acl"),
     ),
 )
 
@@ -107,8 +107,9 @@ def sources() -> griffe.ModulesCollection:
     loader = griffe.GriffeLoader(search_paths=[str(ROOT)], allow_inspection=False)
     for package in ("cy", "pyclient"):
         loader.load(package)
-    path = ROOT / "pybroker" / "embedded.py"
-    loader.modules_collection.set_member("embedded", griffe.visit("embedded", path, path.read_text(encoding="utf-8")))
+    for name in ("embedded", "acl"):
+        path = ROOT / "pybroker" / f"{name}.py"
+        loader.modules_collection.set_member(name, griffe.visit(name, path, path.read_text(encoding="utf-8")))
     return loader.modules_collection
 
 
@@ -167,7 +168,7 @@ def class_line(found: griffe.Object | griffe.Alias) -> str:
     """The class with its constructor, as code; for a class that users do not create, only its bases."""
     bases = ", ".join(str(base) for base in getattr(found, "bases", ()) if str(base) not in ("NamedTuple", "Protocol"))
     made = found.all_members.get("__init__")
-    if made is not None and made.is_function and found.canonical_path.startswith("pyclient."):
+    if made is not None and made.is_function and found.canonical_path.startswith(("pyclient.", "acl.")):
         return code(signature(made, found.name))
     return code(f"class {found.name}({bases})" if bases else f"class {found.name}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pybroker.acl import Acl
     from pybroker.embedded import BrokerFailed, EmbeddedBroker, run
 
     __version__: str
@@ -23,4 +24,4 @@ else:
         return getattr(embedded, name)
 
 
-__all__ = ["BrokerFailed", "EmbeddedBroker", "__version__", "run"]
+__all__ = ["Acl", "BrokerFailed", "EmbeddedBroker", "__version__", "run"]

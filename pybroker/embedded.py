@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pybroker.acl import Acl, texts
 from pybroker.client_settings import protocol, settings_for
 from pybroker.passwords import passwords
 from pybroker.process.owned_process import OwnedProcess
@@ -38,6 +39,8 @@ CHOSEN = {
     *("security.inter.broker.protocol", "inter.broker.listener.name", "sasl.enabled.mechanisms"),
     *("ssl.keystore.location", "ssl.truststore.location"),
 }
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+"""The setting by which ACLs count."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -77,6 +80,7 @@ class EmbeddedBroker:
         tls: bool = False,
         sasl: str | None = None,
         users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl] | None = None,
         **config: object,
     ) -> None:
         """Starts nothing yet; the arguments are those of ``run``."""
@@ -92,7 +96,8 @@ class EmbeddedBroker:
         self._port = port
         self._log_level = log_level
         self._timeout_s = start_timeout_s
-        self._settings = {**DEFAULTS, **secured, **settings}
+        self._acls = [text for acl in acls or () for text in texts(acl)]
+        self._settings = {**DEFAULTS, **({} if acls is None else AUTHORIZER), **secured, **settings}
         self._bootstrap = ""
         self._pids: tuple[int, ...] = ()
         self._orders = 0
@@ -281,6 +286,7 @@ class EmbeddedBroker:
             *("--processes", str(self._processes), "--data-dir", str(self.data_dir), "--log-level", self._log_level),
             *(("--temporary",) if self._temporary else ()),
             *as_arguments(self._settings),
+            *(word for text in self._acls for word in ("--add-acl", text)),
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:
@@ -347,6 +353,7 @@ def run(
     tls: bool = False,
     sasl: str | None = None,
     users: Mapping[str, str] | None = None,
+    acls: Iterable[Acl] | None = None,
     **config: object,
 ) -> EmbeddedBroker:
     """Starts brokers, by default one, on free ports, and returns when they are ready.
@@ -360,7 +367,11 @@ def run(
     With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates.
     ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``. In a kept
     ``data_dir``, users of SCRAM get these passwords for others, and users who are not named stay.
-    ``broker.client_settings("alice")`` gives clients what they need. Raises BrokerFailed.
+    ``broker.client_settings("alice")`` gives clients what they need.
+
+    With ``acls`` a client may do only what these ACLs say: ``acls=[Acl("alice", "READ", topic="flights")]``. An empty
+    list allows nothing, but to ``super_users="User:admin"``. Those that a kept ``data_dir`` has already stay. Raises
+    BrokerFailed.
     """
     broker = EmbeddedBroker(
         processes,
@@ -371,6 +382,7 @@ def run(
         tls=tls,
         sasl=sasl,
         users=users,
+        acls=acls,
         **config,
     )
     return broker.start()

@@ -68,6 +68,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from pybroker.config.sasl_listeners import Remote
     from pybroker.quotas.client_quotas import ClientQuotas
+    from pybroker.security.acls import AclBinding
     from pybroker.security.authorizer import StandardAuthorizer
     from pybroker.security.broker_tls import BrokerTls
     from pybroker.security.file_watch import Watched
@@ -105,9 +106,10 @@ class Broker:
         storage: Storage | None = None,
         store: StoreOptions | StoreFactory | None = None,
         first_users: Sequence[FirstUser] = (),
+        first_acls: Sequence[AclBinding] = (),
     ) -> None:
         """``store``: the coordination store, or what opens it; by default one of its own in ``folder``.
-        ``first_users``: who shall have a password before the first client comes.
+        ``first_users``, ``first_acls``: who shall have a password before the first client comes, and which ACLs.
         """
         self.config = config
         self.folder = folder
@@ -130,6 +132,7 @@ class Broker:
         self._sasl: Mapping[str, ListenerSasl] = {}
         self._key_fetchers: list[KeyFetcher] = []
         self._first_users = first_users
+        self._first_acls = first_acls
         self._opened = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -156,6 +159,8 @@ class Broker:
             await self._add_users()
         for fetcher in self._key_fetchers:
             await fetcher.tried()
+        if self._first_acls:
+            await self._add_acls()
         self._serve()
 
     async def stop(self) -> None:
@@ -204,6 +209,16 @@ class Broker:
             logger.info("users who have got a password: %s", ", ".join(dict.fromkeys(added)))
         if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
             logger.warning("no listener asks for a password: set listeners=SASL_SSL://… or SASL_PLAINTEXT://…")
+
+    async def _add_acls(self) -> None:
+        """Those that are not there yet. Raises StartError."""
+        from pybroker.handlers.common.first_acls import add
+
+        try:
+            added = await add(self._first_acls, self)
+        except KafkaError as error:
+            raise StartError(f"--add-acl: ACLs could not be stored: {error}") from error
+        logger.info("ACLs that have been added: %d", added)
 
     def _bind(self) -> None:
         for endpoint in listeners(self.config):

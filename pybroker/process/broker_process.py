@@ -123,6 +123,7 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
     words += as_arguments(settings_of(options, settings))
     if options.set_scram:
         words.append("--set-scram")
+    words += (word for text in options.add_acl for word in ("--add-acl", text))
     if options.base is not None:
         words += ["--base", options.base]
     return words if options.file is None else [*words, options.file]

@@ -24,6 +24,7 @@ from pybroker.process.secret_settings import is_secret
 from pybroker.store.stores import StoreOptions
 
 if TYPE_CHECKING:
+    from pybroker.security.acls import AclBinding
     from pybroker.security.first_users import FirstUser
 
 RESTART_DELAY_S = 1.0
@@ -72,6 +73,8 @@ class StartOptions:
     """Users who shall have passwords (``security.first_users``)."""
     set_scram: bool = False
     """They shall have these, whatever is stored."""
+    add_acl: tuple[str, ...] = ()
+    """ACLs that shall be there (``security.first_acls``)."""
     member: bool = False
     """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
 
@@ -87,6 +90,7 @@ def configure(options: StartOptions) -> BrokerConfig:
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
     alone = is_alone(options, given)
     first_users(options)
+    first_acls(options)
     tls_slips.check(given)
     unprotected.check(given, alone=alone)  # what is chosen below hides who gave it
     chosen = list(options.settings)
@@ -112,6 +116,15 @@ def first_users(options: StartOptions) -> list[FirstUser]:
     from pybroker.security.first_users import parse
 
     return [parse(text)._replace(is_new_only=not options.set_scram) for text in options.add_scram]
+
+
+def first_acls(options: StartOptions) -> list[AclBinding]:
+    """Those that shall be there. Raises ConfigError."""
+    if not options.add_acl:
+        return []
+    from pybroker.security.first_acls import parse
+
+    return [parse(text) for text in options.add_acl]
 
 
 def is_alone(options: StartOptions, config: BrokerConfig) -> bool:

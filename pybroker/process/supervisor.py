@@ -41,6 +41,7 @@ from pybroker.process.foreground import (
 from pybroker.process.start_options import (
     StartOptions,
     configure,
+    first_acls,
     first_users,
     remark,
     replicated,
@@ -226,7 +227,13 @@ async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions)
     if options.embedded or options.member:
         watch_owner(stop, OWNER_GONE_S if options.member else None)
     logger.info("data folder %s, process %d", folder.root, os.getpid())
-    broker = Broker(config, folder, store=store_options(options, config, folder), first_users=first_users(options))
+    broker = Broker(
+        config,
+        folder,
+        store=store_options(options, config, folder),
+        first_users=first_users(options),
+        first_acls=first_acls(options),
+    )
     try:
         if await starts(broker, stop):
             settle()

@@ -1,0 +1,87 @@
+"""The ACLs of ``pybroker.run(acls=[Acl("User:alice", "READ", topic="flights")])``.
+
+It imports nothing of the broker, like ``embedded``, which uses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+OPERATIONS: Final = (
+    *("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS"),
+    *("ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
+)
+"""Kafka's, as the wire names them; its tools write them like ``DescribeConfigs``."""
+CLUSTER_NAME: Final = "kafka-cluster"
+_BY_WORD: Final = {name.replace("_", ""): name for name in OPERATIONS}
+
+
+class Acl:
+    """What a user may do, or with ``deny`` may not: ``Acl("User:alice", "READ", "WRITE", topic="flights")``.
+
+    ``principal``: ``User:alice``, or just ``alice``; ``User:*`` is everybody. The operations are Kafka's, as ``READ``
+    or ``DescribeConfigs``. Exactly one resource is named. A topic ``*`` is every topic; with ``prefixed`` it is each
+    one whose name begins so. Raises ValueError.
+    """
+
+    __slots__ = ("deny", "host", "operations", "prefixed", "principal", "resource")
+
+    def __init__(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user: str | None = None,
+        cluster: bool = False,
+        prefixed: bool = False,
+        deny: bool = False,
+        host: str = "*",
+    ) -> None:
+        named = {
+            "TOPIC": topic,
+            "GROUP": group,
+            "CLUSTER": CLUSTER_NAME if cluster else None,
+            "TRANSACTIONAL_ID": transactional_id,
+            "DELEGATION_TOKEN": delegation_token,
+            "USER": user,
+        }
+        resources = [(kind, name) for kind, name in named.items() if name is not None]
+        if len(resources) != 1 or not resources[0][1]:
+            kinds = ", ".join(map(str.lower, named))
+            raise ValueError(f"an Acl names exactly one resource, which is one of {kinds}")
+        if not operations:
+            raise ValueError(f"an Acl names an operation: Acl({principal!r}, 'READ', …)")
+        self.resource = resources[0]
+        self.principal = principal if ":" in principal else f"User:{principal}"
+        self.operations = tuple(map(_operation, operations))
+        self.prefixed = prefixed
+        self.deny = deny
+        self.host = host
+
+    def __repr__(self) -> str:
+        kind, name = self.resource
+        words = [*map(repr, (self.principal, *self.operations))]
+        words.append(f"{kind.lower()}={True if kind == 'CLUSTER' else name!r}")
+        words += [f"{key}=True" for key in ("prefixed", "deny") if getattr(self, key)]
+        words += [f"host={self.host!r}"] if self.host != "*" else []
+        return f"Acl({', '.join(words)})"
+
+
+def texts(acl: Acl) -> Iterator[str]:
+    """An ACL as ``--add-acl`` takes it, a text for each operation."""
+    pattern = "PREFIXED" if acl.prefixed else "LITERAL"
+    permission = "DENY" if acl.deny else "ALLOW"
+    for operation in acl.operations:
+        yield json.dumps([*acl.resource, pattern, acl.principal, acl.host, operation, permission])
+
+
+def _operation(text: str) -> str:
+    found = _BY_WORD.get(text.upper().replace("_", ""))
+    if found is None:
+        raise ValueError(f"{text!r} is no operation: there are {', '.join(OPERATIONS)}")
+    return found
