@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pybroker.config import rights
+from pybroker.handlers.common import broker_loggers
+from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_forwarding import ask, others
@@ -183,5 +185,6 @@ def test_the_settings_of_an_authorizer_are_obeyed(tmp_path: Path, everyone: str)
             assert may(broker, "t", "User:CN=kafka-1,O=x")
             assert may(broker, "t", "User:admin", AclOperation.ALTER)
             assert may(broker, "t") is (everyone == "true")
+            assert LOGGER in broker_loggers.levels()
 
     in_loop(scenario)
