@@ -1,0 +1,44 @@
+"""Defects of ACLs: each of them lets somebody in."""
+
+from __future__ import annotations
+
+from proofs.defects import Patch, defect
+from pybroker.cluster.decisions import acl_changes
+from pybroker.cluster.nodes import loading
+from pybroker.security import authorizer
+from pybroker.security.authorizer import StandardAuthorizer
+
+NODES = "pybroker/cluster/tests/test_acls.py"
+RULES = "pybroker/security/tests/test_authorizer.py"
+
+
+@defect(f"{NODES}::test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so")
+def acls_that_cannot_be_read_are_none() -> list[Patch]:
+    """What was denied is allowed by the ACLs of a prefix."""
+    return [(loading, "UNREADABLE", ())]
+
+
+@defect(f"{NODES}::test_one_of_several_acls_goes_and_the_others_stay")
+def all_acls_of_a_resource_go_with_one() -> list[Patch]:
+    """CVE-2024-27309: a resource that lost one of its ACLs was open to everybody."""
+    steps = acl_changes._steps
+    return [(acl_changes, "_steps", lambda image, changed: steps(image, dict.fromkeys(changed, ())))]
+
+
+@defect(f"{RULES}::test_a_change_counts_at_once_and_has_a_version")
+def decisions_are_kept_over_changes() -> list[Patch]:
+    """A right that was taken away stays on connections that have used it."""
+    update = StandardAuthorizer.update
+
+    def keeping(self: StandardAuthorizer, acls: object) -> None:
+        rights = dict(self._rights)
+        update(self, acls)  # type: ignore[arg-type]
+        self._rights.update(rights)
+
+    return [(StandardAuthorizer, "update", keeping)]
+
+
+@defect(f"{RULES}::test_an_address_is_the_same_however_it_is_written")
+def addresses_are_compared_as_they_are_written() -> list[Patch]:
+    """An ACL that denies an IPv6 address does not: a client comes from another spelling of it."""
+    return [(authorizer, "canonical", lambda host: host)]
