@@ -13,8 +13,11 @@ This table lists the APIs and versions that the broker serves. It advertises no 
 fields and topic ids are served wherever a version has them. `python -m docs.apis > docs/apis.md`
 makes this page from `pybroker/handlers/__init__.py`.
 
-| Key | API | Versions | What it does |
-|---|---|---|---|
+*Needs* names the rights that the broker asks for where it has an authorizer: to the cluster, or to each topic, group
+and transactional id that the request names. As in Kafka, not every request needs all of them.
+
+| Key | API | Versions | Needs | What it does |
+|---|---|---|---|---|
 """
 
 
@@ -33,10 +36,16 @@ def _versions(row: Row) -> str:
     return f"{served} (advertised from {advertised})" if advertised < low else served
 
 
+def _needs(row: Row) -> str:
+    """The rights, by kind of resource; of those to the cluster that are asked for the whole request one is enough."""
+    texts = [f"{right.operation.name} {right.kind.name.lower().replace('_', ' ')}" for right in row.needs.rights]
+    return (", " if row.needs.refuse is None else " or ").join(texts) or "–"
+
+
 def page() -> str:
     """The page in Markdown."""
     rows = [row for row in ROWS if not row.between_brokers]
-    lines = [f"| {row.api.key} | {row.api.name} | {_versions(row)} | {_purpose(row)} |" for row in rows]
+    lines = [f"| {row.api.key} | {row.api.name} | {_versions(row)} | {_needs(row)} | {_purpose(row)} |" for row in rows]
     return _HEAD + "\n".join(lines) + "\n"
 
 

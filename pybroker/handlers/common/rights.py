@@ -74,22 +74,22 @@ class Needs(NamedTuple):
     before the handler; None where the handler asks, item by item.
     """
 
-    rights: frozenset[Right]
+    rights: tuple[Right, ...]
     refuse: Refuse | None = None
 
 
-NOTHING: Final = Needs(frozenset())
+NOTHING: Final = Needs(())
 """Everybody may ask it."""
 
 
 def each(*rights: Right) -> Needs:
     """The handler asks for these rights, to each resource that the request names."""
-    return Needs(frozenset(rights))
+    return Needs(rights)
 
 
 def whole(refuse: Refuse, *rights: Right) -> Needs:
     """One of these rights to the cluster is asked before the handler."""
-    return Needs(frozenset(rights), refuse)
+    return Needs(rights, refuse)
 
 
 def at_top(api: Any) -> Refuse:
