@@ -258,12 +258,12 @@ class Broker:
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects
+        if self._acls is not None:
+            self.metadata.add_listener(self._on_acls)  # before others, which may fail
         await self.node.secret.read()
         self._sasl = await self._authenticated()
         self.peers = self._make_peers()
         self.metadata.add_listener(self.peers.apply)
-        if self._acls is not None:
-            self.metadata.add_listener(self._on_acls)
         self._opened.callback(self.peers.close)
         self.forwarding = Forwarding(self)
 

@@ -52,7 +52,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
     Its brokers are those that the controller has taken into account.
     """
     version = await newest_version(store)
-    features, found = await store.get_many([znodes.FEATURE, znodes.KNOWN])
+    features, found, acls = await store.get_many([znodes.FEATURE, znodes.KNOWN, acl_nodes.FOLDERS[0]])
     known = _required(znodes.KNOWN, journal.decode_known, found[0] if found else b"")
     gone = {topic.id for topic in await load_deleted(store)}
     whole, torn = await _load_topics(store, await store.children(znodes.TOPICS))
@@ -69,7 +69,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         resource_configs=await _load_configs(store),
         features=_required(znodes.FEATURE, znodes.decode_features, features[0]) if features else {},
         features_epoch=features[1].version if features else -1,
-        acls=await load_acls(store),
+        acls=await load_acls(store) if acls else {},
         reading=Reading(await _unreadable(store, torn)),
     )
 

@@ -272,6 +272,23 @@ def test_a_node_that_another_program_has_made_is_found_and_changed(tmp_path: Pat
     run(tmp_path / "db", scenario)
 
 
+def test_a_node_that_another_program_has_removed_is_missed_and_made_again(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        service = members.controller.node.controller
+        store: CoordinationStore = await members.server.connect()
+        await service.create_acls([AclBinding(FLIGHTS, ALICE)])
+        await store.delete(acl_nodes.path(FLIGHTS))
+        assert await service.create_acls([AclBinding(FLIGHTS, BOB)]) == [None]
+        assert (await members.settled()).acls == {FLIGHTS: (BOB,)}
+        await store.delete(acl_nodes.path(FLIGHTS))
+        assert await service.delete_acls(AclFilter()) == []
+        assert (await members.settled()).acls == {}
+        await store.close()
+
+    run(tmp_path / "db", scenario)
+
+
 def test_a_cluster_without_acls_has_no_folders_for_them(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)

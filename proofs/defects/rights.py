@@ -1,0 +1,22 @@
+"""Defects of what clients are allowed to do."""
+
+from __future__ import annotations
+
+from proofs.defects import Patch, defect
+from pybroker.handlers.common.call import ForwardedCall
+from pybroker.handlers.common.permitted_fetch import PermittedFetch
+from pybroker.replication.fetching import Fetch
+
+TESTS = "pybroker/tests/test_rights_in_time.py"
+
+
+@defect(f"{TESTS}::test_a_fetch_that_waits_does_not_get_what_has_been_forbidden_meanwhile")
+def a_fetch_that_waits_is_asked_for_once() -> list[Patch]:
+    """As in Kafka: a client goes on reading for as long as it is willing to wait."""
+    return [(PermittedFetch, "read_again", Fetch.read_again)]
+
+
+@defect(f"{TESTS}::test_the_controller_decides_by_the_rights_of_the_client")
+def what_a_broker_hands_on_is_the_brokers_own() -> list[Patch]:
+    """Whatever needs the controller, a client that asks another broker may do."""
+    return [(ForwardedCall, "is_of_broker", property(lambda self: True))]
