@@ -88,8 +88,8 @@ class Consumer(ConsumerApi):
     async def close(self, timeout: float = 30.0) -> None:
         """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-        After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. Another
-        call waits for the end of the first.
+        After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. A second
+        call does nothing but wait: until the first has ended, or its own ``timeout`` is over.
         """
         await self._close(done=True, timeout=timeout)
 

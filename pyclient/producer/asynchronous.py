@@ -72,7 +72,7 @@ class Producer(BaseProducer, SendingQueues):
         self._engine.hold(self)
         if loop.is_running():
             at_exit.remember(self, self._owner, self._engine)
-            loop.call_soon_threadsafe(lambda: loop.create_task(self._end_unclosed(self._owner)))
+            loop.call_soon_threadsafe(lambda: loop.create_task(self._close_abandoned(self._owner)))
         elif not self._is_told:
             at_exit.tell_lost(self._owner, self._engine.sender.pending())
 
@@ -209,8 +209,10 @@ class Producer(BaseProducer, SendingQueues):
         return self._engine.partitions_of(topic)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for ``timeout`` seconds at most, fails the rest. A transaction that is open is
-        aborted. Complete also where it is cancelled. Another call waits for the end of the first.
+        """Delivers what was sent, for ``timeout`` seconds at most (None: delivery.timeout.ms bounds it), and fails the
+        rest. Aborts an open transaction. Is complete also when it is cancelled.
+
+        A second call does nothing but wait: until the first has ended, or its own ``timeout`` is over.
         """
         if self._process != getpid():
             self.shut()
@@ -223,7 +225,7 @@ class Producer(BaseProducer, SendingQueues):
             try:
                 await self._engine.close(timeout)
             finally:
-                self._end_close(self._owner)
+                self._complete_close(self._owner)
 
     def _check_process(self) -> None:
         self._engine.client.check_process()

@@ -14,7 +14,7 @@ from cy.batch.record_headers import listed, size_of_headers
 from cy.produce.arrow_column import ArrowColumn, HeaderColumn
 from cy.produce.deliveries import Deliveries
 from cy.produce.partition_queue import TopicQueues
-from cy.produce.producer_batch import DeliveryReport
+from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.record_queues import RecordQueues, milliseconds
 from pyclient.config import Config
 from pyclient.core.showing import shown
@@ -28,7 +28,7 @@ from pyclient.protocol import errors
 from pyclient.topic_name import check_topic
 
 _ENDING: Final[set[asyncio.Task[Any] | None]] = set()
-"""Nobody else may refer to them."""
+"""Tasks that close abandoned producers. A loop refers to its tasks only weakly, so this keeps them alive."""
 
 
 class Prepared(NamedTuple):
@@ -79,8 +79,8 @@ class BaseProducer(Queues):
             seed=getrandbits(63) | 1,
         )
 
-    async def _end_unclosed(self, owner: str) -> None:
-        """Nobody has the producer any more: delivers what it has, or says what is lost, and ends it."""
+    async def _close_abandoned(self, owner: str) -> None:
+        """Closes a producer to which the application no longer refers. Delivers its records, or says which are lost."""
         engine, this = self._engine, asyncio.current_task()
         _ENDING.add(this)
         at_exit.tell_open(owner, engine)
@@ -89,11 +89,8 @@ class BaseProducer(Queues):
             await engine.close(None)
         finally:
             _ENDING.discard(this)
-            at_exit.forget(self)
             self.shut()
-            if not self._is_told:
-                at_exit.tell_lost(owner, batches)
-            self._pipeline.close()
+            self._finish(owner, [] if self._is_told else batches, at_exit.NOT_CLOSED)
 
     def admit(self, admits: bool) -> None:
         """Whether records may be sent now. ``send`` appends those that are bytes already without asking anybody;
@@ -226,21 +223,22 @@ class BaseProducer(Queues):
 
     # -- ends --------------------------------------------------------------------------------------
 
-    def _end_close(self, owner: str) -> None:
-        """What was sent is delivered or given up: the last step of a close. One that a signal has interrupted before is
-        begun again.
-        """
+    def _complete_close(self, owner: str) -> None:
+        """The last step of a close, when each record is delivered or given up. Can be called again after a signal."""
         if self._is_ended:
             return
-        at_exit.forget(self)
         self._let_go()
         lost, self._engine.given_up = self._engine.given_up, []
-        at_exit.tell_lost(owner, lost, at_exit.CLOSED)
-        self._pipeline.close()
+        self._finish(owner, lost, at_exit.CLOSED)
         self._is_ended = True
 
+    def _finish(self, owner: str, lost: Sequence[ProducerBatch], told: str) -> None:
+        at_exit.forget(self)
+        at_exit.tell_lost(owner, lost, told)
+        self._pipeline.close()
+
     def _let_go(self) -> None:
-        """The engine has ended: what the face has besides it ends too."""
+        """Ends what the face has besides the engine, which has ended."""
 
     @contextmanager
     def _giving_up(self, error: BaseException) -> Iterator[None]:

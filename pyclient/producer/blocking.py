@@ -74,7 +74,7 @@ class Producer(BaseProducer):
             owner = self._runner.owner
             self._engine.hold(self)
             at_exit.remember(self, owner, self._engine, self._runner.lease.recall)
-            self._runner.abandon(partial(self._end_unclosed, owner))
+            self._runner.abandon(partial(self._close_abandoned, owner))
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Producer(BaseProducer):
                     with suppress(ClientClosed):  # another thread has just closed it
                         self._runner.run(self._engine.close(timeout, haste), within=within)
                 finally:
-                    self._end_close(self._runner.owner)
+                    self._complete_close(self._runner.owner)
 
     def _let_go(self) -> None:
         self._runner.stop()
