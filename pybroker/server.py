@@ -92,9 +92,10 @@ class StartError(Exception):
 class Broker:
     """One broker in this process, on the running event loop.
 
-    config, clock, node_id: what it was made with. The rest stands after ``start``:
-    cluster_id; metadata (``.image``), suspects, controller, producer_ids: the cluster; logs, replicas: data;
-    groups, transactions: coordinators; pools: for what blocks; loop; watch: what holds it.
+    From the beginning it has ``config``, ``clock``, ``node_id`` and ``loop``, ``watch`` (which notices that something
+    holds the loop), and threads for work that blocks (``pools``, ``unpackers``). ``start`` adds the rest. Of the
+    cluster: ``cluster_id``, ``metadata``, ``suspects``, ``controller``, ``producer_ids``. Data: ``logs``, ``replicas``.
+    The coordinators: ``groups``, ``transactions``.
     """
 
     def __init__(
@@ -108,8 +109,8 @@ class Broker:
         first_users: Sequence[FirstUser] = (),
         first_acls: Sequence[AclBinding] = (),
     ) -> None:
-        """``store``: the coordination store, or what opens it; by default one of its own in ``folder``.
-        ``first_users``, ``first_acls``: who shall have a password before the first client comes, and which ACLs.
+        """``store``: the coordination store, or how to open it; by default a file in ``folder``. ``first_users`` get
+        their passwords before the first client connects, unless they have one; ``first_acls`` are made then.
         """
         self.config = config
         self.folder = folder
@@ -174,7 +175,7 @@ class Broker:
         self._opened.callback(self.watch.stop)
 
     async def _authenticated(self) -> Mapping[str, ListenerSasl]:
-        """SASL of the listeners that speak it; reads files. Raises ConfigError."""
+        """The SASL settings of each listener that has SASL, by its name; reads files. Raises ConfigError."""
         if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
             return {}
         from pybroker.security.listener_sasl import authenticated
@@ -198,7 +199,7 @@ class Broker:
         self._key_fetchers.append(fetcher)
 
     async def _add_users(self) -> None:
-        """Passwords that nobody has yet. Raises StartError."""
+        """Stores the passwords of the first users who have none yet. Raises StartError."""
         from pybroker.handlers.common.first_users import add
 
         try:
@@ -230,7 +231,7 @@ class Broker:
             self._bound.append(listener)
 
     async def _open_cluster(self) -> None:
-        """The coordination store, and whose cluster this is."""
+        """Opens the coordination store, and learns the cluster's id there."""
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
         await self._secure()
@@ -268,7 +269,7 @@ class Broker:
         self.forwarding = Forwarding(self)
 
     async def _secure(self) -> None:
-        """TLS of the listeners that speak it, as this broker's settings in the store have it. Raises ConfigError."""
+        """The TLS of each listener that has it, with this broker's settings in the store. Raises ConfigError."""
         if any(endpoint.is_tls for endpoint in listeners(self.config)):
             own = str(self.node_id)
             stored = await load_configs(self._store, ResourceType.BROKER, (own, DEFAULT_BROKER))
@@ -277,11 +278,11 @@ class Broker:
 
     @property
     def peer_secret(self) -> bytes:
-        """By which brokers of this cluster prove to each other that they are."""
+        """The secret by which brokers of this cluster recognise each other."""
         return self.node.secret.value
 
     def peer_refusal(self, connection: Connection) -> str | None:
-        """Why the client on ``connection`` is no broker, whatever it knows; None where the secret decides."""
+        """Why the client on ``connection`` cannot be a broker, even with the secret. None if the secret decides."""
         return None if self._tls is None else self._tls.refusal(connection.listener_name, connection.principal)
 
     def _make_peers(self) -> Peers:
@@ -300,7 +301,7 @@ class Broker:
         )
 
     async def _join(self, *, was_clean: bool) -> None:
-        """Partitions have their roles when this returns."""
+        """Joins the cluster. When this returns, the partitions have their roles."""
         try:
             await self.node.join(
                 {each.endpoint.listener: each.endpoint for each in self._bound},
@@ -324,7 +325,7 @@ class Broker:
         return await (open_store(place, self.watch) if isinstance(place, StoreOptions) else place())
 
     def _marks(self) -> dict[str, meta_properties.MetaProperties]:
-        """What the log dirs say of themselves; empty of those that are new. Without those that cannot be read."""
+        """What each log dir says of itself, without those that cannot be read. A new one says nothing."""
         marks = {}
         for log_dir in self.folder.log_dirs:
             with contextlib.suppress(OSError, ValueError):
@@ -332,7 +333,7 @@ class Broker:
         return marks
 
     async def _find_directories(self, marks: Mapping[str, meta_properties.MetaProperties]) -> None:
-        """Which log dirs are missing; where all are known, the last process on them is dead."""
+        """Which log dirs are missing. If none is, the last process that used them is dead."""
         found = {path: mark.directory_id for path, mark in marks.items()}
         known = await self.node.known_directories()
         self._directories = missing_directories.compare(known, found, self.config["log.dirs.given.up"])
@@ -400,7 +401,7 @@ class Broker:
         self.replicas.on_leadership(self.transactions.runtime.on_leadership)
 
     def _serve(self) -> None:
-        """Takes requests."""
+        """Opens the sockets to requests, and starts the work in the background."""
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
@@ -457,7 +458,7 @@ class Broker:
         return isr_messages.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
-        """The epoch of this broker's registration; -1 where what it follows was not told in that epoch."""
+        """The epoch of this broker's registration. -1 if the metadata that it follows are older than that."""
         own = self.replicas.partitions.image.brokers.get(self.node_id)
         return own.epoch if own is not None and own.epoch == self.node.broker_epoch else ANY_EPOCH
 
@@ -479,7 +480,7 @@ class Broker:
         return ",".join(str(each.endpoint) for each in self._bound)
 
     async def try_out(self, settings: Configs) -> None:
-        """Raises ConfigError where this broker could not have these settings of TLS, its own in the store."""
+        """Raises ConfigError if this broker cannot work with these TLS settings, which are its own in the store."""
         tls_slips.check(self.config, settings)
         if self._tls is not None:
             common = self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER)
@@ -492,7 +493,7 @@ class Broker:
             self._acls.update(delta.acls)
 
     def _on_config_change(self, names: frozenset[str]) -> None:
-        """The limits of connections are dynamic; they count for new connections."""
+        """Applies new limits of connections to connections that come later."""
         if any(name.startswith("max.connections") for name in names):
             try:
                 self.net.limits = limits.from_config(self.config)
@@ -500,15 +501,15 @@ class Broker:
                 logger.error("the limits of connections are unchanged: %s", error)
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
-        """Called on whichever thread has noticed it."""
+        """May be called on any thread."""
         self.loop.call_soon_threadsafe(self._on_lost_dir)
 
     def _tell_lost(self) -> None:
-        """Other brokers shall lead what is on no disk here that works."""
+        """Asks the controller to let other brokers lead the partitions that are on no working disk here."""
         self.node.tell_lost(self.replicas.partitions.lost())
 
     def _on_lost_dir(self) -> None:
-        """A broker that stops first learns that others lead."""
+        """Tells the controller first, then stops the broker if no log dir is left."""
         self._tell_lost()
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")
@@ -532,7 +533,7 @@ def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | N
 
 
 def _tls_of(config: BrokerConfig) -> BrokerTls:
-    """TLS of the broker. What is off costs nothing, not even its import."""
+    """The broker's TLS. If no listener has TLS, nothing of it is imported."""
     from pybroker.security.broker_tls import BrokerTls
 
     return BrokerTls(config)

@@ -1,7 +1,7 @@
-"""Settings that promise protection which is not built. A broker that took them would stand open: it does not start.
+"""Settings that ask for protection which this broker, or its listeners, would not give: it does not start with them.
 
-What is built takes its lines out of here.
-Its callers are ``start_options.configure`` and ``doctor``.
+Some protection is not built. Other settings ask for what no listener does: a certificate of each client, a listener
+for brokers. ``start_options.configure`` and the doctor ask for both.
 """
 
 from __future__ import annotations

@@ -127,8 +127,9 @@ class Client:
     # -- metadata ----------------------------------------------------------------------------------
 
     async def start(self, timeout: float | None = None) -> None:
-        """Asks a bootstrap server for the cluster. Raises ConnectionFailed when ``timeout`` seconds
-        (default.api.timeout.ms) are over; at once when no name can be resolved, or where TLS is refused.
+        """Asks the bootstrap servers for the cluster until one answers. Raises ConnectionFailed after ``timeout``
+        seconds (default.api.timeout.ms), or at once if no server can ever answer: no name can be resolved, or each
+        server refuses TLS or SASL.
         """
         if timeout is None:
             timeout = self.config.default_api_timeout_ms / 1000

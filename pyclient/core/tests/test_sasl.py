@@ -346,7 +346,7 @@ def test_settings_of_sasl_without_its_protocol_are_told_to_have_no_effect(caplog
             pass
 
     asyncio.run(work())
-    assert "sasl.username, sasl.password has no effect, the client tells no name: set security.protocol" in caplog.text
+    assert "sasl.username, sasl.password has no effect, the client gives no name: set security.protocol" in caplog.text
     assert "hush" not in caplog.text
 
 
