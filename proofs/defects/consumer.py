@@ -7,7 +7,7 @@ from typing import Any
 from proofs.defects import Patch, defect
 from pyclient.consumer.appointments import LOST
 from pyclient.consumer.committed import CommittedOffsets
-from pyclient.consumer.membership import Membership, Partitions
+from pyclient.consumer.group.membership import Membership, Partitions
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.types import GroupMetadata
 
@@ -44,7 +44,7 @@ def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[
 @defect("pyclient/tests/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
 def paused_partitions_fill_the_buffer() -> list[Patch]:
     """What they hold keeps all others from being fetched until they are resumed."""
-    from pyclient.consumer import fetcher
+    from pyclient.consumer.fetching import fetcher
 
     return [(fetcher, "to_drop", lambda states, limit: [])]
 
@@ -52,7 +52,7 @@ def paused_partitions_fill_the_buffer() -> list[Patch]:
 @defect("pyclient/tests/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
 def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
     """Over 2 GiB it cannot be made."""
-    from pyclient.consumer.fetcher import Fetcher
+    from pyclient.consumer.fetching.fetcher import Fetcher
 
     take = Fetcher.take
     return [(Fetcher, "take", lambda self, limit, most=0: take(self, limit))]
@@ -61,7 +61,7 @@ def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
 @defect("pyclient/tests/test_large_batches.py::test_positions_move_only_when_the_arrow_batch_is_made")
 def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
     """The position stood behind them."""
-    from pyclient.consumer.fetcher import Fetcher
+    from pyclient.consumer.fetching.fetcher import Fetcher
 
     return [(Fetcher, "give_back", lambda self: None)]
 
@@ -72,7 +72,7 @@ def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
 )
 def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
     """Whatever was allowed."""
-    from pyclient.consumer import fetcher
+    from pyclient.consumer.fetching import fetcher
 
     return [(fetcher, "OutputTooLarge", ())]
 
@@ -216,6 +216,6 @@ def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
 @defect("pyclient/tests/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
 def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
     """It was also committed, by the next poll."""
-    from pyclient.consumer.fetcher import Fetcher
+    from pyclient.consumer.fetching.fetcher import Fetcher
 
     return [(Fetcher, "give_back", lambda self: None)]

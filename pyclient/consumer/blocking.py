@@ -17,7 +17,7 @@ from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
 from pyclient.consumer.closing import COMMIT_SHARE, close, commit_first
 from pyclient.consumer.core import ConsumerCore
-from pyclient.consumer.fetcher import NO_LIMIT
+from pyclient.consumer.fetching.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.bell import Bell

@@ -21,13 +21,13 @@ from cy.consume.fetched import Chunk
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
 from pyclient.consumer.appointments import Appointments
-from pyclient.consumer.classic import ClassicMembership
 from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import CommitFailed, IllegalState
-from pyclient.consumer.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
+from pyclient.consumer.fetching.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
+from pyclient.consumer.group.classic import ClassicMembership
+from pyclient.consumer.group.modern import ConsumerMembership
 from pyclient.consumer.interceptors import Interceptors
 from pyclient.consumer.list_offsets import OffsetLookup
-from pyclient.consumer.modern import ConsumerMembership
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.questions import Questions
 from pyclient.consumer.readers import reader

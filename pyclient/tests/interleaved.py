@@ -22,8 +22,9 @@ import pytest
 
 from proofs.interleaving import Interleaving, Schedule, Stuck
 from pyclient.admin import blocking as admin
-from pyclient.consumer import api, appointments, core, fetcher
+from pyclient.consumer import api, appointments, core
 from pyclient.consumer import blocking as consumer
+from pyclient.consumer.fetching import fetcher
 from pyclient.core import call, runner
 from pyclient.core.tests.scripted import ScriptedBroker
 from pyclient.producer import base

@@ -11,7 +11,7 @@ import pytest
 
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
-from pyclient.consumer.classic import ClassicMembership, encoded
+from pyclient.consumer.group.classic import ClassicMembership, encoded
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup, errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyclient.consumer.fetch_session import FetchSession, Plan, Wanted
+from pyclient.consumer.fetching.fetch_session import FetchSession, Plan, Wanted
 from pyclient.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -11,7 +11,7 @@ import pytest
 from cy.batch import Builder
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.errors import BatchTooLarge, CorruptRecords
-from pyclient.consumer.fetcher import Fetcher
+from pyclient.consumer.fetching.fetcher import Fetcher
 from pyclient.consumer.subscription import Subscription
 from pyclient.core.cluster import Cluster
 from pyclient.protocol import ZERO_UUID, Fetch

@@ -11,7 +11,7 @@ import pytest
 
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
-from pyclient.consumer.modern import ConsumerMembership
+from pyclient.consumer.group.modern import ConsumerMembership
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import ConsumerGroupHeartbeat, Metadata

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyclient import Admin, Consumer, Producer
-from pyclient.consumer.topic_pattern import for_broker
+from pyclient.consumer.group.topic_pattern import for_broker
 from pyclient.protocol.errors import InvalidRegularExpression
 from pyclient.tests.brokers import Broker, broker, unique  # noqa: F401
 from pyclient.tests.support import take, until

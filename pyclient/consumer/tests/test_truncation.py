@@ -13,8 +13,8 @@ import pytest
 
 from pyclient import Admin, Consumer, Producer, TopicPartition
 from pyclient.consumer import LogTruncation, OffsetAndMetadata
+from pyclient.consumer.fetching.truncation import EpochEnd, Truncation, follow, is_doubtful, judge
 from pyclient.consumer.subscription import PartitionState
-from pyclient.consumer.truncation import EpochEnd, Truncation, follow, is_doubtful, judge
 from pyclient.tests.brokers import Broker, broker, kind, unique  # noqa: F401
 from pyclient.tests.support import take, until
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.committed import at_coordinator
-from pyclient.consumer.membership import GOODBYE_S, Membership
-from pyclient.consumer.topic_pattern import HINT, for_broker
+from pyclient.consumer.group.membership import GOODBYE_S, Membership
+from pyclient.consumer.group.topic_pattern import HINT, for_broker
 from pyclient.core.tasks import ended
 from pyclient.errors import NOT_MEMBER, KafkaError, check
 from pyclient.protocol import ZERO_UUID, ConsumerGroupHeartbeat

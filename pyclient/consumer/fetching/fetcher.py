@@ -19,12 +19,12 @@ from cy.batch.compression import CompressionError, OutputTooLarge
 from cy.batch.header import CorruptBatch, InvalidBatch
 from cy.consume.fetched import Chunk, Fetched, LegacyBatch
 from pyclient.config import Config
-from pyclient.consumer.epoch_ends import EpochEnds
 from pyclient.consumer.errors import BatchTooLarge, CorruptRecords, LogTruncation, error_at, error_of
-from pyclient.consumer.fetch_session import FetchSession, Wanted
-from pyclient.consumer.held import to_drop
+from pyclient.consumer.fetching.epoch_ends import EpochEnds
+from pyclient.consumer.fetching.fetch_session import FetchSession, Wanted
+from pyclient.consumer.fetching.held import to_drop
+from pyclient.consumer.fetching.truncation import EpochEnd, follow, is_doubtful, judge
 from pyclient.consumer.subscription import PartitionState, Subscription
-from pyclient.consumer.truncation import EpochEnd, follow, is_doubtful, judge
 from pyclient.core.client import Client
 from pyclient.core.cluster import Broker
 from pyclient.errors import SESSION_LOST, STALE_POSITION, ClientError, KafkaError

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from pyclient.consumer.fetching.truncation import EpochEnd
 from pyclient.consumer.subscription import PartitionState
-from pyclient.consumer.truncation import EpochEnd
 from pyclient.core.client import Client
 from pyclient.errors import KafkaError, LeaderNotAvailable, UnsupportedByBroker, of_code
 from pyclient.protocol import OffsetForLeaderEpoch
