@@ -53,8 +53,9 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         return Response(error_code=error.code)
     if len(context.partitions) > PIECE or call.broker.replicas.partitions.new:
         return fetch_many(context, request, call)
-    fetch = operation(context, request, call)
-    return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call))
+    allowance = None if call.broker.quotas is None else allowance_of(call)
+    fetch = operation(context, request, call, allowance)
+    return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call, allowance))
 
 
 async def follow_new(request: Fetch.Request, call: Call, replica: int) -> Fetch.Response:
@@ -110,14 +111,15 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
 async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
     """Reads, waits and answers in turns, after the logs of new partitions have been made."""
     await make_logs(context.partitions, call)
-    fetch = operation(context, request, call)
+    allowance = allowance_of(call)
+    fetch = operation(context, request, call, allowance)
     enough: list[bool] = []
     await in_pieces(fetch.wanted, lambda some: enough.append(fetch.read_some(some)), call)
     if not any(enough) and request.max_wait_ms > 0 and fetch.wanted:
         await wait(fetch, request.max_wait_ms, call)
     delay_ms = 0
-    if call.broker.quotas is not None:
-        has_all, delay_ms = within_quota(call, fetch.size)
+    if allowance is not None:
+        has_all, delay_ms = allowance.use_or_wait(fetch.size, call.broker.clock.monotonic_ms())
         if not has_all:
             return put_off(context, delay_ms)
     response = Response(throttle_time_ms=delay_ms)
@@ -159,11 +161,15 @@ def context_of(
     )
 
 
-def operation(context: Context, request: Fetch.Request, call: Call) -> FetchOperation:
-    """The reading of its partitions. Raises InvalidRequest, for which there is no place in the response."""
+def operation(
+    context: Context, request: Fetch.Request, call: Call, allowance: Allowance | None
+) -> FetchOperation:
+    """The reading of its partitions, no more than a quota allows at once. Raises InvalidRequest, for which there is no
+    place in the response.
+    """
     broker = call.broker
     max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
-    if broker.quotas is not None and (allowance := allowance_of(call, broker.clock.monotonic_ms())) is not None:
+    if allowance is not None:
         max_bytes = min(max_bytes, allowance.most_at_once)
     redirects = request.rack_id and is_rack_aware(broker.config)
     fetch = FetchOperation if broker.authorizer is None else partial(PermittedFetch, call)
@@ -278,11 +284,14 @@ def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
             yield topic.topic_id if by_id else topic.topic, index
 
 
-def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.Response:
+def respond(
+    context: Context, call: Call, allowance: Allowance | None, reads: list[PartitionRead]
+) -> Fetch.Response:
     """The response to what was read."""
     delay_ms = 0
-    if call.broker.quotas is not None:
-        has_all, delay_ms = within_quota(call, sum(read.size for read in reads))
+    if allowance is not None:
+        size = sum(read.size for read in reads)
+        has_all, delay_ms = allowance.use_or_wait(size, call.broker.clock.monotonic_ms())
         if not has_all:
             return put_off(context, delay_ms)
     try:
@@ -294,17 +303,12 @@ def respond(context: Context, call: Call, reads: list[PartitionRead]) -> Fetch.R
     return response
 
 
-def allowance_of(call: Call, now_ms: int) -> Allowance | None:
+def allowance_of(call: Call) -> Allowance | None:
     """What the client may fetch, if it has a quota."""
     quotas = call.broker.quotas
-    return None if quotas is None else quotas.share(call.connection.principal, call.client_id, now_ms).fetch
-
-
-def within_quota(call: Call, size: int) -> tuple[bool, int]:
-    """Whether the client may have so many bytes of records now, and how long it waits in any case, in milliseconds."""
-    now_ms = call.broker.clock.monotonic_ms()
-    allowance = allowance_of(call, now_ms)
-    return (True, 0) if allowance is None else allowance.use_or_wait(size, now_ms)
+    if quotas is None:
+        return None
+    return quotas.share(call.connection.principal, call.client_id, call.broker.clock.monotonic_ms()).fetch
 
 
 def put_off(context: Context, delay_ms: int) -> Fetch.Response:

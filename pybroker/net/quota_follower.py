@@ -99,7 +99,7 @@ class QuotaFollower:
             self._of_clients.update(found)
             throttling = self._net.throttling
             if throttling is None:
-                throttling = Throttling(self._of_clients, self._loop, self._clock.monotonic_ms)
+                throttling = Throttling(self._of_clients, self._loop)
             self._net.throttle(throttling)
         self._on_change(self._of_clients)
 

@@ -23,6 +23,7 @@ from pybroker.net.routes import Route
 from pybroker.quotas.client_quotas import ClientQuotas
 
 PRODUCE: Final = "Produce"
+TOLD: Final = "throttle_time_ms"
 PERCENT: Final = 100
 
 
@@ -51,11 +52,9 @@ class Call(Protocol):
 class Throttling:
     """Quotas of the clients of one server."""
 
-    def __init__(self, quotas: ClientQuotas, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
-        """``now_ms``: monotonic."""
+    def __init__(self, quotas: ClientQuotas, loop: asyncio.AbstractEventLoop) -> None:
         self._quotas = quotas
         self._loop = loop
-        self._now_ms = now_ms
         self._muted: dict[Connection, asyncio.TimerHandle] = {}
 
     @property
@@ -63,40 +62,59 @@ class Throttling:
         """Whether any client has a quota of the loop's time."""
         return self._quotas.limit_time
 
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
     def handle(self, route: Route, request: Any, call: Call, size: int) -> Any:
         """As ``route.handle``, for a request of ``size`` bytes."""
-        result = route.handle(request, call)
-        if _is_exempt(call.connection):
+        result, connection = route.handle(request, call), call.connection
+        if connection.broker_id is not None or (connection.sasl is not None and not connection.sasl.is_known):
             return result
-        if type(result) is route.response or result is None:
-            self._throttle(route, result, call, size)
-            return result
+        if type(result) is route.response:  # of most requests, in as few steps as can be
+            share = self._quotas.known.get((connection.principal, call.client_id))
+            if share is not None:
+                delay_ms, produce, taken = 0, share.produce, share.request
+                if produce is not None and route.name == PRODUCE:
+                    now_ms = int(self._loop.time() * 1000)
+                    if produce.record(size, now_ms) > produce.most_at_once:
+                        delay_ms = produce.delay_ms(now_ms)
+                if taken is not None:
+                    delay_ms = max(delay_ms, taken.delay_ms(self._now_ms()))
+                if delay_ms or getattr(result, TOLD, 0):
+                    self._tell(connection, result, delay_ms)
+                return result
         if iscoroutine(result) or isinstance(result, asyncio.Future):
             return self._later(route, result, call, size)
+        self._count(route, result, call, size)
         return result
 
     async def _later(self, route: Route, result: Any, call: Call, size: int) -> Any:
         if self.counts_time and iscoroutine(result):
+            self._quotas.share(call.connection.principal, call.client_id, self._now_ms())  # for its first steps
             result = _timed(result, partial(self.spent, call))
         response = await result
-        self._throttle(route, response, call, size)
+        self._count(route, response, call, size)
         return response
 
     def spent(self, call: Call, seconds: float) -> None:
         """The call's client has taken so much of the loop's time."""
-        now_ms, connection = self._now_ms(), call.connection
-        allowance = self._quotas.share(connection.principal, call.client_id, now_ms).request
-        if allowance is not None and not _is_exempt(connection):
-            allowance.record(seconds * PERCENT, now_ms)
+        connection = call.connection
+        share = self._quotas.known.get((connection.principal, call.client_id))
+        if share is not None and share.request is not None and connection.broker_id is None:
+            share.request.record(seconds * PERCENT, self._now_ms())
 
-    def _throttle(self, route: Route, response: Any, call: Call, size: int) -> None:
-        """``response`` says how long its client waits."""
+    def _count(self, route: Route, response: Any, call: Call, size: int) -> None:
+        """A request of ``size`` bytes has been handled."""
         now_ms, connection = self._now_ms(), call.connection
         share = self._quotas.share(connection.principal, call.client_id, now_ms)
         delay_ms = 0 if share.request is None else share.request.delay_ms(now_ms)
         if share.produce is not None and route.name == PRODUCE:
             delay_ms = max(delay_ms, share.produce.use(size, now_ms))
-        told_ms = getattr(response, "throttle_time_ms", None)
+        self._tell(connection, response, delay_ms)
+
+    def _tell(self, connection: Connection, response: Any, delay_ms: int) -> None:
+        """``response`` says how long its client waits, if it is longer than what its handler says."""
+        told_ms = getattr(response, TOLD, None)
         if told_ms is not None and delay_ms > told_ms:
             response.throttle_time_ms = delay_ms
         elif told_ms:
@@ -133,10 +151,6 @@ class Throttling:
         for connection, muted in list(self._muted.items()):
             muted.cancel()
             self._unmute(connection)
-
-
-def _is_exempt(connection: Connection) -> bool:
-    return connection.broker_id is not None or (connection.sasl is not None and not connection.sasl.is_known)
 
 
 @coroutine

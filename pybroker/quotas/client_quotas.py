@@ -59,8 +59,7 @@ class Allowance(Rate):
 
     def use(self, amount: float, now_ms: int) -> int:
         """Counts it; returns how long to wait, in milliseconds."""
-        self.record(amount, now_ms)
-        return self.delay_ms(now_ms) if self._total > self.most_at_once else 0
+        return self.delay_ms(now_ms) if self.record(amount, now_ms) > self.most_at_once else 0
 
     def delay_ms(self, now_ms: int) -> int:
         """How long to wait because of what was used."""
@@ -126,7 +125,8 @@ class ClientQuotas:
         self.limit_time = False
         """Whether any client has a quota of time."""
         self._bounds: dict[str, dict[Sharers, float]] = {}
-        self._shares: dict[tuple[str, str | None], Share] = {}
+        self.known: dict[tuple[str, str | None], Share] = {}
+        """What ``share`` has returned, by principal and client id."""
         self._produce: dict[Sharers, Allowance] = {}
         self._fetch: dict[Sharers, Allowance] = {}
         self._request: dict[Sharers, Allowance] = {}
@@ -136,7 +136,7 @@ class ClientQuotas:
 
     def update(self, quotas: Quotas) -> None:
         """These hold from now on. What was used before counts."""
-        self._shares.clear()
+        self.known.clear()
         self._bounds = {}
         for entity, values in quotas.items():
             for key, bound in values.items():
@@ -146,7 +146,7 @@ class ClientQuotas:
 
     def share(self, principal: str, client_id: str | None, now_ms: int) -> Share:
         """What holds for a client of ``principal`` (``User:alice``)."""
-        return self._shares.get((principal, client_id)) or self._find(principal, client_id, now_ms)
+        return self.known.get((principal, client_id)) or self._find(principal, client_id, now_ms)
 
     def _find(self, principal: str, client_id: str | None, now_ms: int) -> Share:
         user, client, windows = principal.partition(":")[2], client_id or DEFAULT, self._windows
@@ -156,9 +156,9 @@ class ClientQuotas:
             self._of(REQUEST, self._request, lambda: Allowance(windows, windows.size_ms), user, client, now_ms),
             self._of(MUTATIONS, self._mutations, lambda: Permits(self._of_controller), user, client, now_ms),
         )
-        if len(self._shares) >= MOST_CLIENTS:
-            self._shares.clear()
-        self._shares[principal, client_id] = share
+        if len(self.known) >= MOST_CLIENTS:
+            self.known.clear()
+        self.known[principal, client_id] = share
         return share
 
     def _of(
@@ -171,7 +171,7 @@ class ClientQuotas:
         allowance = known.get(sharers)
         if allowance is None:
             if make_room(known, now_ms):
-                self._shares.clear()  # they have what is forgotten
+                self.known.clear()  # they have what is forgotten
             allowance = known[sharers] = make()
         allowance.bound = bound
         return allowance

@@ -41,13 +41,14 @@ class Rate:
         self._total = 0.0
         """Of all samples."""
 
-    def record(self, value: float, now_ms: int) -> None:
-        """Counts ``value``; a negative one takes back what was counted."""
+    def record(self, value: float, now_ms: int) -> float:
+        """Counts ``value``; a negative one takes back what was counted. Returns the sum of what may still count."""
         if now_ms - self._start_ms >= self._size_ms:
             self._begin(now_ms)
-        self._sum += value
-        self._total += value
         self._last_ms = now_ms
+        self._sum += value
+        self._total = total = self._total + value
+        return total
 
     def _begin(self, now_ms: int) -> None:
         if self._start_ms != NEVER:

@@ -132,7 +132,7 @@ def test_as_many_clients_are_remembered_as_may_be() -> None:
         assert share.produce is not None
         share.produce.use(1, number)
     assert len(made._produce) <= MOST_CLIENTS
-    assert len(made._shares) <= MOST_CLIENTS
+    assert len(made.known) <= MOST_CLIENTS
 
 
 def test_the_quotas_of_addresses_are_none_of_clients() -> None:
