@@ -14,11 +14,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from harness.brokers import free_port
 
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
+OF_TLS = [JAR.parent / f"netty-{name}.jar" for name in ("codec", "resolver")]
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
 PATIENCE_S = 180.0
@@ -29,11 +30,20 @@ class EnsembleError(RuntimeError):
     """A server could not be started; the text has what it printed."""
 
 
+class Tls(NamedTuple):
+    """Files of a server that also listens by TLS, in PEM: its key with its certificate, and whom it trusts."""
+
+    keys: Path
+    authority: Path
+
+
 class Server:
     """One server: its folder, its port, and its process while it runs."""
 
-    def __init__(self, folder: Path, number: int, port: int, host: str) -> None:
+    def __init__(self, folder: Path, number: int, port: int, host: str, tls: Tls | None) -> None:
         self.folder = folder
+        self.tls = tls
+        self.tls_port = 0 if tls is None else free_port(host)
         self.host = host
         self.number = number
         self.port = port
@@ -51,12 +61,19 @@ class Server:
             *(f"dataDir={data}", f"clientPort={self.port}", f"clientPortAddress={self.host}"),
             *("admin.enableServer=false", "4lw.commands.whitelist=*", *members),
         ]
+        if self.tls is not None:
+            lines += [
+                *(f"secureClientPort={self.tls_port}", f"secureClientPortAddress={self.host}"),
+                "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+                *("ssl.keyStore.type=PEM", f"ssl.keyStore.location={self.tls.keys}"),
+                *("ssl.trustStore.type=PEM", f"ssl.trustStore.location={self.tls.authority}", "ssl.clientAuth=need"),
+            ]
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
     def start(self) -> None:
         """Starts the process; it serves when ``mode`` says so."""
         self._log = (self.folder / "log").open("ab")
-        classes = f"{self.folder}:{JAR}"
+        classes = ":".join([str(self.folder), str(JAR), *([] if self.tls is None else map(str, OF_TLS))])
         self.process = subprocess.Popen(
             ["java", *JVM, "-cp", classes, MAIN, str(self.folder / "zoo.cfg")],
             stdin=subprocess.DEVNULL,
@@ -96,10 +113,10 @@ class Server:
 class Ensemble:
     """Servers that are one ZooKeeper."""
 
-    def __init__(self, folder: Path, servers: int = 1, host: str = "127.0.0.1") -> None:
-        """``host``: the address on which the servers listen."""
+    def __init__(self, folder: Path, servers: int = 1, host: str = "127.0.0.1", tls: Tls | None = None) -> None:
+        """``host``: the address on which the servers listen; with ``tls`` on a second port, too."""
         ports = [free_port(host) for _ in range(3 * servers)]
-        self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n], host) for n in range(servers)]
+        self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n], host, tls) for n in range(servers)]
         members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
         for server in self.servers:
             server.configure(members if servers > 1 else [])
@@ -108,6 +125,11 @@ class Ensemble:
     def hosts(self) -> str:
         """``host:port`` of every server, comma-separated."""
         return ",".join(f"{server.host}:{server.port}" for server in self.servers)
+
+    @property
+    def tls_hosts(self) -> str:
+        """The same by TLS."""
+        return ",".join(f"{server.host}:{server.tls_port}" for server in self.servers)
 
     def start(self) -> None:
         """Starts every server that does not run; returns when all serve."""
@@ -139,7 +161,9 @@ class Ensemble:
 
 
 @contextlib.contextmanager
-def ensemble(folder: Path, servers: int = 1, host: str = "127.0.0.1") -> Iterator[Ensemble]:
+def ensemble(
+    folder: Path, servers: int = 1, host: str = "127.0.0.1", tls: Tls | None = None
+) -> Iterator[Ensemble]:
     """A running ensemble; none of it is left at the end.
 
     Raises:
@@ -147,7 +171,7 @@ def ensemble(folder: Path, servers: int = 1, host: str = "127.0.0.1") -> Iterato
     """
     if not JAR.exists():
         raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
-    running = Ensemble(folder, servers, host)
+    running = Ensemble(folder, servers, host, tls)
     try:
         running.start()
         yield running

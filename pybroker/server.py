@@ -61,7 +61,7 @@ from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.pools import Pools
 from pybroker.replication.replica_manager import ReplicaManager
-from pybroker.store.interface import ConnectionLoss, CoordinationStore, SessionExpired
+from pybroker.store.interface import ConnectionLoss, CoordinationStore, NotAllowed, SessionExpired
 from pybroker.store.stores import StoreFactory, StoreOptions, open_store
 from pyclient.protocol.errors import KafkaError
 
@@ -144,7 +144,7 @@ class Broker:
         self._bind()
         try:
             await self._open_cluster()
-        except (ConnectionLoss, SessionExpired) as error:
+        except (ConnectionLoss, SessionExpired, NotAllowed) as error:
             text = str(error).removeprefix(f"{self._store_place}: ")
             raise StartError(f"coordination store {self._store_place}: {text}") from error
         was_clean = await self._open_logs()

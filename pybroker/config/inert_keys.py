@@ -304,12 +304,6 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
     ("zookeeper.clientCnxnSocket", STRING, None, ANY, MEDIUM, READ_ONLY),
     ("zookeeper.max.in.flight.requests", INT, 10, at_least(1), HIGH, READ_ONLY),
     ("zookeeper.metadata.migration.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY),
-    ("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY),
-    ("zookeeper.ssl.client.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
-    ("zookeeper.ssl.keystore.location", STRING, None, ANY, MEDIUM, READ_ONLY),
-    ("zookeeper.ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-    ("zookeeper.ssl.truststore.location", STRING, None, ANY, MEDIUM, READ_ONLY),
-    ("zookeeper.ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
     ("zookeeper.sync.time.ms", INT, 2000, ANY, LOW, READ_ONLY),
 )
 

@@ -16,6 +16,7 @@ from pybroker.config.listeners import TLS, Endpoint, between_brokers, listeners
 from pybroker.config.tls_keys import CLIENT_AUTH, LISTENER_PREFIX, of_listener
 
 OPEN: Final = f". Without it {rights.OPEN}"
+ZOOKEEPER_TLS: Final = "zookeeper.ssl.client.enable"
 BETWEEN: Final = "security.inter.broker.protocol"
 BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
 NO_WAY: Final = f"several brokers reach each other by it, and no listener is that: set {BETWEEN} or {BETWEEN_BY_NAME}"
@@ -44,9 +45,18 @@ def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str,
     endpoints = listeners(config)
     yield from _between_brokers(config, alone=alone)
     yield from _client_auth(config, endpoints)
-    for name in ("zookeeper.set.acl", "zookeeper.ssl.client.enable"):
-        if config["zookeeper.connect"] and config[name]:
-            yield name, "true", f"the way to ZooKeeper is plain, and its nodes are open{OPEN}"
+    if config["zookeeper.connect"]:
+        yield from _to_zookeeper(config)
+
+
+def _to_zookeeper(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
+    by_tls, keys = config[ZOOKEEPER_TLS], "zookeeper.ssl.keystore.location"
+    if config["zookeeper.set.acl"] and not (by_tls and config[keys]):
+        reason = f"ZooKeeper would not know whose the nodes are: {ZOOKEEPER_TLS}=true and {keys} are missing"
+        yield "zookeeper.set.acl", "true", f"{reason}{OPEN}"
+    for name in (keys, "zookeeper.ssl.truststore.location"):
+        if config[name] and not by_tls:
+            yield name, config[name], f"the way to ZooKeeper would be plain: {ZOOKEEPER_TLS}=true is missing{OPEN}"
 
 
 def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:

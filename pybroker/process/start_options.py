@@ -24,6 +24,8 @@ from pybroker.process.secret_settings import is_secret
 from pybroker.store.stores import StoreOptions
 
 if TYPE_CHECKING:
+    import ssl
+
     from pybroker.security.acls import AclBinding
     from pybroker.security.first_users import FirstUser
 
@@ -188,7 +190,7 @@ def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) ->
 
 
 def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolder) -> StoreOptions:
-    """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own."""
+    """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own. Raises ConfigError."""
     timeout_ms = config["zookeeper.session.timeout.ms"]
     if config["zookeeper.connect"]:
         waiting_ms = config["zookeeper.connection.timeout.ms"]
@@ -196,12 +198,23 @@ def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolde
             zookeeper=config["zookeeper.connect"],
             session_timeout_ms=timeout_ms,
             connection_timeout_ms=waiting_ms,
+            tls=_tls_to_zookeeper(config),
+            is_guarded=config["zookeeper.set.acl"],
         )
     if options.shares_folder:
         if not config.is_set("zookeeper.session.timeout.ms"):
             timeout_ms = config["broker.session.timeout.ms"]
         return StoreOptions(socket=str(folder.socket), session_timeout_ms=timeout_ms)
     return StoreOptions(file=str(folder.store))
+
+
+def _tls_to_zookeeper(config: BrokerConfig) -> ssl.SSLContext | None:
+    """Raises ConfigError."""
+    if not config["zookeeper.ssl.client.enable"]:
+        return None
+    from pybroker.security.zookeeper_tls import context_of  # which costs nothing where it is off
+
+    return context_of(config)
 
 
 def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:

@@ -60,6 +60,10 @@ class ConnectionLoss(CoordinationError):
     """The store cannot be reached; whether a write happened is unknown."""
 
 
+class NotAllowed(CoordinationError):
+    """The store does not let this client do so."""
+
+
 class TooLarge(CoordinationError):
     """A ``multi`` of more bytes than the store takes at once; it was not sent."""
 

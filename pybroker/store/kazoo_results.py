@@ -8,6 +8,7 @@ from typing import Any, Final
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import TransactionRequest
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 
 from pybroker.store.interface import (
     BadVersion,
@@ -18,6 +19,7 @@ from pybroker.store.interface import (
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     Operation,
     OperationResult,
@@ -37,6 +39,12 @@ _ERRORS: Final[dict[type[Exception], type[CoordinationError]]] = {
     kazoo_errors.ConnectionClosedError: ConnectionLoss,
     kazoo_errors.OperationTimeoutError: ConnectionLoss,
     kazoo_errors.SessionMovedError: ConnectionLoss,
+}
+_NOT_ALLOWED: Final[dict[type[Exception], str]] = {
+    kazoo_errors.NoAuthError: "brokers with another certificate have made it (zookeeper.set.acl): use theirs as "
+    "zookeeper.ssl.keystore.location",
+    kazoo_errors.InvalidACLError: "ZooKeeper knows of no certificate of this broker, which zookeeper.set.acl needs: it "
+    "has to ask for one (ssl.clientAuth)",
 }
 _NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
@@ -67,15 +75,17 @@ def translated(error: Exception, path: str, index: int = 0) -> CoordinationError
     for theirs, ours in _ERRORS.items():
         if isinstance(error, theirs):
             return ours(path, index)
+    for theirs, why in _NOT_ALLOWED.items():
+        if isinstance(error, theirs):
+            return NotAllowed(f"{path}: {why}", index)
     return CoordinationError(f"{path}: ZooKeeper: {type(error).__name__} {error}", index)
 
 
-def add(transaction: TransactionRequest, operation: Operation) -> None:
-    """Adds the operation to a ``multi``."""
+def add(transaction: TransactionRequest, operation: Operation, acl: list[ACL] | None = None) -> None:
+    """Adds the operation to a ``multi``; ``acl``: of a node that it makes, by default the client's."""
     if isinstance(operation, Create):
-        transaction.create(
-            operation.path, operation.data, ephemeral=operation.ephemeral, sequence=operation.sequence
-        )
+        kind = {"ephemeral": operation.ephemeral, "sequence": operation.sequence}
+        transaction.create(operation.path, operation.data, acl, **kind)
     elif isinstance(operation, Set):
         transaction.set_data(operation.path, operation.data, operation.version)
     elif isinstance(operation, Delete):

@@ -8,11 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pybroker.loop_watch import LoopWatch
 from pybroker.store.embedded import EmbeddedStore
 from pybroker.store.interface import CoordinationStore
+
+if TYPE_CHECKING:
+    import ssl
 
 SESSION_TIMEOUT_MS = 18_000
 
@@ -28,6 +31,10 @@ class StoreOptions(NamedTuple):
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     connection_timeout_ms: int | None = None
     """How long to wait for ZooKeeper at first; None: as long as for the session."""
+    tls: ssl.SSLContext | None = None
+    """With which ZooKeeper is reached; None where that is plain."""
+    is_guarded: bool = False
+    """Nodes in ZooKeeper are this broker's, and that of others with its certificate."""
 
     def __str__(self) -> str:
         return self.zookeeper or self.socket or str(self.file)
@@ -48,5 +55,8 @@ async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> C
         from pybroker.store.zookeeper import ZooKeeperStore
 
         waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
-        return await ZooKeeperStore.open(options.zookeeper, options.session_timeout_ms, waiting_ms, watch)
+        times = (options.session_timeout_ms, waiting_ms)
+        return await ZooKeeperStore.open(
+            options.zookeeper, *times, watch, options.tls, is_guarded=options.is_guarded
+        )
     raise ValueError(f"no coordination store: {options!r}")

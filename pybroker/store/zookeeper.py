@@ -32,14 +32,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from pybroker.loop_watch import LoopWatch
 from pybroker.store import kazoo_results
@@ -63,6 +67,8 @@ STOP_S = 5.0
 LOOK_S = 1.0
 TOLD_S = 2.0
 """A start that waits so long says for which server."""
+_SECRET = re.compile(r"/(pybroker|config/users|config/brokers|delegation_token/tokens)(/|\Z)")
+"""Nodes with passwords and the like, as Kafka has it, and of our own all."""
 ALONE = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
 
 T = TypeVar("T")
@@ -76,20 +82,30 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     A server that is just starting takes connections and may leave the first request of one unanswered for good. kazoo
     would wait for that answer as long as the session lasts.
+
+    With ``tls`` it wraps connections itself: kazoo's own way checks no host names by default, and knows PEM only.
     """
 
-    def __init__(self, connect_s: float) -> None:
+    def __init__(self, connect_s: float, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
         self._connect_s = connect_s
+        self._tls = tls
 
-    def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
-        return super().create_connection(*arguments, timeout=min(timeout, self._connect_s), **options)
+    def create_connection(self, *arguments: Any, timeout: float, hostname: str, **options: Any) -> Any:
+        timeout = min(timeout, self._connect_s)
+        connected = super().create_connection(*arguments, timeout=timeout, hostname=hostname, **options)
+        return connected if self._tls is None else self._tls.wrap_socket(connected, server_hostname=hostname)
 
     def select(self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float) -> Any:
         """Waits for one socket: the rest of a message is awaited, or an answer to the session's greeting."""
         if len(reading) + len(writing) == 1:
             timeout = min(timeout, self._connect_s)
-        return super().select(reading, writing, failing, timeout)
+        decrypted = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if not decrypted:
+            return super().select(reading, writing, failing, timeout)
+        others = [each for each in reading if each not in decrypted]  # of these, select does not know
+        found, *more = super().select(others, writing, failing, 0)
+        return decrypted + found, *more
 
 
 class _Watched:
@@ -101,30 +117,40 @@ class _Watched:
         self.watches: list[StoreWatch] = []
 
 
-async def _way_to(host: str, port: int) -> str:
+async def _way_to(host: str, port: int, tls: ssl.SSLContext | None) -> str:
     """In words, how far a connection to that server comes."""
     try:
         async with asyncio.timeout(LOOK_S):
-            _, writer = await asyncio.open_connection(host, port)
+            _, writer = await asyncio.open_connection(host, port, ssl=tls)
         writer.close()
         found = "listens, but serves no session"
     except TimeoutError:
         found = "cannot be reached"
+    except ssl.SSLError as error:
+        why = getattr(error, "verify_message", "") or error.reason or str(error)
+        found = f"listens, but there is no TLS with it: {why} (zookeeper.ssl.*)"
     except OSError as error:
         found = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        if not found:
+            found = "hangs up: is that its secureClientPort (zookeeper.ssl.client.enable)?"
     return f"{host}:{port} {found}"
 
 
 class ZooKeeperStore(StoreOfBatches):
     """A session of a ZooKeeper ensemble; see ``CoordinationStore`` for the methods."""
 
-    def __init__(self, hosts: str, timeout_s: float) -> None:
+    def __init__(
+        self, hosts: str, timeout_s: float, tls: ssl.SSLContext | None = None, *, is_guarded: bool = False
+    ) -> None:
         self._timeout_s = timeout_s
+        self._tls = tls
+        self._is_guarded = is_guarded
         self._loop = asyncio.get_running_loop()
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout_s,
-            handler=_Handler(timeout_s / 3 / (1 + hosts.count(","))),
+            handler=_Handler(timeout_s / 3 / (1 + hosts.count(",")), tls),
+            default_acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE if is_guarded else None,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
         )
         logging.getLogger("kazoo").setLevel(logging.ERROR)  # below, every attempt, and the data of every node
@@ -146,13 +172,21 @@ class ZooKeeperStore(StoreOfBatches):
 
     @classmethod
     async def open(
-        cls, hosts: str, session_timeout_ms: int, connection_timeout_ms: int, watch: LoopWatch | None = None
+        cls,
+        hosts: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        watch: LoopWatch | None = None,
+        tls: ssl.SSLContext | None = None,
+        *,
+        is_guarded: bool = False,
     ) -> ZooKeeperStore:
         """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss.
 
-        ``watch`` watches this loop; without it the store has one of its own.
+        ``watch`` watches this loop; without it the store has one of its own. ``is_guarded``: nodes that it makes are
+        its own, and that of others who show the same certificate.
         """
-        store = cls(hosts, session_timeout_ms / 1000)
+        store = cls(hosts, session_timeout_ms / 1000, tls, is_guarded=is_guarded)
         chroot, store._client.chroot = store._client.chroot, ""
         store._client.start_async()
         if watch is None:
@@ -169,13 +203,17 @@ class ZooKeeperStore(StoreOfBatches):
             await store.close()
             why = await store._ways()
             raise ConnectionLoss(f"no answer for {connection_timeout_ms / 1000:g} s: {why}; {ALONE}") from error
+        except KazooException as error:
+            await store.close()
+            raise kazoo_results.translated(error, chroot) from error
         finally:
             telling.cancel()
         store._client.chroot = chroot
         return store
 
     async def _ways(self) -> str:
-        return "; ".join(await asyncio.gather(*(_way_to(host, port) for host, port in self._client.hosts)))
+        ways = (_way_to(host, port, self._tls) for host, port in self._client.hosts)
+        return "; ".join(await asyncio.gather(*ways))
 
     async def _tell_whom_it_waits_for(self) -> None:
         """Logs what it waits for."""
@@ -371,7 +409,8 @@ class ZooKeeperStore(StoreOfBatches):
         await self._ready()
         transaction = self._client.transaction()
         for operation in operations:
-            kazoo_results.add(transaction, operation)
+            is_secret = self._is_guarded and _SECRET.match(operation.path) is not None
+            kazoo_results.add(transaction, operation, CREATOR_ALL_ACL if is_secret else None)
         try:
             results = await self._ask(transaction.commit_async)
         except Exception as error:

@@ -19,8 +19,10 @@ MECHANISM = "sasl.enabled.mechanisms=SCRAM-SHA-256"
         (["listener.name.a.ssl.client.auth=required"], "listener.name.a.ssl.client.auth=required.*the name a,"),
         (["listeners=SSL://:1", "listener.name.SSL.ssl.client.auth=required"], "SSL.ssl.client.auth.*small letters"),
         (["listeners=OUTSIDE://:2", SASL, MECHANISM, "ssl.client.auth=required"], "no listener is SSL"),
-        (["zookeeper.set.acl=true", "zookeeper.connect=a:1"], "zookeeper.set.acl=true.*nodes are open"),
-        (["zookeeper.ssl.client.enable=true", "zookeeper.connect=a:1"], "zookeeper.ssl.client.enable"),
+        (["zookeeper.set.acl=true", "zookeeper.connect=a:1"], "zookeeper.set.acl=true.*keystore.location are missing"),
+        (["zookeeper.set.acl=true", "zookeeper.connect=a:1", "zookeeper.ssl.client.enable=true"], "would not know"),
+        (["zookeeper.set.acl=true", "zookeeper.connect=a:1", "zookeeper.ssl.keystore.location=k"], "would not know"),
+        (["zookeeper.connect=a:1", "zookeeper.ssl.truststore.location=k"], "would be plain: .*client.enable=true is"),
     ],
 )
 def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: list[str], says: str) -> None:
