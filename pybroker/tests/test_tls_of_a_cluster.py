@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 import trustme
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 import pybroker
-from harness.ensemble import ensemble
+from harness.ensemble import Tls, ensemble
+from pybroker.security.certificates import make
 from pyclient import Admin
 from pyclient import Producer as OurProducer
 from pyclient.admin.types import AlterConfigOp, ConfigResource, ResourceType
@@ -45,6 +48,37 @@ def test_brokers_on_zookeeper_start_with_the_key_stores_that_an_administrator_ha
             with OurProducer(**cluster.client_settings(), acks="all") as producer:
                 producer.send("t", b"hello").result(timeout=PATIENCE_S)
             assert "WARNING" not in cluster.log
+
+
+def test_brokers_share_their_secrets_on_zookeeper_with_nobody_else(tmp_path: Path) -> None:
+    files = make(tmp_path / "certificates")
+    given: dict[str, Any] = {
+        "zookeeper_ssl_client_enable": True,
+        "zookeeper_ssl_truststore_location": files.authority,
+        "zookeeper_ssl_keystore_location": files.client,
+        "zookeeper_set_acl": True,
+        "default_replication_factor": 2,
+    }
+    with ensemble(tmp_path / "zookeeper", tls=Tls(files.server, files.authority)) as zookeeper:
+        given["zookeeper_connect"] = f"{zookeeper.tls_hosts}/kafka"
+        with (
+            pybroker.run(processes=2, sasl="SCRAM-SHA-256", users={"alice": "secret"}, **given) as cluster,
+            OurProducer(**cluster.client_settings(), acks="all") as producer,
+        ):
+            producer.send("t", b"hello").result(timeout=PATIENCE_S)
+            stranger = KazooClient(f"{zookeeper.hosts}/kafka")
+            stranger.start()
+            assert sorted(stranger.get_children("/brokers/ids")) == ["1", "2"]
+            for path in ("/config/users/alice", "/pybroker/secret"):
+                with pytest.raises(NoAuthError):
+                    stranger.get(path)
+            with pytest.raises(NoAuthError):
+                stranger.set("/brokers/topics/t", b"{}")
+            stranger.stop()
+            stranger.close()
+            assert "Traceback" not in cluster.log
+        with pytest.raises(pybroker.BrokerFailed, match=r"/kafka: .*brokers with another certificate have made it"):
+            pybroker.run(**given | {"zookeeper_ssl_keystore_location": files.server})
 
 
 def test_nothing_acknowledged_is_lost_where_a_broker_dies_and_certificates_change(tmp_path: Path) -> None:
