@@ -34,6 +34,7 @@ from pybroker.config.sasl_keys import (
     key_of_listener,
     of_mechanism,
 )
+from pybroker.config.sources import ENVIRONMENT_PREFIX
 from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
 from pyclient.security import http_call, jaas
 
@@ -60,6 +61,7 @@ ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _ALLOWED: Final = re.compile(rf"-D{re.escape(ALLOWED)}=(\S*)")
 _KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI"))
 _FAMILY: Final = "sasl."
+_OF_CLIENTS: Final = "sasl.mechanism"
 _OF_ALL: Final = [name for name in KEYS if name.startswith(_FAMILY)]
 _OF_SASL: Final = ("sasl", "reauth")
 """What a key that is about SASL has in its name, also with a slip elsewhere."""
@@ -111,8 +113,13 @@ def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
             yield error
     if secured:
         for name, near in slips(config):
-            if near or name.startswith(LISTENER_PREFIX):  # others are perhaps a plug-in's
+            if name.startswith(LISTENER_PREFIX) or (near and not _is_of_others(config, name)):
                 yield ConfigError(f"{name}{_from(config, name)} is unknown{near}")
+
+
+def _is_of_others(config: BrokerConfig, name: str) -> bool:
+    """A key of clients, which stands in many files, or a variable of the environment, which clients share."""
+    return name == _OF_CLIENTS or config.where(name).startswith(ENVIRONMENT_PREFIX)
 
 
 def without_effect(config: BrokerConfig) -> list[str]:

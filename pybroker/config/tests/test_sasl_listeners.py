@@ -155,6 +155,13 @@ def test_what_has_no_effect_on_who_comes_in_is_accepted(settings: list[str]) -> 
     check(*settings)
 
 
+def test_keys_of_clients_and_what_else_the_environment_has_stop_no_start() -> None:
+    mine = [LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}"]
+    check(*mine, "sasl.mechanism=PLAIN")
+    shared = {"KAFKA_SASL_MECHANISM": "PLAIN", "KAFKA_SASL_USERNAME": "a", "KAFKA_SASL_ENABLED_MECHANISM": "PLAIN"}
+    unprotected.check(BrokerConfig.load(mine, shared), alone=True)
+
+
 def test_several_brokers_may_reach_each_other_by_a_listener_of_sasl() -> None:
     several = (LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}")
     unprotected.check(loaded(*several, "security.inter.broker.protocol=SASL_PLAINTEXT"), alone=False)
