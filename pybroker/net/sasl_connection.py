@@ -89,15 +89,17 @@ class SaslConnection(Connection):
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:
         sasl = self.sasl
-        if not sasl.is_open:
-            if sasl.takes_tokens:
-                self._take(bytes(view[start:end]))
-                return
-            key = _key.unpack_from(view, start)[0] if end - start >= _key.size else UNKNOWN
-            try:
-                sasl.admit(key, self._server.loop.time())
-            except IllegalSaslState as error:
-                raise Refused(str(error)) from None
+        if sasl.is_open:
+            super()._serve(view, start, end)
+            return
+        if sasl.takes_tokens:
+            self._take(bytes(view[start:end]))
+            return
+        key = _key.unpack_from(view, start)[0] if end - start >= _key.size else UNKNOWN
+        try:
+            sasl.admit(key, self._server.loop.time())
+        except IllegalSaslState as error:
+            raise Refused(str(error)) from None
         super()._serve(view, start, end)
         if not sasl.is_known:  # it says again who it is
             self._reader.max_frame = self._server.limits.strange_bytes
