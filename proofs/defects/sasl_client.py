@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from proofs.defects import Patch, defect
 from pyclient.core.node import Node
-from pyclient.core.sasl import Sasl
+from pyclient.core.security.sasl import Sasl
 from pyclient.core.transport import Transport
 from pyclient.protocol import sasl
 

@@ -11,8 +11,9 @@ from typing import Any
 from proofs.defects import Patch, defect
 from pyclient.consumer import asynchronous, blocking, closing, core
 from pyclient.consumer.subscription import PartitionState, Subscription
-from pyclient.core import call, runner, tasks
-from pyclient.core.runner import Runner
+from pyclient.core import tasks
+from pyclient.core.threads import call, runner
+from pyclient.core.threads.runner import Runner
 from pyclient.producer.engine import Engine
 
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyclient.admin import asynchronous
-from pyclient.core.runner import Runner
+from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed
 
 P = ParamSpec("P")

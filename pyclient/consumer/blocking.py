@@ -20,9 +20,9 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.fetching.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
-from pyclient.core.bell import Bell
 from pyclient.core.cluster import PartitionInfo
-from pyclient.core.runner import SLICE, Runner
+from pyclient.core.threads.bell import Bell
+from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import ClientClosed
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 

@@ -25,12 +25,13 @@ from cy.wire.buffer import EncodeError
 from cy.wire.frames import ReceiveMemory
 from pyclient.config import Config
 from pyclient.config.security import BY_SASL
-from pyclient.core import last_resort, tls_trouble
+from pyclient.core import last_resort
 from pyclient.core.addresses import Addresses
 from pyclient.core.backoff import Backoff, delay
 from pyclient.core.connection import Connection, Pending
 from pyclient.core.outages import AGAIN_S, FIRST_S
-from pyclient.core.secured import PHASE, secured
+from pyclient.core.security import tls_trouble
+from pyclient.core.security.secured import PHASE, secured
 from pyclient.core.transport import SocketOptions, Transport, deliver, handshake, open_socket
 from pyclient.core.versions import Versions
 from pyclient.errors import (
@@ -43,7 +44,7 @@ from pyclient.errors import (
 from pyclient.protocol.tls import TlsPipe
 
 if TYPE_CHECKING:
-    from pyclient.core.sasl import Sasl
+    from pyclient.core.security.sasl import Sasl
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("pyclient")
@@ -71,7 +72,7 @@ class NodeSettings:
         self.protocol: str = config.security_protocol
         self.sasl: Sasl | None = None
         if self.protocol in BY_SASL:
-            from pyclient.core.sasl import sasl
+            from pyclient.core.security.sasl import sasl
 
             self.sasl = sasl(config, random)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport
 from pyclient.config import PRODUCER, load
-from pyclient.core.runner import SLICE, Runner
+from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import BufferExhausted, ClientClosed
 from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting

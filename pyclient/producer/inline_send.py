@@ -1,6 +1,6 @@
 """One record at a time, acknowledged: the thread that waits for it does the loop's work itself.
 
-A thread that waits for a batch, and has just waited for another, takes the place of the loop (``pyclient.core.lease``).
+A thread that waits for a batch, and has just waited for another, takes the place of the loop (``core.threads.lease``).
 When it waits again, it sends its batch and takes the answer from the socket, in a millisecond at most. That is for a
 batch alone: no other waits, nothing is under way at its broker, and no callback hangs on it, as callbacks run on the
 loop's thread. Everything else goes the usual way.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from cy.produce.producer_batch import ProducerBatch
 
 if TYPE_CHECKING:
-    from pyclient.core.runner import Runner
+    from pyclient.core.threads.runner import Runner
     from pyclient.producer.sender import Sender
 
 PATIENCE_MS: Final = 1

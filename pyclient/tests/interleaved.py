@@ -25,8 +25,8 @@ from pyclient.admin import blocking as admin
 from pyclient.consumer import api, appointments, core
 from pyclient.consumer import blocking as consumer
 from pyclient.consumer.fetching import fetcher
-from pyclient.core import call, runner
 from pyclient.core.tests.scripted import ScriptedBroker
+from pyclient.core.threads import call, runner
 from pyclient.producer import base
 from pyclient.producer import blocking as producer
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio
-from pyclient.core import runner
+from pyclient.core.threads import runner
 from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.tests.support import PATIENCE_S, take
 

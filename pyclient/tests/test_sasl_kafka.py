@@ -20,7 +20,7 @@ from pyclient.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from pyclient.core.oauth import unsecured
+from pyclient.core.security.oauth import unsecured
 from pyclient.errors import SaslRefused
 from pyclient.protocol.errors import ResourceNotFound
 from pyclient.security.tests.making import world

@@ -45,8 +45,8 @@ def is_by_sasl(settings: Mapping[str, str]) -> bool:
 def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Finding:
     """Shakes hands with the address, and goes away again."""
     from pyclient.config import ADMIN, load
-    from pyclient.core.secured import secured
-    from pyclient.core.tls_trouble import IS_PROTOCOL_RIGHT, certificate_of, of_tls
+    from pyclient.core.security.secured import secured
+    from pyclient.core.security.tls_trouble import IS_PROTOCOL_RIGHT, certificate_of, of_tls
     from pyclient.errors import ConfigError
 
     what = f"TLS with {way.name}"

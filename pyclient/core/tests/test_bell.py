@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pyclient.core.bell import Bell
+from pyclient.core.threads.bell import Bell
 
 PATIENCE_S = 60.0
 TIMES = 5_000

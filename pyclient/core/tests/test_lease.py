@@ -8,8 +8,8 @@ from threading import get_ident
 
 import pytest
 
-from pyclient.core import lease as module
-from pyclient.core.runner import Runner
+from pyclient.core.threads import lease as module
+from pyclient.core.threads.runner import Runner
 
 PATIENCE_S = 60.0
 

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from pyclient.core.runner import Runner
+from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
 from pyclient.tests.support import PATIENCE_S
 from pyclient.tests.test_processes import in_child
@@ -179,7 +179,7 @@ def test_what_ends_a_loop_does_not_end_the_clients(runner, error):
 
 
 def test_a_wait_has_a_clock_of_its_own(runner, monkeypatch):
-    monkeypatch.setattr("pyclient.core.runner.GRACE_S", 0.1)
+    monkeypatch.setattr("pyclient.core.threads.runner.GRACE_S", 0.1)
     released = threading.Event()
     runner.call(released.wait, 20)
     with pytest.raises(RequestTimedOut, match="stands still"):

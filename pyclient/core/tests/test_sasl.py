@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pyclient.core import sasl as core
+from pyclient.core.security import sasl as core
 from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
 from pyclient.core.tests.scripted import HANG_UP, SILENCE, ScriptedBroker, client_of, versions
 from pyclient.core.tests.test_client import on_loop

@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from pyclient.config import PRODUCER, load
-from pyclient.core.secured import secured
+from pyclient.core.security.secured import secured
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.errors import ConfigError, ConnectionFailed

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import pytest
 import trustme
 
-from pyclient.core import tls_trouble
+from pyclient.core.security import tls_trouble
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.core.tests.test_tls import listener, trusting

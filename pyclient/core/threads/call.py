@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from pyclient.core.bell import Bell
+from pyclient.core.threads.bell import Bell
 from pyclient.errors import ClientClosed
 
 T = TypeVar("T")

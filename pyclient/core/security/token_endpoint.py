@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlencode
 
 from pyclient.config.key import HIDDEN
-from pyclient.core.oauth import Refused, Token, expiry_of
+from pyclient.core.security.oauth import Refused, Token, expiry_of
 from pyclient.errors import ConfigError
 from pyclient.protocol.sasl import told
 from pyclient.security import http_call

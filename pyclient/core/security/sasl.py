@@ -1,6 +1,6 @@
 """Says to brokers who the client is: SASL at the start of a connection, and again before the broker ends it (KIP-368).
 
-What is said in a mechanism is ``pyclient.protocol.sasl``'s; what it is said with, ``pyclient.core.credentials``'s.
+``pyclient.protocol.sasl`` has the messages of each mechanism, ``credentials`` what the client proves itself with.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from pyclient.config import Config
 from pyclient.core.connection import Pending
-from pyclient.core.credentials import Credentials, credentials
-from pyclient.core.oauth import PHASE as TOKEN_PHASE
-from pyclient.core.oauth import Tokens
+from pyclient.core.security.credentials import Credentials, credentials
+from pyclient.core.security.oauth import PHASE as TOKEN_PHASE
+from pyclient.core.security.oauth import Tokens
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionLost, SaslRefused, UnsupportedByBroker, of_code

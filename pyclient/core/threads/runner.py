@@ -1,7 +1,7 @@
 """The loop of the blocking face: one daemon thread per client.
 
-Ctrl-C interrupts the application's wait (``pyclient.core.call``); the work is then cancelled. After a fork the child
-has the object and not the thread: every call says so.
+Ctrl-C interrupts the application's wait (see ``call``), and the work is cancelled. After a fork the child has the
+object but not the thread, so every call raises ClientForked.
 
 The loop keeps the time limit of the work, but the caller does not rely on it. The application's own code (a callback, a
 logging handler) may stop the loop or hold it up. So a wait has a clock of its own, and ends when the thread does.
@@ -23,8 +23,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from time import monotonic
 from typing import Any, TypeVar
 
-from pyclient.core.call import Call
-from pyclient.core.lease import Lease
+from pyclient.core.threads.call import Call
+from pyclient.core.threads.lease import Lease
 from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
-from pyclient.core.oauth import PROVIDER, Token, Tokens, Window, by_provider, on_own_thread, unsecured
+from pyclient.core.security.oauth import PROVIDER, Token, Tokens, Window, by_provider, on_own_thread, unsecured
 from pyclient.errors import ConfigError
 from pyclient.protocol import sasl, scram
 from pyclient.protocol.sasl import Exchange
@@ -113,7 +113,7 @@ def _tokens(config: Config, options: Mapping[str, str], random: Callable[[], flo
             raise ConfigError(f"{PROVIDER} is no function, and has no method `token`")
         return Tokens(PROVIDER, by_provider(provider), window, backoff)
     if config.sasl_oauthbearer_token_endpoint_url is not None:
-        from pyclient.core.token_endpoint import TokenEndpoint
+        from pyclient.core.security.token_endpoint import TokenEndpoint
 
         endpoint = TokenEndpoint(
             config.sasl_oauthbearer_token_endpoint_url,

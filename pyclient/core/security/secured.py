@@ -13,8 +13,8 @@ from typing import Final
 
 from pyclient.config import Config
 from pyclient.config.security import BY_TLS, PROTOCOL, SASL, SSL
-from pyclient.core import tls_trouble
 from pyclient.core.last_resort import URGENT
+from pyclient.core.security import tls_trouble
 from pyclient.errors import ConfigError, ConnectionFailed, TlsRefused
 from pyclient.protocol.tls import Tls, TlsPipe
 from pyclient.security import TlsConfigError, client_context
