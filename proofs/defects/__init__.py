@@ -7,7 +7,7 @@ runs each named test with its defect and expects it to fail. By hand::
 
     pytest --defect compaction_takes_ended_transactions_for_open pybroker/log/tests/test_compaction_rounds.py
 
-The functions stand in a file per room (``log.py``, ``elections.py``, …). Production code knows nothing of them.
+The functions stand in a file per room (``net.py``, ``logs/log.py``, …). Production code knows nothing of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, NamedTuple
 
 Patch = tuple[Any, str, Any]
@@ -65,7 +65,7 @@ def defect(test: str, says: str = "") -> Register:
 
 def rooms() -> list[str]:
     """The modules that have the defects."""
-    return [f"{__name__}.{module.name}" for module in iter_modules(__path__) if not module.ispkg]
+    return [module.name for module in walk_packages(__path__, f"{__name__}.") if not module.ispkg]
 
 
 def all_defects() -> list[Defect]:

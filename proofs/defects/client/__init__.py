@@ -1,0 +1,1 @@
+"""Planted defects of the client SDK."""

@@ -1,0 +1,1 @@
+"""Planted defects of replication, the controller, and the coordination store."""

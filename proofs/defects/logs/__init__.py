@@ -1,0 +1,1 @@
+"""Planted defects of logs, log dirs and deletions."""
