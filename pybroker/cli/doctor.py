@@ -36,7 +36,7 @@ def doctor(
     from pybroker import data_folder
     from pybroker.cli.doctoring import cluster as clusters
     from pybroker.cli.doctoring import machine, settings
-    from pybroker.cli.doctoring.finding import ERROR, Finding
+    from pybroker.cli.reaching.finding import ERROR, Finding
 
     log_dirs = settings.log_dirs(file) if data_dir is None else []
     folder = Path(data_dir).absolute() if data_dir is not None else data_folder.users_folder().absolute()

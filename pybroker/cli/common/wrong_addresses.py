@@ -45,8 +45,8 @@ def watch(bootstrap: str, ended: threading.Event) -> None:
 def wrong(bootstrap: str) -> Iterator[str]:
     """Returns a line for each broker that cannot be reached at its advertised address; none if no broker can be asked.
     """
-    from pybroker.cli.doctoring import asking, network
-    from pybroker.cli.doctoring.finding import ERROR
+    from pybroker.cli.reaching import asking, network
+    from pybroker.cli.reaching.finding import ERROR
 
     for host, port in network.addresses(bootstrap):
         try:

@@ -1,5 +1,5 @@
-"""What ``pybroker doctor`` looks at: ``machine``, ``settings``, ``network``, ``cluster``; each tells ``Finding``s.
+"""What ``pybroker doctor`` looks at: ``machine``, ``settings``, ``cluster``, ``secured``. Each returns ``Finding``s.
 
-Start with ``finding``: what was seen, why it matters and what to do. ``asking`` is how a broker is asked, step by step
-from its name to an answer. It changes nothing that it looks at.
+A finding says what was seen, why it matters and what to do. How the way to a broker is checked, step by step from its
+name to its answer, is in ``cli/reaching``. The doctor changes nothing that it looks at.
 """

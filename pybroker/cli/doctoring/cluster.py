@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.cli.common.cluster_options import Cluster
-from pybroker.cli.doctoring import asking, network, secured
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
-from pybroker.cli.doctoring.network import Reach
+from pybroker.cli.doctoring import secured
+from pybroker.cli.reaching import asking, network
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.reaching.network import Reach
 from pyclient.errors import ConfigError, KafkaError, SaslRefused, TlsRefused
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 
 FEW_FILES = 4096
 LITTLE_BYTES = 1 << 30

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
-from pybroker.cli.doctoring.network import Reach
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.reaching.network import Reach
 
 PLAIN: Final = "PLAINTEXT"
 PROTOCOL: Final = "security.protocol"

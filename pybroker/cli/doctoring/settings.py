@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 from pybroker.config import BrokerConfig, ConfigError, remarks, tls_slips, unprotected
 from pybroker.config.listeners import advertised_listeners, listeners
 from pybroker.process.start_options import StartOptions, configure

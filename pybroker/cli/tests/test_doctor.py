@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import pybroker
-from pybroker.cli.doctoring import cluster, machine, network, settings
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING
-from pybroker.cli.doctoring.network import Reach
+from pybroker.cli.doctoring import cluster, machine, settings
+from pybroker.cli.reaching import network
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING
+from pybroker.cli.reaching.network import Reach
 from pybroker.cli.tests.running import Shell
 
 CAME_BY = Reach("kafka.example", 19092, ("10.0.0.1",), 0.001)

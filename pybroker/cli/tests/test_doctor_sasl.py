@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.cli.doctoring.finding import ERROR, OK
+from pybroker.cli.reaching.finding import ERROR, OK
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving
 from pyclient.core.tests.sasl_door import PASSWORD, USER, Door

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from pybroker.cli.doctoring import secured
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pyclient.core.tests.test_tls_trouble import blunt, listening
 from pyclient.security.tests.making import world

@@ -14,7 +14,7 @@ import pytest
 
 import pybroker
 from pybroker.cli.common import wrong_addresses
-from pybroker.cli.doctoring import asking
+from pybroker.cli.reaching import asking
 from pybroker.cli.tests.running import Shell
 
 COMMAND = (sys.executable, "-P", "-m", "pybroker")

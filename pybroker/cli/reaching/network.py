@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from pybroker.cli.doctoring.finding import ERROR, OK, WARNING, Finding
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ANYWHERE = ("0.0.0.0", "::", "")
