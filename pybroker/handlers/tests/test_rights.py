@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers.common import rights
+from pybroker.handlers.common import identity, rights
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.rights import READ_TOPIC, WRITE_TOPIC, check_topic
 from pybroker.handlers.tests.harness import Node
@@ -85,3 +85,25 @@ def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
         node.connection.peer_address = (address, 1)
         hosts.append(node.call(0).host)
     assert hosts == ["10.0.0.1", "10.0.0.1", "2001:db8::1"]
+
+
+def test_an_envelope_carries_the_principal_in_kafkas_bytes() -> None:
+    principal, host = identity.encoded("User:CN=a:b", "10.0.0.1")
+    assert principal == b"\0\0" + b"\x05User" + b"\x07CN=a:b" + b"\0" + b"\0"
+    assert host == bytes([10, 0, 0, 1])
+    assert identity.decoded(principal, host) == ("User:CN=a:b", "10.0.0.1")
+    assert identity.decoded(*identity.encoded("User:", "fe80::1%eth0")) == ("User:", "fe80::1")
+
+
+@pytest.mark.parametrize(
+    ("principal", "host"),
+    [
+        (b"", bytes(4)),
+        (b"\0\1\x02U\x02a\0\0", bytes(4)),
+        (b"\0\0\x02U\x02a\0\0", b""),
+        (b"\0\0\x02U", bytes(4)),
+    ],
+)
+def test_a_principal_that_does_not_parse_is_nobody(principal: bytes, host: bytes) -> None:
+    with pytest.raises(errors.PrincipalDeserializationFailure):
+        identity.decoded(principal, host)
