@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pybroker.coordinator.group.shard import GroupShard
 
 GROUP_VERSION = "group.version"
-NAMES_AT_ONCE: Final = 500
+NAMES_AT_ONCE: Final = 100
 """Topics that a client's rights are asked for in one turn of the loop."""
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from pybroker.handlers.common.rights import (
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop, pause
-from pybroker.tests.rights import CLUSTER, EXISTS, TOPIC, FakeAuthorizer, batch, built, fetch, produce
+from pybroker.tests.rights import CLUSTER, EXISTS, TOPIC, TXN, FakeAuthorizer, batch, built, fetch, produce
 from pybroker.tests.test_rights import Client, codes
 from pyclient.protocol import errors
 from pyclient.protocol.acls import AclOperation, AclResourceType
@@ -273,6 +273,31 @@ def test_only_a_broker_says_for_whom_it_asks(tmp_path: Path) -> None:
                 envelope.request_principal = wrong
                 answer = await other.peers.request(controller.node_id, envelope)
                 assert answer.error_code == errors.PrincipalDeserializationFailure.code
+
+    in_loop(main)
+
+
+def test_a_partition_that_may_not_be_written_to_does_not_join_a_transaction_cve_2018_17196(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Cluster(tmp_path) as cluster:
+            broker = await cluster.start(1)
+            authorizer = await with_topic(cluster)
+            describes = Right(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID)
+            authorizer.allow((WRITE_TRANSACTIONAL_ID, "t"), (describes, "t"))
+            asked = {"key_type": CoordinatorType.TRANSACTION, "coordinator_keys": ["t"]}
+            await until_told(broker, p.FindCoordinator, 4, **asked)
+            first = {"transactional_id": "t", "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+            producer = await until_told(broker, p.InitProducerId, 4, **first)
+            id, epoch = producer.producer_id, producer.producer_epoch
+            records = batch(producer_id=id, producer_epoch=epoch, base_sequence=0, transactional=True)
+            written = produce(EXISTS, records, transactional_id="t")
+            assert codes(await told(broker, p.Produce, 12, **written)) == {TOPIC}
+            authorizer.allow((WRITE_TOPIC, EXISTS))
+            assert codes(await told(broker, p.Produce, 12, **written)) == {TXN}
+            authorizer.allow((describes, "t"), (DESCRIBE_TOPIC, EXISTS))
+            [state] = (await told(broker, p.DescribeTransactions, 0, transactional_ids=["t"])).transaction_states
+            assert (state.transaction_state, state.topics) == ("Empty", [])
+            assert broker.replicas.find(EXISTS, 0).log.log_end_offset == 0
 
     in_loop(main)
 

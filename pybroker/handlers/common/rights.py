@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.pacing import in_pieces
+from pybroker.handlers.common.pacing import Paced, settled, walk
 from pyclient.protocol import errors
 from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
@@ -150,19 +150,27 @@ async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable
     """Those of the items to which the client has the right, by their names; many are asked for in turns."""
     if call.broker.authorizer is None:
         return list(items)
-    found: list[T] = []
-    await in_pieces(items, lambda some: found.extend(item for item in some if may(call, right, name(item))), call)
-    return found
+
+    def asked() -> Paced[list[T]]:
+        found = []
+        for item in items:
+            yield
+            if may(call, right, name(item)):
+                found.append(item)
+        return found
+
+    return await settled(walk(asked(), call))  # type: ignore[no-any-return]
 
 
 async def check_all(call: Call, right: Right, names: Iterable[str]) -> None:
     """As ``check``, of many names in turns."""
 
-    def check_some(some: list[str]) -> None:
-        for name in some:
+    def asked() -> Paced[None]:
+        for name in names:
+            yield
             check(call, right, name)
 
-    await in_pieces(names, check_some, call)
+    await settled(walk(asked(), call))
 
 
 class Decisions(dict[str, bool]):

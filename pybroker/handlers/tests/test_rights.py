@@ -9,10 +9,12 @@ import pytest
 
 from pybroker.handlers.common import identity, rights
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_TOPIC, WRITE_TOPIC, check_topic
-from pybroker.handlers.tests.harness import Node
+from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, check_all, check_topic, permitted
+from pybroker.handlers.tests.harness import Node, OneItemTurns
 from pyclient.protocol import errors
 from pyclient.protocol.acls import AclOperation, AclResourceType
+
+NAMES = [f"t{number}" for number in range(5)]
 
 
 class Counting:
@@ -77,6 +79,19 @@ def test_names_that_are_no_topics_take_no_memory(
         assert not may(call, name)
         assert len(call.decisions) <= 1
     assert list(call.decisions) == ["u"]
+
+
+def test_many_names_are_asked_for_in_several_turns(node: Node, authorizer: Counting) -> None:
+    node.turns = turns = OneItemTurns()
+    authorizer.allowed = set(NAMES)
+    call = node.call(0)
+    assert node.run(permitted(call, DESCRIBE_TOPIC, [*NAMES, "hidden"], str)) == NAMES
+    assert turns.count >= len(NAMES)
+    node.run(check_all(call, DESCRIBE_TOPIC, NAMES))
+    assert turns.count >= 2 * len(NAMES)
+    with pytest.raises(errors.TopicAuthorizationFailed):
+        node.run(check_all(call, DESCRIBE_TOPIC, ["hidden"]))
+    assert call.connection.held == 0  # type: ignore[attr-defined]
 
 
 def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
