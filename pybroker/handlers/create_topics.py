@@ -55,7 +55,7 @@ async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Resp
 
 
 async def _create(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
-    may_create_any = call.broker.authorizer is None or may(call, CREATE_CLUSTER)
+    may_create_any = call.broker.authorizer is None or may(call, CREATE_CLUSTER, is_told=False)
     by_name: dict[str, Outcome] = dict.fromkeys((topic.name for topic in request.topics), _DENIED)
     wanted = [
         _new_topic(topic) for topic in request.topics if may_create_any or may(call, CREATE_TOPIC, topic.name)
@@ -93,7 +93,7 @@ def _failed(name: str, error: KafkaError) -> Result:
 def _result(name: str, outcome: Outcome, described: _Described, call: Call) -> Result:
     if not isinstance(outcome, TopicImage):
         return _failed(name, outcome)
-    if not may(call, DESCRIBE_CONFIGS_TOPIC, name):
+    if not may(call, DESCRIBE_CONFIGS_TOPIC, name, is_told=False):
         return CreateTopics.Response.CreatableTopicResult(
             name=name, topic_id=outcome.id, error_message=None, topic_config_error_code=_DENIED.code
         )

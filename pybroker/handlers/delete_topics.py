@@ -67,7 +67,7 @@ async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Resp
 
 async def _delete(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     names = _names(request, call.version)
-    denied = {} if call.broker.authorizer is None or may(call, DELETE_CLUSTER) else _denied(names, call)
+    denied = {} if call.broker.authorizer is None or may(call, DELETE_CLUSTER, is_told=False) else _denied(names, call)
     rest = iter(await _outcomes([asked for asked in names if asked not in denied], call))
     outcomes = [_DENIED if asked in denied else next(rest) for asked in names]
     names = [denied.get(asked, asked) for asked in names]
@@ -97,7 +97,8 @@ def _denied(names: Sequence[TopicName], call: Call) -> dict[TopicName, TopicName
             name, is_told = asked.name, True
         else:
             topic = image.topic_by_id(asked.id)
-            name, is_told = (None, False) if topic is None else (topic.name, may(call, DESCRIBE_TOPIC, topic.name))
+            name = None if topic is None else topic.name
+            is_told = name is not None and may(call, DESCRIBE_TOPIC, name, is_told=False)
         if name is not None and not may(call, DELETE_TOPIC, name):
             denied[asked] = TopicName(name if is_told else None, asked.id)
     return denied

@@ -43,7 +43,7 @@ def handle(
     addresses = call.broker.endpoint_for(call.connection)
     for name in sorted(names):
         yield
-        if not may(call, DESCRIBE_TOPIC, name):
+        if not may(call, DESCRIBE_TOPIC, name, is_told=bool(request.topics)):
             denied += [_failed(name, errors.TopicAuthorizationFailed)] if request.topics else []
             continue
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0

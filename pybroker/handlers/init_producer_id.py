@@ -35,7 +35,7 @@ def _check_rights(request: InitProducerId.Request, call: Call) -> None:
     """Raises TransactionalIdAuthorizationFailed; ClusterAuthorizationFailed where it may write to no topic."""
     if request.transactional_id is not None:
         check(call, WRITE_TRANSACTIONAL_ID, request.transactional_id)
-    elif not (may(call, IDEMPOTENT_WRITE) or may_any(call, WRITE_TOPIC)):
+    elif not (may_any(call, WRITE_TOPIC) or may(call, IDEMPOTENT_WRITE)):
         raise errors.ClusterAuthorizationFailed
 
 

@@ -82,7 +82,7 @@ def _to_create(request: Metadata.Request, call: Call) -> Paced[dict[str, KafkaEr
 
 
 def _may_create(name: str, call: Call) -> bool:
-    return may(call, CREATE_CLUSTER) or may(call, CREATE_TOPIC, name)
+    return may(call, CREATE_CLUSTER, is_told=False) or may(call, CREATE_TOPIC, name)
 
 
 def _is_legal(name: str) -> bool:
@@ -118,7 +118,7 @@ def _found(
     """The answer for each topic, in the order of the request; None where there is none, or there has been one."""
     if request.topics is None or (call.version == 0 and not request.topics):
         for each in image.topics.values():
-            yield each if may(call, DESCRIBE_TOPIC, each.name) else None
+            yield each if may(call, DESCRIBE_TOPIC, each.name, is_told=False) else None
         return
     seen: set[tuple[str | None, bytes]] = set()
     for topic in request.topics:

@@ -62,7 +62,7 @@ async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respo
             response.topics = [
                 OffsetFetch.Response.OffsetFetchResponseTopic(name=name, partitions=_partitions(kind, offsets))
                 for name, offsets in found
-                if may(call, DESCRIBE_TOPIC, name)
+                if may(call, DESCRIBE_TOPIC, name, is_told=False)
             ]
             return
         rest = iter(found)
@@ -127,7 +127,7 @@ async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:
             group.topics = [
                 _topic(*each, image)
                 for each in found
-                if (not with_ids or each[0] in image.topics) and may(call, DESCRIBE_TOPIC, each[0])
+                if (not with_ids or each[0] in image.topics) and may(call, DESCRIBE_TOPIC, each[0], is_told=False)
             ]
             return
         offsets = iter(found)

@@ -31,7 +31,7 @@ def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> Paced[OffsetFor
 def answer(call: Call, topic: str, wanted: Request.OffsetForLeaderPartition) -> Response.EpochEndOffset:
     """Where the wanted epoch ended, or why that cannot be told."""
     try:
-        if not (may(call, DESCRIBE_TOPIC, topic) or may(call, CLUSTER_ACTION)):
+        if not (may(call, DESCRIBE_TOPIC, topic) or may(call, CLUSTER_ACTION, is_told=False)):
             raise errors.TopicAuthorizationFailed
         partition = call.broker.replicas.find(topic, wanted.partition)
         partition.check_leader(wanted.current_leader_epoch)

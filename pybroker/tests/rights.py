@@ -53,18 +53,32 @@ class FakeAuthorizer:
     def __init__(self) -> None:
         self.version = 0
         self.asked: set[Right] = set()
+        self.denials: set[tuple[Right, str]] = set()
+        """What the audit log tells."""
         self.askers: set[tuple[str, str]] = set()
         self._allowed: set[tuple[Right, str]] = set()
 
     def allow(self, *rights: tuple[Right, str]) -> None:
         """These rights, and no others."""
         self._allowed = set(rights)
+        self.denials.clear()
         self.version += 1
 
     def authorize(
-        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        request: str = "",
+        count: int = 1,
+        is_told: bool = True,
     ) -> bool:
         right = Right(operation, resource_type)
+        if is_told and (right, name) not in self._allowed:
+            self.denials.add((right, name))
         self.asked.add(right)
         self.askers.add((principal, host))
         return (right, name) in self._allowed

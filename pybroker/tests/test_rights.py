@@ -159,6 +159,7 @@ def test_without_the_right_nothing_is_done_and_nothing_told(case: Case, served: 
     assert [codes(answer) for answer in answers] == [{case.denied}] * 2
     of_one, of_other = (encoded(case.api.encode_response(case.version, 1, answer)) for answer in answers)
     assert of_one.replace(EXISTS.encode(), ABSENT.encode()) == of_other
+    assert served.authorizer.denials
     for lacking in case.rights(EXISTS):
         served.authorizer.allow(*(right for right in case.rights(EXISTS) if right != lacking))
         assert codes(served.ask(case.api, case.version, case.request(EXISTS))) & DENIED
@@ -196,6 +197,7 @@ def test_only_those_that_begin_a_connection_need_nothing() -> None:
 def test_all_topics_are_those_that_may_be_described(served: Served) -> None:
     assert served.told(p.Metadata, 9, topics=None).topics == []
     assert served.told(p.DescribeTopicPartitions, 0).topics == []
+    assert not served.authorizer.denials
     served.authorizer.allow((DESCRIBE_TOPIC, EXISTS))
     assert [topic.name for topic in served.told(p.Metadata, 9, topics=None).topics] == [EXISTS]
     assert [topic.name for topic in served.told(p.DescribeTopicPartitions, 0).topics] == [EXISTS]
@@ -259,6 +261,7 @@ def test_groups_and_transactions_that_may_not_be_described_are_left_out(served: 
 
     served.authorizer.asked.clear()
     assert listed() == ([], [])
+    assert not served.authorizer.denials
     needed = {right for row in ROWS if row.api in ELSEWHERE for right in row.needs.rights}
     assert served.authorizer.asked == needed
     served.authorizer.allow(*((right, EXISTS) for right in needed))

@@ -10,7 +10,7 @@ from typing import Final
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.rights import DESCRIBE_CLUSTER, Right, may
-from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from pyclient.protocol.acls import AclOperation, AclResourceType
 
 NONE: Final = 0
 
@@ -39,14 +39,14 @@ def of_topic(call: Call, name: str) -> int:
     """What the client may do with the topic."""
     if call.broker.authorizer is None:
         return TOPIC
-    return _bits(each for each in _TOPIC if may(call, Right(each, AclResourceType.TOPIC), name))
+    return _bits(each for each in _TOPIC if may(call, Right(each, AclResourceType.TOPIC), name, is_told=False))
 
 
 def of_group(call: Call, group_id: str) -> int:
     """What the client may do with the group."""
     if call.broker.authorizer is None:
         return GROUP
-    return _bits(each for each in _GROUP if may(call, Right(each, AclResourceType.GROUP), group_id))
+    return _bits(each for each in _GROUP if may(call, Right(each, AclResourceType.GROUP), group_id, is_told=False))
 
 
 def of_cluster(call: Call) -> int:
@@ -55,4 +55,4 @@ def of_cluster(call: Call) -> int:
         return CLUSTER
     if not may(call, DESCRIBE_CLUSTER):
         return NONE
-    return _bits(each for each in _CLUSTER if may(call, Right(each, AclResourceType.CLUSTER), CLUSTER_NAME))
+    return _bits(each for each in _CLUSTER if may(call, Right(each, AclResourceType.CLUSTER), is_told=False))

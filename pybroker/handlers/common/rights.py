@@ -112,19 +112,19 @@ def guarded(handle: Handle, needs: Needs) -> Handle:
 
     @wraps(handle)
     def route(request: Any, call: Call) -> Any:
-        if call.broker.authorizer is None or any(may(call, right) for right in rights):
+        if call.broker.authorizer is None or any(may(call, each, is_told=each is rights[-1]) for each in rights):
             return handle(request, call)
         return refuse(request, call, errors.ClusterAuthorizationFailed())
 
     return route
 
 
-def may(call: Call, right: Right, name: str = CLUSTER_NAME) -> bool:
-    """Whether the client has the right to the resource of that name."""
+def may(call: Call, right: Right, name: str = CLUSTER_NAME, *, is_told: bool = True) -> bool:
+    """Whether the client has the right to the resource of that name. ``is_told``: to the audit log, if it has not."""
     authorizer = call.broker.authorizer
     if authorizer is None or call.is_of_broker:
         return True
-    return authorizer.authorize(call.principal, call.host, right.operation, right.kind, name)
+    return authorizer.authorize(call.principal, call.host, right.operation, right.kind, name, is_told=is_told)
 
 
 def may_any(call: Call, right: Right) -> bool:
@@ -143,7 +143,7 @@ def check(call: Call, right: Right, name: str = CLUSTER_NAME) -> None:
 
 def seeing(call: Call) -> Callable[[str], bool] | None:
     """Whether the client may know of a topic, by its name; None where it may of all."""
-    return None if call.broker.authorizer is None else partial(may, call, DESCRIBE_TOPIC)
+    return None if call.broker.authorizer is None else partial(may, call, DESCRIBE_TOPIC, is_told=False)
 
 
 async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
@@ -155,7 +155,7 @@ async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable
         found = []
         for item in items:
             yield
-            if may(call, right, name(item)):
+            if may(call, right, name(item), is_told=False):
                 found.append(item)
         return found
 

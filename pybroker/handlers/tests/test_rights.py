@@ -25,7 +25,9 @@ class Counting:
         self.allowed: set[str] = set()
         self.asked: Counter[tuple[str, str]] = Counter()
 
-    def authorize(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+    def authorize(
+        self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str, **more: Any
+    ) -> bool:
         self.asked[principal, name] += 1
         return name in self.allowed
 
