@@ -76,6 +76,7 @@ class Bench:
             config=config,
             metadata=SimpleNamespace(image=image),
             turns=Turns(),
+            quotas=None,
         )
         self.call = Call(broker, VERSION, "bench", connection)
         self.fetch_call = Call(broker, FETCH_VERSION, "bench", connection)
