@@ -229,6 +229,14 @@ FATAL_TO_PRODUCER: Final = frozenset(
 of a partition's leader it means that the transaction has to be aborted (KIP-588).
 """
 
+DENIED: Final = frozenset(
+    {
+        *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
+        *("TRANSACTIONAL_ID_AUTHORIZATION_FAILED",),
+    }
+)
+"""A right is missing. The application hears of it at once. A consumer goes on when the right is granted."""
+
 FATAL_TO_TRANSACTIONS: Final = FATAL_TO_PRODUCER | {
     *("INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TRANSACTION_TIMEOUT"),
 }

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pyclient.admin.base import Base
 from pyclient.admin.fan_out import Anywhere, fan_out
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.security_types import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from pyclient.errors import CONTROLLER_LOST, KafkaError, of_code
@@ -21,6 +22,7 @@ E = TypeVar("E", bound=IntEnum)
 class Acls(Base):
     """The part of the admin client for ACLs."""
 
+    @needing(cluster=AclOperation.DESCRIBE)
     async def describe_acls(
         self, filter: AclBindingFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
@@ -49,6 +51,7 @@ class Acls(Base):
             for acl in row.acls
         ]
 
+    @needing(cluster=AclOperation.ALTER)
     async def create_acls(
         self, acls: Iterable[AclBinding], *, timeout: float | None = None, check: bool = True
     ) -> Results[AclBinding, None]:
@@ -78,6 +81,7 @@ class Acls(Base):
         results = await fan_out(self._client, acls, places, ask, self._deadline(timeout), retry=CONTROLLER_LOST)
         return results.checked(check)
 
+    @needing(cluster=AclOperation.ALTER)
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None, check: bool = True
     ) -> Results[AclBindingFilter, list[AclBinding]]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyclient.admin.base import Base, by_topic
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     BrokerDescription,
@@ -32,6 +33,7 @@ from pyclient.protocol import (
     ListPartitionReassignments,
     UpdateFeatures,
 )
+from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.apis import Api, by_key
 from pyclient.topic_partition import TopicPartition, partition_of
 
@@ -111,6 +113,7 @@ class ClusterAdmin(Base):
 
         return await self._client.retrying(attempt, deadline=deadline)
 
+    @needing(cluster=AclOperation.ALTER)
     async def update_features(
         self,
         levels: Mapping[str, int],
@@ -144,6 +147,7 @@ class ClusterAdmin(Base):
 
     # -- log dirs ----------------------------------------------------------------------------------
 
+    @needing(cluster=AclOperation.DESCRIBE)
     async def describe_log_dirs(
         self,
         brokers: Iterable[int] | None = None,
@@ -176,6 +180,7 @@ class ClusterAdmin(Base):
         found = await self._client.retrying(attempt, deadline=deadline)
         return dict(zip(ids, found, strict=True))
 
+    @needing(cluster=AclOperation.ALTER)
     async def alter_replica_log_dirs(
         self,
         broker: int,
@@ -221,6 +226,7 @@ class ClusterAdmin(Base):
 
     # -- leaders and replicas ----------------------------------------------------------------------
 
+    @needing(cluster=AclOperation.ALTER)
     async def elect_leaders(
         self,
         election: Election = Election.PREFERRED,
@@ -257,6 +263,7 @@ class ClusterAdmin(Base):
                 results.put(key, of_code(row.error_code, row.error_message))
         return results.checked(check)
 
+    @needing(cluster=AclOperation.ALTER)
     async def alter_partition_reassignments(
         self,
         replicas: Mapping[TopicPartition, Sequence[int] | None],
@@ -293,6 +300,7 @@ class ClusterAdmin(Base):
                 results.put(key, of_code(each.error_code, each.error_message))
         return results.checked(check)
 
+    @needing(cluster=AclOperation.DESCRIBE)
     async def list_partition_reassignments(
         self,
         partitions: Iterable[TopicPartition] | None = None,

@@ -6,10 +6,11 @@ A broker answers for itself and its loggers; any broker for the rest.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyclient.admin.base import Base
 from pyclient.admin.fan_out import LAG_S, Ask, fan_out, lasting
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     AlterConfigOp,
@@ -21,13 +22,17 @@ from pyclient.admin.types import (
 from pyclient.errors import KafkaError, UnknownTopicOrPartition, of_code
 from pyclient.errors import check as check_code
 from pyclient.protocol import DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
+from pyclient.protocol.acls import AclOperation
 
+READING: Final = AclOperation.DESCRIBE_CONFIGS
+WRITING: Final = AclOperation.ALTER_CONFIGS
 R = TypeVar("R")
 
 
 class Configs(Base):
     """The part of the admin client for configurations."""
 
+    @needing(topic=READING, group=READING, cluster=READING)
     async def describe_configs(
         self,
         resources: ConfigResource | Iterable[ConfigResource],
@@ -67,6 +72,7 @@ class Configs(Base):
 
         return await self._at_resources(resources, ask, timeout, check)
 
+    @needing(topic=WRITING, group=WRITING, cluster=WRITING)
     async def incremental_alter_configs(
         self,
         changes: Mapping[ConfigResource, Iterable[AlterConfigOp]],
@@ -106,6 +112,7 @@ class Configs(Base):
 
         return await self._at_resources(ops, ask, timeout, check)
 
+    @needing(cluster=AclOperation.DESCRIBE_CONFIGS)
     async def list_config_resources(
         self, types: Collection[ResourceType] = (), *, timeout: float | None = None
     ) -> list[ConfigResource]:

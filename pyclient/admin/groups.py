@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pyclient.admin.base import Base, by_topic, names
 from pyclient.admin.describing import describe_classic, describe_consumer
 from pyclient.admin.fan_out import Ask, Coordinators, fan_out
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import GroupDescription, GroupListing, MemberToRemove
 from pyclient.core.connection import Request
@@ -27,6 +28,7 @@ from pyclient.protocol import (
     OffsetDelete,
     OffsetFetch,
 )
+from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.apis import Api
 from pyclient.topic_partition import TopicPartition, partition_of
 
@@ -100,6 +102,7 @@ class Groups(Base):
             states=states, types=types, protocol_types=("consumer", ""), timeout=timeout
         )
 
+    @needing(group=AclOperation.DESCRIBE, topic=AclOperation.DESCRIBE)
     async def describe_consumer_groups(
         self, groups: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, GroupDescription]:
@@ -114,6 +117,7 @@ class Groups(Base):
 
         return await self._at_coordinators(groups, ask, timeout, check)
 
+    @needing(group=AclOperation.DELETE)
     async def delete_consumer_groups(
         self, groups: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, None]:
@@ -128,6 +132,7 @@ class Groups(Base):
 
         return await self._at_coordinators(groups, ask, timeout, check)
 
+    @needing(group=AclOperation.READ)
     async def remove_members_from_consumer_group(
         self,
         group: str,
@@ -171,6 +176,7 @@ class Groups(Base):
 
     # -- offsets -----------------------------------------------------------------------------------
 
+    @needing(group=AclOperation.DESCRIBE, topic=AclOperation.DESCRIBE)
     async def list_consumer_group_offsets(
         self,
         group: str,
@@ -199,6 +205,7 @@ class Groups(Base):
         )
         return outcome(response).checked(check)
 
+    @needing(group=AclOperation.DESCRIBE, topic=AclOperation.DESCRIBE)
     async def list_offsets_of_consumer_groups(
         self, groups: Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
@@ -223,6 +230,7 @@ class Groups(Base):
 
         return await self._at_coordinators(groups, ask, timeout, check)
 
+    @needing(group=AclOperation.READ, topic=AclOperation.READ)
     async def alter_consumer_group_offsets(
         self,
         group: str,
@@ -255,6 +263,7 @@ class Groups(Base):
         )
         return _outcomes(response.topics).checked(check)
 
+    @needing(group=AclOperation.DELETE, topic=AclOperation.READ)
     async def delete_consumer_group_offsets(
         self,
         group: str,

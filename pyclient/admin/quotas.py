@@ -8,11 +8,13 @@ from typing import Final
 
 from pyclient.admin.base import Base
 from pyclient.admin.fan_out import Anywhere, fan_out
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.security_types import CLIENT_ID, IP, USER, ClientQuotaEntity, ClientQuotaFilterComponent
 from pyclient.errors import CONTROLLER_LOST, KafkaError, of_code
 from pyclient.errors import check as check_code
 from pyclient.protocol import AlterClientQuotas, DescribeClientQuotas
+from pyclient.protocol.acls import AclOperation
 
 _TYPES: Final = frozenset({USER, CLIENT_ID, IP})
 
@@ -28,6 +30,7 @@ class _Match(IntEnum):
 class Quotas(Base):
     """The part of the admin client for quotas."""
 
+    @needing(cluster=AclOperation.DESCRIBE_CONFIGS)
     async def describe_client_quotas(
         self,
         components: Iterable[ClientQuotaFilterComponent] = (),
@@ -55,6 +58,7 @@ class Quotas(Base):
             if _TYPES.issuperset(each.entity_type for each in row.entity)
         }
 
+    @needing(cluster=AclOperation.ALTER_CONFIGS)
     async def alter_client_quotas(
         self,
         quotas: Mapping[ClientQuotaEntity, Mapping[str, float | None]],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyclient.admin.base import Base, by_topic, names
 from pyclient.admin.fan_out import Anywhere, Leaders, fan_out
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     CreatedTopic,
@@ -31,6 +32,7 @@ from pyclient.protocol import (
     ListOffsets,
     Metadata,
 )
+from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.uuids import to_base64
 from pyclient.topic_partition import TopicPartition, partition_of
 
@@ -48,6 +50,7 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 class Topics(Base):
     """The part of the admin client for topics."""
 
+    @needing(topic=AclOperation.CREATE, cluster=AclOperation.CREATE)
     async def create_topics(
         self,
         topics: str | NewTopic | Iterable[str | NewTopic],
@@ -85,6 +88,7 @@ class Topics(Base):
         )
         return results.checked(check)
 
+    @needing(topic=AclOperation.DELETE)
     async def delete_topics(
         self, topics: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, None]:
@@ -110,6 +114,7 @@ class Topics(Base):
         )
         return results.checked(check)
 
+    @needing(topic=AclOperation.ALTER)
     async def create_partitions(
         self,
         counts: Mapping[str, int],
@@ -163,6 +168,7 @@ class Topics(Base):
             if row.name and (list_internal or not row.is_internal)
         }
 
+    @needing(topic=AclOperation.DESCRIBE)
     async def describe_topics(
         self, topics: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, TopicDescription]:
@@ -201,6 +207,7 @@ class Topics(Base):
             left = [name for name in left if name >= end.topic_name]
         return rows.values()
 
+    @needing(topic=AclOperation.DELETE)
     async def delete_records(
         self,
         before: Mapping[TopicPartition, int],
@@ -242,6 +249,7 @@ class Topics(Base):
         results = await fan_out(self._client, targets, Leaders(self._client), ask, deadline)
         return results.checked(check)
 
+    @needing(topic=AclOperation.DESCRIBE)
     async def list_offsets(
         self,
         specs: Mapping[TopicPartition, int | str],

@@ -8,6 +8,7 @@ from typing import Final
 
 from pyclient.admin.base import Base, by_topic, names
 from pyclient.admin.fan_out import Coordinators, Leaders, fan_out
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     FencedProducer,
@@ -27,6 +28,7 @@ from pyclient.protocol import (
     ListTransactions,
     WriteTxnMarkers,
 )
+from pyclient.protocol.acls import AclOperation
 from pyclient.topic_partition import TopicPartition, partitions_of
 
 _WITH_DURATION: Final = 1
@@ -81,6 +83,7 @@ class Transactions(Base):
 
         return sorted(set(await self._client.retrying(attempt, deadline=deadline)))
 
+    @needing(transactional_id=AclOperation.DESCRIBE)
     async def describe_transactions(
         self, ids: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, TransactionDescription]:
@@ -100,6 +103,7 @@ class Transactions(Base):
         results = await fan_out(self._client, names(ids), places, ask, self._deadline(timeout))
         return results.checked(check)
 
+    @needing(topic=AclOperation.READ)
     async def describe_producers(
         self,
         partitions: Iterable[TopicPartition],
@@ -129,6 +133,7 @@ class Transactions(Base):
         results = await fan_out(self._client, given, places, ask, self._deadline(timeout))
         return results.checked(check)
 
+    @needing(cluster=AclOperation.ALTER)
     async def abort_transaction(
         self,
         partition: TopicPartition,
@@ -170,6 +175,7 @@ class Transactions(Base):
         results = await fan_out(self._client, [partition], Leaders(self._client), ask, deadline)
         results.checked()
 
+    @needing(transactional_id=AclOperation.WRITE)
     async def end_transactions(
         self,
         prepared: Iterable[PreparedTransaction],
@@ -204,6 +210,7 @@ class Transactions(Base):
         results = await fan_out(self._client, given, places, ask, self._deadline(timeout))
         return results.checked(check)
 
+    @needing(transactional_id=AclOperation.WRITE)
     async def fence_producers(
         self, ids: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, FencedProducer]:
@@ -228,6 +235,7 @@ class Transactions(Base):
         results = await fan_out(self._client, names(ids), places, ask, self._deadline(timeout))
         return results.checked(check)
 
+    @needing(transactional_id=AclOperation.WRITE)
     async def force_terminate_transaction(
         self, transactional_id: str, *, timeout: float | None = None
     ) -> None:

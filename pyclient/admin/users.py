@@ -9,6 +9,7 @@ from functools import partial
 
 from pyclient.admin.base import Base, names
 from pyclient.admin.fan_out import Anywhere, fan_out
+from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import (
     ScramCredentialInfo,
@@ -19,6 +20,7 @@ from pyclient.admin.types import (
 from pyclient.errors import CONTROLLER_LOST, KafkaError, of_code
 from pyclient.errors import check as check_code
 from pyclient.protocol import AlterUserScramCredentials, DescribeUserScramCredentials
+from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.threads import on_thread
 
 Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
@@ -27,6 +29,7 @@ Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 class Users(Base):
     """The part of the admin client for users."""
 
+    @needing(cluster=AclOperation.DESCRIBE)
     async def describe_user_scram_credentials(
         self, users: str | Iterable[str] | None = None, *, timeout: float | None = None, check: bool = True
     ) -> Results[str, list[ScramCredentialInfo]]:
@@ -46,6 +49,7 @@ class Users(Base):
             results.put(row.user, of_code(row.error_code, row.error_message) or infos)
         return results.checked(check)
 
+    @needing(cluster=AclOperation.ALTER)
     async def alter_user_scram_credentials(
         self, alterations: Iterable[Alteration], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, None]:

@@ -15,7 +15,7 @@ from pyclient.consumer.errors import CommitFailed, not_answered
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.kinds import GROUP
-from pyclient.errors import COORDINATOR_LOST, NOT_MEMBER, KafkaError, by_code, check, of_code
+from pyclient.errors import COORDINATOR_LOST, NOT_MEMBER, KafkaError, by_code, of_code
 from pyclient.protocol import OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import StaleMemberEpoch, UnknownServerError
 from pyclient.topic_partition import TopicPartition
@@ -149,7 +149,7 @@ class CommittedOffsets:
                 raise not_answered(tp)
         errors = {tp: code for tp, code in codes.items() if code}
         if errors:
-            raise _worst(errors)
+            raise self._worst(errors)
 
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout: float
@@ -179,7 +179,8 @@ class CommittedOffsets:
         )
         parts = response.groups or [response]
         for part in parts:
-            check(part.error_code)
+            if error := of_code(part.error_code):
+                raise self._client.rights.told(error, group=self._group_id)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         errors: dict[TopicPartition, KafkaError] = {tp: not_answered(tp) for tp in partitions}
         for topic in (topic for part in parts for topic in part.topics):
@@ -188,27 +189,30 @@ class CommittedOffsets:
                 known = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
                 errors.pop(tp, None)
                 if error := of_code(row.error_code):
-                    errors[tp] = type(error)(f"{tp}: {error}")
+                    errors[tp] = self._told(tp, type(error)(f"{tp}: {error}"))
                 else:
                     found[tp] = known if known.offset >= 0 else None
         return found, errors
 
+    def _worst(self, errors: dict[TopicPartition, int]) -> KafkaError:
+        """One error of those of a commit: one that a retry does not help first."""
 
-def _worst(errors: dict[TopicPartition, int]) -> KafkaError:
-    """One error of those of a commit: one that a retry does not help first."""
+        def made(tp: TopicPartition, code: int) -> KafkaError:
+            kind = by_code(code) or UnknownServerError
+            error = kind(f"{tp}: {kind.text}")
+            if isinstance(error, StaleMemberEpoch):
+                return _Stale(str(error))
+            if error.name in NOT_MEMBER:
+                return CommitFailed(
+                    f"{error.name}: the group has given the partitions to others; poll more often, or less at once"
+                )
+            return self._told(tp, error)
 
-    def made(tp: TopicPartition, code: int) -> KafkaError:
-        kind = by_code(code) or UnknownServerError
-        error = kind(f"{tp}: {kind.text}")
-        if isinstance(error, StaleMemberEpoch):
-            return _Stale(str(error))
-        if error.name in NOT_MEMBER:
-            return CommitFailed(
-                f"{error.name}: the group has given the partitions to others; poll more often, or less at once"
-            )
-        return error
+        return min((made(tp, code) for tp, code in errors.items()), key=lambda error: error.retriable)
 
-    return min((made(tp, code) for tp, code in errors.items()), key=lambda error: error.retriable)
+    def _told(self, tp: TopicPartition, error: KafkaError) -> KafkaError:
+        """The error, with the right that is missing."""
+        return self._client.rights.told(error, topic=tp.topic, group=self._group_id)
 
 
 def commit_request(

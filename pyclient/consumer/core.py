@@ -20,7 +20,7 @@ from typing import Any, Final
 from cy.consume.fetched import Chunk
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
-from pyclient.consumer.appointments import Appointments
+from pyclient.consumer.appointments import SETTLE, Appointments
 from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import CommitFailed, IllegalState
 from pyclient.consumer.fetching.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
@@ -36,9 +36,10 @@ from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import may_pass
+from pyclient.core.rights import CONSUMING
 from pyclient.core.tasks import ended, tell, watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
-from pyclient.protocol.errors import RebalanceInProgress, UnknownTopicOrPartition
+from pyclient.protocol.errors import RebalanceInProgress, TopicAuthorizationFailed, UnknownTopicOrPartition
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
@@ -60,7 +61,7 @@ class ConsumerCore:
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
-        self.client = Client(config, loop=loop, separate_coordinators=True)
+        self.client = Client(config, loop=loop, separate_coordinators=True, needs=CONSUMING)
         self.lock = threading.RLock()
         self.subscription = Subscription()
         self.interceptors = Interceptors(config)
@@ -175,12 +176,19 @@ class ConsumerCore:
             await ended(opening)
 
     async def _look_for(self, topics: Collection[str]) -> None:
-        """Has the metadata of these kept fresh; says which are not there."""
-        try:
-            await self.client.metadata(topics, timeout=LOOK_S)
-        except KafkaError as error:
-            if not may_pass(error):
-                self.on_error(error)
+        """Has the metadata of these kept fresh; says which are not there. Asks at each poll for one that is denied."""
+        backoff = self.client.backoff()
+        while self.subscription.by_group and self.subscription.topics is topics:
+            try:
+                await self.client.metadata(topics, timeout=LOOK_S)
+            except KafkaError as error:
+                if not may_pass(error):
+                    self.on_error(error)
+                if isinstance(error, TopicAuthorizationFailed):
+                    await self.appointments.at_poll(SETTLE)
+                    await asyncio.sleep(backoff.next())
+                    continue
+            break
         for topic in topics:
             if isinstance(self.client.cluster.error(topic), UnknownTopicOrPartition):
                 told = self.client.why_unknown(TopicPartition(topic, 0))

@@ -9,6 +9,7 @@ from typing import Any
 from pyclient.consumer.errors import not_answered
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
+from pyclient.core.rights import Rights
 from pyclient.errors import KafkaError, LeaderNotAvailable, of_code
 from pyclient.protocol import ListOffsets
 from pyclient.topic_partition import TopicPartition
@@ -63,7 +64,7 @@ class OffsetLookup:
             elif isinstance(part, BaseException):
                 raise part
             else:
-                _sort(part, found, errors)
+                _sort(self._client.rights, part, found, errors)
                 errors |= {tp: not_answered(tp) for tp in rows if tp not in found and tp not in errors}
         return found, errors
 
@@ -89,13 +90,13 @@ class OffsetLookup:
 
 
 def _sort(
-    response: Any, found: dict[TopicPartition, Found], errors: dict[TopicPartition, KafkaError]
+    rights: Rights, response: Any, found: dict[TopicPartition, Found], errors: dict[TopicPartition, KafkaError]
 ) -> None:
     for topic in response.topics:
         for row in topic.partitions:
             tp = TopicPartition(topic.name, row.partition_index)
             if error := of_code(row.error_code):
-                errors[tp] = type(error)(f"{tp}: {error}")
+                errors[tp] = rights.told(type(error)(f"{tp}: {error}"), topic=tp.topic)
             else:
                 known = row.offset >= 0
                 found[tp] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch) if known else None

@@ -21,13 +21,15 @@ from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.subscription import EARLIEST, LATEST, PartitionState, Subscription
 from pyclient.core.client import Client
 from pyclient.core.tasks import ended, watched
-from pyclient.errors import STALE_ROUTE, ConfigError, KafkaError
+from pyclient.errors import DENIED, STALE_ROUTE, ConfigError, KafkaError
 from pyclient.topic_partition import TopicPartition
 
 DAY_S = 86400
 LOOK_S = 0.2
 """For the metadata of all topics, before a round goes on with those that are known."""
 PAUSE_S = 0.1
+DENIED_S = 1.0
+"""As ``PAUSE_S``, while a right is missing."""
 """Between rounds."""
 Failures = dict[PartitionState, KafkaError]
 
@@ -74,6 +76,8 @@ class PositionFinder:
         """When the search for those that are not found yet began."""
         self._refused: dict[PartitionState, int] = {}
         """What was reported already, and in which turn."""
+        self._denied: dict[PartitionState, int] = {}
+        """The same of what is asked again, as it may be granted."""
         reset_duration(self._policy)
 
     def start(self) -> None:
@@ -87,13 +91,14 @@ class PositionFinder:
     async def _run(self) -> None:
         while True:
             self._again = False
-            if await self._find_all():
-                await asyncio.sleep(PAUSE_S)
+            wait = await self._find_all()
+            if wait is not None:
+                await asyncio.sleep(wait)
             elif not self._again:
                 return
 
-    async def _find_all(self) -> bool:
-        """One round; whether there is more to find, by another."""
+    async def _find_all(self) -> float | None:
+        """One round; when there is more to find by another, in seconds."""
         with self._lock:
             states = [
                 state
@@ -101,7 +106,7 @@ class PositionFinder:
                 if state.position is None and self._refused.get(state) != state.turn
             ]
         if not states:
-            return False
+            return None
         failed = await self._unknown(states)
         # Those that the application has not sought meanwhile: what it says counts.
         fresh = [state for state in states if state.position is None and state.reset is None and state not in failed]
@@ -112,13 +117,17 @@ class PositionFinder:
             self._listener.on_positions()
         return self._report(failed)
 
-    def _report(self, failed: Failures) -> bool:
-        """Tells what another attempt does not heal, or has not healed in time; whether there is something to try."""
+    def _report(self, failed: Failures) -> float | None:
+        """Tells what another attempt does not heal, or has not healed in time; when there is something to try."""
         now = self._client.clock()
         self._since = {state: self._since.get(state, now) for state in failed}
         turns = {state: state.turn for state in failed}
+        told, self._denied = self._denied, {state: turns[state] for state in failed if failed[state].name in DENIED}
         for state, error in failed.items():
-            if not error.retriable:
+            if state in self._denied:
+                if told.get(state) != state.turn:
+                    self._listener.on_error(error, partial(_are_lost, [state], turns))
+            elif not error.retriable:
                 self._refused[state] = state.turn
                 self._listener.on_error(error, partial(_are_lost, [s for s in failed if failed[s] is error], turns))
             elif error.name == "UNKNOWN_TOPIC_OR_PARTITION" and now - self._since[state] > self._timeout:
@@ -126,7 +135,9 @@ class PositionFinder:
                 self._listener.on_error(error)
         if any(error.name in STALE_ROUTE for error in failed.values()):
             self._client.refresh()
-        return any(error.retriable for error in failed.values())
+        if any(error.retriable for error in failed.values()):
+            return PAUSE_S
+        return DENIED_S if self._denied else None
 
     async def _unknown(self, states: list[PartitionState]) -> Failures:
         """The partitions that the metadata does not have; those of other topics do not wait for them."""
@@ -143,7 +154,7 @@ class PositionFinder:
         try:
             found, errors = await committed.once([state.tp for state in states])
         except KafkaError as error:
-            if error.retriable:
+            if error.retriable or error.name in DENIED:
                 return dict.fromkeys(states, error)
             raise
         with self._lock:

@@ -24,6 +24,7 @@ from pyclient.core.kinds import Coordinator, request_of
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.node import Node, NodeSettings
 from pyclient.core.outages import Outages
+from pyclient.core.rights import NO_NEEDS, Needs, Rights, principal
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
 from pyclient.errors import (
@@ -62,6 +63,7 @@ class Client:
     ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers, client.id,
     request.timeout.ms, default.api.timeout.ms, retry.backoff.ms and others. ``separate_coordinators``: coordinators
     have connections of their own, so that commits and heartbeats do not wait behind a fetch that waits for records.
+    ``needs``: the operations for which the client comes; ``rights`` tells which one is missing.
     """
 
     cluster: Cluster
@@ -74,6 +76,7 @@ class Client:
         clock: Callable[[], float] | None = None,
         random: Callable[[], float] = uniform,
         separate_coordinators: bool = False,
+        needs: Needs = NO_NEEDS,
     ) -> None:
         self.config = config
         self._coordinator_offset = COORDINATORS if separate_coordinators else 0
@@ -82,6 +85,8 @@ class Client:
         self.random = random
         self.cluster = Cluster()
         self._settings = NodeSettings(config, random)
+        sasl = self._settings.sasl
+        self.rights = Rights(principal(config, None if sasl is None else sasl.user), needs)
         self.outages = Outages()
         self._bootstrap = [self._node(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
         self._nodes: dict[int, Node] = {node.id: node for node in self._bootstrap}
@@ -100,6 +105,7 @@ class Client:
             self.clock,
             loop,
         )
+        self._keeper.told = self.rights.told
         self._keeper.on_update = self._on_metadata
 
     def _node(self, id: int, host: str, port: int) -> Node:
@@ -401,9 +407,10 @@ class Client:
         row = response.coordinators[0] if response.coordinators else response
         try:
             check(row.error_code, row.error_message)
-        except CoordinatorNotAvailable as error:
-            self._absent.tell(key, error, self.clock())
-            raise
+        except KafkaError as error:
+            if isinstance(error, CoordinatorNotAvailable):
+                self._absent.tell(key, error, self.clock())
+            raise self.rights.told(error, group=key, transactional_id=key) from None
         self._absent.end(key)
         self.cluster.add_broker(Broker(row.node_id, row.host, row.port))
         node = self._find(row.node_id + self._coordinator_offset)

@@ -59,6 +59,8 @@ class MetadataKeeper:
         """Why the last request failed; None after one that did not."""
         self.watches_all = False
         self.on_update: Callable[[], None] = lambda: None
+        self.told: Callable[..., KafkaError] = lambda error, **about: error
+        """Adds to an error which right is missing (``Rights.told``)."""
         self.in_use: Callable[[], Mapping[str, bool]] = dict
         """The topics that the client uses now, or has used since it was asked last, and whether each may be created."""
         self.on_forget: Callable[[Collection[str]], None] = lambda topics: None
@@ -154,7 +156,7 @@ class MetadataKeeper:
         for name in names:
             error = self.cluster.error(name)
             if error is not None and not may_pass(error):
-                raise type(error)(f"{name}: {error.text}")
+                raise self._told(name, error)
 
     def why_unknown(self, name: str) -> KafkaError:
         """What to say of a topic that did not become known in time."""
@@ -165,7 +167,13 @@ class MetadataKeeper:
             return RequestTimedOut(f"nothing is known of topic {name!r}: no broker has answered in time")
         if isinstance(error, UnknownTopicOrPartition):
             return UnknownTopicOrPartition(f"there is no topic {name!r} ({self._why_not_created(name)})")
-        return type(error)(f"{name}: {error.text}{_hint(error)}")
+        return self._told(name, error)
+
+    def _told(self, name: str, error: KafkaError) -> KafkaError:
+        found = self._wanted.get(name)
+        is_made = found is not None and found.create
+        more = " (and CREATE, if there is no such topic)" if is_made else ""
+        return self.told(type(error)(f"{name}: {error.text}{_hint(error)}"), more=more, topic=name)
 
     def _why_not_created(self, name: str) -> str:
         found = self._wanted.get(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyclient.core.kinds import GROUP, TRANSACTION
 from pyclient.core.kinds import Coordinator as Kind
+from pyclient.core.rights import PRODUCING, TOPIC, Needs
 from pyclient.errors import COORDINATOR_MOVED, KafkaError, of_code
 from pyclient.producer.lane import Identity
 from pyclient.producer.settings import Settings
@@ -21,6 +22,7 @@ from pyclient.protocol import (
     InitProducerId,
     TxnOffsetCommit,
 )
+from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.errors import NONE, OperationNotAttempted, UnknownServerError
 from pyclient.topic_partition import TopicPartition
 
@@ -34,6 +36,8 @@ V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
 """The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
 AddPartitionsToTxn that are the clients'.
 """
+OFFSETS: Final = {**PRODUCING, TOPIC: AclOperation.READ}
+"""What a commit of offsets needs."""
 NAMES_VERSION: Final = 5
 """The last version of TxnOffsetCommit that names its topics: an offset belongs to a name here."""
 
@@ -98,18 +102,18 @@ class Coordinator:
                 self.client.coordinator_lost(self.id, TRANSACTION)
             raise
 
-    def _check(self, code: int) -> None:
-        """Raises the error of a response of the coordinator."""
-        self._raise(of_code(code), self.id, TRANSACTION)
+    def _check(self, code: int, **names: str) -> None:
+        """Raises the error of a response of the coordinator; ``names``: of the topic or group that it is about."""
+        self._raise(of_code(code), self.id, TRANSACTION, None, **names)
 
-    def _raise(self, error: KafkaError | None, key: str, kind: Kind) -> None:
+    def _raise(self, error: KafkaError | None, key: str, kind: Kind, needs: Needs | None, **names: str) -> None:
         """Raises an error that the coordinator of ``key`` has answered, and forgets a broker that no longer coordinates
         it."""
         if error is None:
             return
         if error.name in COORDINATOR_MOVED:
             self.client.coordinator_lost(key, kind)
-        raise error
+        raise self.client.rights.told(error, needs, transactional_id=self.id, **names)
 
     async def _init(self, known: Identity) -> Identity:
         request = InitProducerId.Request(
@@ -134,12 +138,14 @@ class Coordinator:
             ],
         )
         response = await self._request(AddPartitionsToTxn, request, max_version=V1_ADD)
-        codes = [
-            row.partition_error_code
+        rows = [
+            (row.partition_error_code, topic.name)
             for topic in response.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
-        self._check(max(codes, key=lambda code: code not in NOT_AT_FAULT, default=UnknownServerError.code))
+        nothing = UnknownServerError.code, ""
+        code, topic = max(rows, key=lambda row: row[0] not in NOT_AT_FAULT, default=nothing)
+        self._check(code, topic=topic)
 
     async def _add_group(self, identity: Identity, group_id: str) -> None:
         request = AddOffsetsToTxn.Request(
@@ -148,7 +154,7 @@ class Coordinator:
             producer_epoch=identity.epoch,
             group_id=group_id,
         )
-        self._check((await self._request(AddOffsetsToTxn, request)).error_code)
+        self._check((await self._request(AddOffsetsToTxn, request)).error_code, group=group_id)
 
     async def _commit_offsets(
         self, identity: Identity, offsets: Mapping[TopicPartition, Any], group: Any
@@ -173,7 +179,8 @@ class Coordinator:
             raise
         for topic in response.topics:
             for row in topic.partitions:
-                self._raise(of_code(row.error_code), group.group_id, GROUP)
+                error = of_code(row.error_code)
+                self._raise(error, group.group_id, GROUP, OFFSETS, topic=topic.name, group=group.group_id)
 
     async def _end(self, identity: Identity, commit: bool) -> Any:
         request = EndTxn.Request(

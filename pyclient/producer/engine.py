@@ -13,6 +13,7 @@ from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
+from pyclient.core.rights import PRODUCING
 from pyclient.errors import ClientClosed, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.errors import TransactionAborted, TransactionError
@@ -52,7 +53,7 @@ class Engine:
         self.loop = loop
         self.settings = settings
         self.queues: Queues = proxy(queues)  # a producer that nobody has any more is to be collected
-        self.client = Client(config, loop=loop)
+        self.client = Client(config, loop=loop, needs=PRODUCING)
         transactional = settings.transactional_id is not None
         make = Transactions if transactional else Identities
         self.identities: Identities = make(self.client, settings)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cy.produce.producer_batch import ProducerBatch
-from pyclient.errors import ClientClosed, KafkaError, check
+from pyclient.errors import ClientClosed, KafkaError, of_code
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
 from pyclient.protocol import InitProducerId
@@ -92,7 +92,8 @@ class Identities:
     async def _ask(self) -> Identity:
         request = InitProducerId.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
         response = await self.client.send(self.client.any_node(), InitProducerId, request)
-        check(response.error_code)
+        if error := of_code(response.error_code):
+            raise self.client.rights.told(error)
         log.debug("producer id %d, epoch %d", response.producer_id, response.producer_epoch)
         return Identity(response.producer_id, response.producer_epoch)
 

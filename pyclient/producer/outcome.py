@@ -162,7 +162,7 @@ class Outcomes:
 
     def _failed(self, lane: Lane, batch: ProducerBatch, row: Any) -> None:
         """The broker has refused the batch, or says that something about it is not done yet."""
-        error = _refusal(batch, row)
+        error = self._refusal(batch, row)
         batch.maybe_written = batch.maybe_written or error.name not in NOT_APPENDED
         is_old = isinstance(error, InvalidProducerEpoch) and lane.identity is not None
         if is_old or error.name in OUT_OF_SEQUENCE:
@@ -176,6 +176,10 @@ class Outcomes:
             self._retry(lane, batch, error, at_once=moved)
         else:
             self.refuse(lane, batch, error, _record_errors(row, error))
+
+    def _refusal(self, batch: ProducerBatch, row: Any) -> KafkaError:
+        id = self.settings.transactional_id
+        return self.client.rights.told(_refusal(batch, row), topic=batch.topic, transactional_id=id)
 
     def _new_leader(self, batch: ProducerBatch, row: Any) -> bool:
         """The answer names the leader (KIP-951). True if that is news."""

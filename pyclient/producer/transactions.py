@@ -25,7 +25,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from cy.produce.producer_batch import ProducerBatch
-from pyclient.errors import FATAL_TO_PRODUCER, FATAL_TO_TRANSACTIONS, KafkaError
+from pyclient.errors import DENIED, FATAL_TO_PRODUCER, FATAL_TO_TRANSACTIONS, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.errors import TransactionAborted, TransactionError
@@ -208,7 +208,7 @@ class Transactions(Identities):
         try:
             self.current = await self.coordinator.init(Identity(-1, -1))
         except KafkaError as error:
-            if not error.retriable:
+            if not error.retriable and error.name not in DENIED:
                 self._fail(error, State.FATAL)
             raise
         self.state = State.READY

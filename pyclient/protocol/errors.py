@@ -175,6 +175,8 @@ class KafkaError(Exception):
     retriable: bool = False
     fatal: bool = False
     text: str = "The server met an unexpected error."
+    grant: str = ""
+    """The command that grants the right that is missing, as far as the client knows it."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.text)

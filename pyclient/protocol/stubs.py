@@ -135,6 +135,8 @@ class KafkaError(Exception):
     retriable: ClassVar[bool]
     fatal: ClassVar[bool]
     text: ClassVar[str]
+    grant: str
+    """The command that grants the right that is missing, as far as the client knows it."""
     def __init__(self, message: str | None = None) -> None: ...
 
 def without_frames(error: KafkaError) -> KafkaError: ...

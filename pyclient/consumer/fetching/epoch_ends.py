@@ -84,7 +84,7 @@ class EpochEnds:
         elif error is not None or row is None:
             self._on_error(doubt.state, error or LeaderNotAvailable(f"no answer about {doubt.state.tp}"))
         elif failure := of_code(row.error_code):
-            self._on_error(doubt.state, failure)
+            self._on_error(doubt.state, self._client.rights.told(failure, topic=doubt.state.tp.topic))
         else:
             self._on_end(doubt.state, doubt.leader_epoch, EpochEnd(row.leader_epoch, row.end_offset))
 

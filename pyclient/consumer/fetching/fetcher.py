@@ -442,7 +442,8 @@ class Fetcher:
                 self._client.refresh(state.tp.topic)
                 self._later(state)
             return False
-        self._keep_failure(state, error_at(state.tp, state.position, part.error_code))
+        failure = error_at(state.tp, state.position, part.error_code)
+        self._keep_failure(state, self._client.rights.told(failure, topic=state.tp.topic))
         return True
 
     def _keep_failure(self, state: PartitionState, error: KafkaError) -> None:

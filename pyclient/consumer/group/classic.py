@@ -111,7 +111,7 @@ class ClassicMembership(Membership):
             await self._expel(error)
         elif not isinstance(error, RebalanceInProgress):
             if not error.retriable:
-                self._owner.on_error(error)
+                self._owner.on_error(self._client.rights.told(error, group=self.group_id))
                 await self._appointments.at_poll(SETTLE)
             await asyncio.sleep(wait)
 

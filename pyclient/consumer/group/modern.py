@@ -24,7 +24,7 @@ from pyclient.consumer.committed import at_coordinator
 from pyclient.consumer.group.membership import GOODBYE_S, Membership
 from pyclient.consumer.group.topic_pattern import HINT, for_broker
 from pyclient.core.tasks import ended
-from pyclient.errors import NOT_MEMBER, KafkaError, check
+from pyclient.errors import DENIED, NOT_MEMBER, KafkaError, check
 from pyclient.protocol import ZERO_UUID, ConsumerGroupHeartbeat
 from pyclient.protocol.errors import InvalidRegularExpression
 from pyclient.topic_partition import TopicPartition
@@ -94,7 +94,12 @@ class ConsumerMembership(Membership):
             self._put_out()
             await self._restart()
             await self.lose(self.owned())
-        elif error.retriable:
+        elif error.retriable or error.name in DENIED:
+            if error.name in DENIED:
+                topics = self._subscription.topics
+                only = next(iter(topics)) if len(topics) == 1 else None
+                self._owner.on_error(self._client.rights.told(error, group=self.group_id, topic=only))
+                await self._appointments.at_poll(SETTLE)
             self._told = {}
             await asyncio.sleep(wait)
         elif isinstance(error, InvalidRegularExpression):

@@ -16,6 +16,7 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.errors import CommitFailed
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndMetadata
+from pyclient.core.rights import CONSUMING, Rights
 from pyclient.errors import KafkaError
 from pyclient.protocol import ListOffsets, OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import CoordinatorLoadInProgress, NotCoordinator, StaleMemberEpoch, UnknownServerError
@@ -177,6 +178,8 @@ async def test_a_commit_in_the_background_does_not_overtake_the_application(grou
 
 class Silent:
     """A coordinator whose answers are ``response``."""
+
+    rights = Rights(None, CONSUMING)
 
     def __init__(self, response: Any) -> None:
         self.response = response

@@ -14,6 +14,7 @@ from pyclient.consumer.errors import BatchTooLarge, CorruptRecords
 from pyclient.consumer.fetching.fetcher import Fetcher
 from pyclient.consumer.subscription import Subscription
 from pyclient.core.cluster import Cluster
+from pyclient.core.rights import CONSUMING, Rights
 from pyclient.protocol import ZERO_UUID, Fetch
 from pyclient.protocol.errors import CorruptMessage
 from pyclient.topic_partition import TopicPartition
@@ -48,6 +49,8 @@ class Loop:
 
 class Posts:
     """A client whose requests wait for the test's answers, by broker."""
+
+    rights = Rights(None, CONSUMING)
 
     def __init__(self) -> None:
         self.cluster = Leaders()

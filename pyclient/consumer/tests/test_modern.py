@@ -15,7 +15,7 @@ from pyclient.consumer.group.modern import ConsumerMembership
 from pyclient.consumer.subscription import Subscription
 from pyclient.consumer.tests.coordinated import Application, Coordinated
 from pyclient.protocol import ConsumerGroupHeartbeat, Metadata
-from pyclient.protocol.errors import FencedMemberEpoch
+from pyclient.protocol.errors import FencedMemberEpoch, GroupAuthorizationFailed, TopicAuthorizationFailed
 from pyclient.tests.support import PATIENCE_S
 from pyclient.topic_partition import TopicPartition
 
@@ -162,5 +162,23 @@ def test_an_evicted_member_keeps_its_identity_until_the_application_polls(listen
         assert not group.member.is_out
         await group.until_owned({T: [0, 1]})
         await group.member.stop()
+
+    asyncio.run(main())
+
+
+def test_a_right_that_is_missing_is_told_and_the_member_goes_on_when_it_is_granted() -> None:
+    async def main() -> None:
+        group = Group()
+        group.code = GroupAuthorizationFailed.code
+        group.member.start()
+        await group.until(lambda: group.application.errors)
+        await group.until_owned({T: [0, 1]})
+        group.code = TopicAuthorizationFailed.code
+        await group.until(lambda: len(group.application.errors) > 1)
+        group.target = {T: [1]}
+        await group.until_owned({T: [1]})
+        await group.member.stop()
+        kinds = [type(error) for error in group.application.errors]
+        assert kinds == [GroupAuthorizationFailed, TopicAuthorizationFailed]
 
     asyncio.run(main())

@@ -200,6 +200,47 @@ async def test_a_topic_that_is_forbidden_is_told_and_keeps_no_other_waiting(brok
     assert await places(consumer, 1) == {T0}
 
 
+@reading()
+async def test_a_topic_that_is_forbidden_is_read_when_it_is_granted(broker: Broker, consumer: Consumer) -> None:
+    broker.topics["secret"] = -FORBIDDEN
+    await consumer.assign([TopicPartition("secret", 0)])
+    told = await refusal(consumer)
+    assert "User:ANONYMOUS needs READ on topic secret" in str(told)
+    assert told.grant == "pybroker acl create --allow User:ANONYMOUS --operation read --topic secret"
+    broker.topics["secret"] = 1
+    assert await places(consumer, 1) == {TopicPartition("secret", 0)}
+
+
+@reading()
+async def test_a_topic_that_is_subscribed_to_is_read_when_it_is_granted(broker: Broker, consumer: Consumer) -> None:
+    broker.topics["secret"] = -FORBIDDEN
+    await consumer.subscribe(["secret"])
+    for _ in range(2):  # each poll asks again
+        assert "needs READ on topic secret" in str(await refusal(consumer))
+    broker.topics["secret"] = 1
+    while True:
+        try:
+            assert await places(consumer, 1) == {TopicPartition("secret", 0)}
+            break
+        except TopicAuthorizationFailed:  # the last of before
+            continue
+
+
+@reading(group_id="g", enable_auto_commit=False)
+async def test_a_group_that_is_forbidden_is_asked_for_again_until_it_is_granted(
+    broker: Broker, consumer: Consumer
+) -> None:
+    known = broker.handlers[FindCoordinator]
+    denied = errors.GroupAuthorizationFailed.code
+    row = FindCoordinator.Response.Coordinator(key="g", error_code=denied, error_message=None)
+    broker.handlers[FindCoordinator] = lambda *_: FindCoordinator.Response(coordinators=[row])
+    await consumer.assign([T0])
+    told = await refusal(consumer)
+    assert told.grant == "pybroker acl create --allow User:ANONYMOUS --operation read --group g"
+    broker.handlers[FindCoordinator] = known
+    assert await places(consumer, 1) == {T0}
+
+
 @reading(group_id="g", enable_auto_commit=False)
 async def test_an_offset_that_is_not_known_yet_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
     broker.refused = {("committed", 1): UNSTABLE_OFFSET_COMMIT}

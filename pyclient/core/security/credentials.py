@@ -46,6 +46,8 @@ class Credentials:
     begin: Callable[[], Exchange] = field(repr=False)
     password: str = field(default="", repr=False)
     """Of SCRAM."""
+    user: str | None = None
+    """The user that the broker takes the client for; None: it decides by a token."""
 
 
 def credentials(config: Config, random: Callable[[], float]) -> tuple[Credentials, Tokens | None]:
@@ -71,11 +73,11 @@ def credentials(config: Config, random: Callable[[], float]) -> tuple[Credential
     if mechanism == sasl.PLAIN:
         if is_token:
             raise ConfigError("a delegation token logs in by SCRAM-SHA-256 or SCRAM-SHA-512, not by PLAIN")
-        return Credentials(mechanism, advice, partial(sasl.plain, username, password)), None
+        return Credentials(mechanism, advice, partial(sasl.plain, username, password), user=username), None
     more = {scram.TOKENAUTH: "true"} if is_token else {}
     kind = scram.MECHANISMS[mechanism]
     begin = lambda: sasl.scrammed(kind, username, secrets.token_urlsafe(NONCE_BYTES), more)  # noqa: E731
-    return Credentials(mechanism, advice, begin, password), None
+    return Credentials(mechanism, advice, begin, password, None if is_token else username), None
 
 
 def _options(config: Config, mechanism: str) -> Mapping[str, str]:

@@ -47,6 +47,7 @@ class Sasl:
 
     def __init__(self, given: Credentials, tokens: Tokens | None, protocol: str) -> None:
         self._given = given
+        self.user = given.user
         self.tokens = tokens
         """None where the mechanism has none."""
         self._protocol = protocol

@@ -6,6 +6,7 @@ from cy.produce.produce_template import Cast
 from cy.produce.record_queues import RecordQueues
 from pyclient.config import PRODUCER, load
 from pyclient.core.cluster import Cluster
+from pyclient.core.rights import PRODUCING, Rights
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity
 from pyclient.producer.sender import Sender
@@ -37,6 +38,8 @@ class Timer:
 
 class FakeClient:
     """Two brokers; partition n of "t" is led by broker n % 2."""
+
+    rights = Rights(None, PRODUCING)
 
     def __init__(self):
         self.now = 0.0

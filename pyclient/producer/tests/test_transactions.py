@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from cy.produce.partition_queue import TopicQueues
+from pyclient.core.rights import PRODUCING, Rights
 from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.lane import Identity, Lane
@@ -19,6 +20,7 @@ from pyclient.protocol.errors import (
     CoordinatorNotAvailable,
     InvalidTxnState,
     NotCoordinator,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
 )
 
@@ -187,8 +189,31 @@ def test_partitions_are_not_added_once_the_transaction_is_aborted():
     asyncio.run(work())
 
 
+def test_an_id_that_is_denied_is_tried_again_when_it_is_granted():
+    async def work():
+        settings = SimpleNamespace(transactional_id="t", max_block=60.0)
+        transactions = Transactions(SimpleNamespace(loop=asyncio.get_running_loop()), settings)
+        transactions.coordinator = Denied(transactions.client, settings)
+        with pytest.raises(TransactionalIdAuthorizationFailed):
+            await transactions.init()
+        transactions.coordinator = Scripted(transactions.client, settings)
+        await transactions.init()
+        assert transactions.state is State.READY
+
+    asyncio.run(work())
+
+
+class Denied(Scripted):
+    """Nobody may use the id."""
+
+    async def init(self, known):
+        raise TransactionalIdAuthorizationFailed
+
+
 class Answering:
     """A client whose brokers give one answer."""
+
+    rights = Rights(None, PRODUCING)
 
     def __init__(self, response):
         self.response = response
@@ -231,6 +256,8 @@ def test_what_is_answered_when_partitions_are_added(codes, error):
 
 class OnceRefused:
     """A client whose coordinator answers EndTxn with one error, and then without; counts the look-ups."""
+
+    rights = Rights(None, PRODUCING)
 
     def __init__(self, error):
         self.codes = [error.code, 0]

@@ -1,0 +1,76 @@
+"""What to say where a broker refuses a client: the right that is missing, and the command that grants it.
+
+A broker tells only that something is refused. What the client was about to do says which operation that needs, and its
+settings say who it is, unless the broker decides that: by a certificate or a token.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from pyclient.config import Config
+from pyclient.config.security import BY_SASL
+from pyclient.errors import KafkaError
+from pyclient.protocol.acls import AclOperation
+
+TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional_id", "cluster"
+KINDS: Final[Mapping[str, str]] = {
+    "TOPIC_AUTHORIZATION_FAILED": TOPIC,
+    "GROUP_AUTHORIZATION_FAILED": GROUP,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": TRANSACTIONAL_ID,
+    "CLUSTER_AUTHORIZATION_FAILED": CLUSTER,
+}
+"""What an error is about, by its name."""
+Needs = Mapping[str, AclOperation]
+"""The operation that is needed, by what it is about."""
+PRODUCING: Final[Needs] = {
+    TOPIC: AclOperation.WRITE,
+    GROUP: AclOperation.READ,
+    TRANSACTIONAL_ID: AclOperation.WRITE,
+    CLUSTER: AclOperation.IDEMPOTENT_WRITE,
+}
+CONSUMING: Final[Needs] = {TOPIC: AclOperation.READ, GROUP: AclOperation.READ}
+NO_NEEDS: Final[Needs] = {}
+"""Of an admin client, of which each method has its own."""
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Rights:
+    """Tells the missing right of one client. ``principal``: who it is to brokers, None if only they know."""
+
+    def __init__(self, principal: str | None, needs: Needs) -> None:
+        self.principal = principal
+        self.needs = needs
+
+    def told(self, error: KafkaError, needs: Needs | None = None, more: str = "", **names: str | None) -> KafkaError:
+        """The error with the right that is missing, if it is about one. ``names``: of what was asked, by kind, as far
+        as they are known; the cluster has none. ``more``: what else may be missing.
+        """
+        kind = KINDS.get(error.name, "")
+        operation = (self.needs if needs is None else needs).get(kind)
+        name = "" if kind == CLUSTER else names.get(kind)
+        if operation is None or name is None or error.grant:
+            return error
+        what = "the cluster" if kind == CLUSTER else f"{kind.replace('_', ' ')} {name}"
+        if operation is AclOperation.IDEMPOTENT_WRITE:
+            more = " (or WRITE on any topic)"
+        where = "--cluster" if kind == CLUSTER else f"--{kind.replace('_', '-')} {shlex.quote(name)}"
+        right = f"--operation {operation.name.lower().replace('_', '-')} {where}"
+        user = "USER" if self.principal is None else shlex.quote(self.principal)
+        grant = f"pybroker acl create --allow {user} {right}"
+        who = self.principal or "its user"
+        text = str(error).rstrip(".")
+        told = type(error)(f"{text}; {who} needs {operation.name} on {what}{more}: `{grant}` grants it")
+        told.grant = grant
+        told.__cause__ = error.__cause__
+        return told
+
+
+def principal(config: Config, user: str | None) -> str | None:
+    """The name that brokers give a client of these settings; ``user``: what it says by SASL, if that is its own."""
+    if config.security_protocol in BY_SASL:
+        return f"User:{user}" if user else None
+    shows_key = config.security_protocol == "SSL" and (config.ssl_keystore_location or config.ssl_keystore_key)
+    return None if shows_key else ANONYMOUS

@@ -1,0 +1,79 @@
+"""What is told of a right that is missing: who needs it, on what, and the command that grants it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyclient.config import ADMIN, load
+from pyclient.core.credentials import credentials
+from pyclient.core.rights import CONSUMING, PRODUCING, Rights, principal
+from pyclient.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
+
+ALICE = Rights("User:alice", PRODUCING)
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="x";'
+TOKEN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="x" tokenauth="true";'
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "right"),
+    [
+        (TopicAuthorizationFailed(), "needs WRITE on topic t", "--operation write --topic t"),
+        (GroupAuthorizationFailed(), "needs READ on group my g", "--operation read --group 'my g'"),
+        (
+            TransactionalIdAuthorizationFailed(),
+            "needs WRITE on transactional id x",
+            "--operation write --transactional-id x",
+        ),
+        (
+            ClusterAuthorizationFailed(),
+            "needs IDEMPOTENT_WRITE on the cluster (or WRITE on any topic)",
+            "--operation idempotent-write --cluster",
+        ),
+    ],
+)
+def test_an_error_names_the_right_and_what_grants_it(error: Exception, told: str, right: str) -> None:
+    found = ALICE.told(error, topic="t", group="my g", transactional_id="x")
+    assert type(found) is type(error)
+    assert found.grant == f"pybroker acl create --allow User:alice {right}"
+    assert str(found).endswith(f"User:alice {told}: `{found.grant}` grants it")
+    assert pickle.loads(pickle.dumps(found)).grant == found.grant
+    assert ALICE.told(found, topic="other") is found
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    denied = TopicAuthorizationFailed("t: no.")
+    assert ALICE.told(denied) is denied
+    assert Rights("User:alice", {}).told(denied, topic="t") is denied
+    assert ALICE.told(OffsetOutOfRange(), topic="t").grant == ""
+    told = Rights(None, CONSUMING).told(denied, topic="t", more=" (and more)")
+    assert str(told) == (
+        "t: no; its user needs READ on topic t (and more): "
+        "`pybroker acl create --allow USER --operation read --topic t` grants it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "who"),
+    [
+        ({}, "User:ANONYMOUS"),
+        ({"security_protocol": "SSL"}, "User:ANONYMOUS"),
+        ({"security_protocol": "SSL", "ssl_keystore_location": "client.pem"}, None),
+        ({"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": "x"}, "User:alice"),
+        ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS}, "User:alice"),
+        ({"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": TOKEN}, None),
+        ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: "x"}, None),
+    ],
+)
+def test_the_name_of_the_client_comes_from_its_settings(settings: dict[str, object], who: str | None) -> None:
+    known = {"security_protocol": "SASL_PLAINTEXT"} if "sasl_mechanism" in settings else {}
+    config = load(ADMIN, "h:1", None, known | settings)
+    user = credentials(config, lambda: 0.5)[0].user if known else None
+    assert principal(config, user) == who
