@@ -85,7 +85,7 @@ def acls(cluster: Cluster, actions: tuple[str, ...], principal: tuple[str, ...],
             add(admin, entries)
         else:
             remove(admin, entries, force)
-        return listed(admin, resources, ())
+    return 0
 
 
 def check(action: str, principal: tuple[str, ...], given: Mapping[str, Any]) -> None:
@@ -192,12 +192,16 @@ def entries(operations: Iterable[str], given: Mapping[str, Any]) -> list[AccessC
 
 
 def add(admin: Admin, wanted: Entries) -> None:
-    from pyclient.admin import AclBinding, ResourcePattern
+    from pyclient.admin import AclBinding, AclBindingFilter, ResourcePattern
 
     for each, some in wanted.items():
         pattern = ResourcePattern(each.resource_type, each.name or "", each.pattern_type)
-        write(f"Adding ACLs for resource `{pattern_text(pattern)}`: \n {lines(some)}\n")
-        admin.create_acls([AclBinding(pattern, entry) for entry in some])
+        there = {entry for _, entry in admin.describe_acls(AclBindingFilter(each))}
+        for entry in filter(there.__contains__, some):
+            write(f"Acl (pattern={pattern_text(pattern)}, entry={entry_text(entry)}) already exists.\n")
+        if new := [entry for entry in some if entry not in there]:
+            write(f"Adding ACLs for resource `{pattern_text(pattern)}`: \n {lines(new)}\n")
+            admin.create_acls([AclBinding(pattern, entry) for entry in new])
 
 
 def remove(admin: Admin, wanted: Entries, force: bool) -> None:
@@ -239,7 +243,7 @@ def show(acls: Iterable[AclBinding]) -> None:
     for pattern, entry in acls:
         by_pattern.setdefault(pattern, []).append(entry)
     for pattern, some in by_pattern.items():
-        write(f"Current ACLs for resource `{pattern_text(pattern)}`: \n {lines(some)}\n")
+        write(f"Current ACLs for resource `{pattern_text(pattern)}`:\n{lines(some)}\n")
 
 
 def lines(entries: Iterable[AccessControlEntry]) -> str:

@@ -91,7 +91,8 @@ def alteration(places: Sequence[Place], ops: Sequence[AlterConfigOp]) -> Callabl
     for what, some in (("added", [op.name for op in ops if op.value is not None]), ("deleted", removed)):
         if wrong := [key for key in some if key not in known]:
             which = "quota and SCRAM credential" if is_user else "connection quota" if kind == IPS else "quota"
-            raise click.UsageError(f"Only {which} configs can be {what} for '{kind}', not {', '.join(wrong)}")
+            told = f"Only {which} configs can be {what} for '{kind}' using --bootstrap-server."
+            raise click.UsageError(f"{told} Unexpected config names: {', '.join(wrong)}")
     passwords = [op for op in ops if op.name in scram_users.MECHANISMS]
     if passwords and len(passwords) < len(ops):
         raise click.UsageError(f"Cannot alter both quota and SCRAM credential configs simultaneously for '{kind}'")

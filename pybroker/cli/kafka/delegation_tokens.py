@@ -61,7 +61,7 @@ def delegation_tokens(
         write("Calling describe token operation for current user.\n")
     with cluster.admin() as admin:
         found = admin.describe_delegation_tokens(owners or None)
-    write(f"Total number of tokens : {len(found)}\n")
+    write(f"Total number of tokens : {len(found)}")
     write(table(found))
     return 0
 

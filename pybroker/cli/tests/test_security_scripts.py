@@ -44,7 +44,7 @@ def world() -> Iterator[World]:
 def current(name: str, *entries: str, kind: str = "TOPIC", pattern: str = "LITERAL") -> str:
     """What the script says of a resource."""
     where = f"ResourcePattern(resourceType={kind}, name={name}, patternType={pattern})"
-    return f"Current ACLs for resource `{where}`: \n {lines(*entries)}\n"
+    return f"Current ACLs for resource `{where}`:\n{lines(*entries)}\n"
 
 
 def lines(*entries: str) -> str:
@@ -58,7 +58,8 @@ def test_acls_are_added_listed_and_removed(world: World) -> None:
 
     new = ("--allow-principal", "User:bob", "--allow-host", "10.0.0.1", "--operation", "Read", "--topic", "t")
     told = current("t", "User:bob 10.0.0.1 READ ALLOW")
-    assert run("--add", *new) == told.replace("Current", "Adding") + told
+    assert run("--add", *new) == told.replace("Current", "Adding").replace("`:\n", "`: \n ")
+    assert run("--add", *new).endswith("operation=READ, permissionType=ALLOW)) already exists.\n")
     assert run("--list") == run("--list", "--topic", "t") == told
     assert run("--list", "--topic", "other") == ""
     assert run("--list", "--principal", "User:eve") == "ACLs for principal `User:eve`\n"
@@ -188,7 +189,7 @@ def test_tokens_are_created_renewed_expired_and_described(world: World) -> None:
         "Calling describe token operation for owners: [User:alice]",
         "Total number of tokens : 1",
     ]
-    assert described[2:] == made[2:]
+    assert described[2:] == made[3:]
     assert run("--describe")[0] == "Calling describe token operation for current user."
     assert run("--renew", "--hmac", HMAC, "--renew-time-period", "3600000") == [
         f"Calling renew token operation with hmac :{HMAC} , renew-time-period :3600000",

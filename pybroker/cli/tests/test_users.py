@@ -83,7 +83,7 @@ def test_kafkas_script_sets_shows_and_deletes_passwords_in_its_words(shell: Shel
     [
         ("SCRAM-SHA-256=hush", "it is 'SCRAM-SHA-256=[iterations=8192,password=…]'"),
         ("SCRAM-SHA-256=[iterations=4095,password=hush]", "Iterations 4095 is less than the minimum 4096"),
-        ("retention.ms=1", "Only quota and SCRAM credential configs can be added for 'users', not retention.ms"),
+        ("retention.ms=1", "can be added for 'users' using --bootstrap-server. Unexpected config names: retention.ms"),
         ("SCRAM-SHA-256=[password=hush],producer_byte_rate=1", "Cannot alter both quota and SCRAM credential"),
     ],
 )
