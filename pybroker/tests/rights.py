@@ -47,6 +47,12 @@ CLUSTER, TXN = p.errors.ClusterAuthorizationFailed.code, p.errors.TransactionalI
 DENIED = {TOPIC, GROUP, CLUSTER, TXN}
 
 
+_ANY_ACL = {
+    **{"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None},
+    **{"host_filter": None, "operation": 1, "permission_type": 1},
+}
+
+
 class FakeAuthorizer:
     """Allows exactly the rights that it is given, and remembers what it was asked."""
 
@@ -351,6 +357,25 @@ CASES = (
         p.AlterReplicaLogDirs, 2,
         lambda n: {"dirs": [{"path": "/nowhere", "topics": [{"name": n, "partitions": [0]}]}]},
         (ALTER_CLUSTER,), CLUSTER, {p.errors.LogDirNotFound.code},
+    ),
+    Case(p.DescribeAcls, 3, lambda n: _ANY_ACL, (DESCRIBE_CLUSTER,), CLUSTER),
+    Case(
+        p.CreateAcls, 3,
+        lambda n: {"creations": [
+            {"resource_type": AclResourceType.TOPIC, "resource_name": n, "principal": "User:a", "host": "*",
+             "operation": 3, "permission_type": 3}
+        ]},
+        (ALTER_CLUSTER,), CLUSTER,
+    ),
+    Case(p.DeleteAcls, 3, lambda n: {"filters": [_ANY_ACL]}, (ALTER_CLUSTER,), CLUSTER),
+    Case(p.DescribeClientQuotas, 1, lambda n: {"components": []}, (DESCRIBE_CONFIGS_CLUSTER,), CLUSTER),
+    Case(
+        p.AlterClientQuotas, 1,
+        lambda n: {"entries": [
+            {"entity": [{"entity_type": "user", "entity_name": n}],
+             "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]}
+        ]},
+        (ALTER_CONFIGS_CLUSTER,), CLUSTER,
     ),
     Case(p.DescribeLogDirs, 4, lambda n: {"topics": None}, (DESCRIBE_CLUSTER,), CLUSTER),
     Case(

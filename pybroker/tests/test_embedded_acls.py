@@ -220,3 +220,64 @@ def test_several_brokers_have_the_acls() -> None:
                 AclPermissionType.ANY,
             )
             assert [each.principal for each in admin.describe_acls(wanted).result(PATIENCE_S)] == ["User:alice"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("processes", [1, 2])
+def test_librdkafka_may_do_what_acls_say_and_a_change_counts_on_its_open_connections(processes: int) -> None:
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        AdminClient,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    acls = [
+        Acl("alice", "WRITE", "CREATE", topic="orders"),
+        Acl("bob", "READ", topic="ord", prefixed=True),
+        Acl("bob", "READ", group="*"),
+    ]
+    users = {"alice": "a-secret", "bob": "b-secret", "admin": "x-secret"}
+    with pybroker.run(
+        processes, sasl="SCRAM-SHA-256", users=users, acls=acls, super_users="User:admin", tls=processes > 1
+    ) as broker:
+        clients = {user: broker.client_settings(user, library="confluent-kafka") for user in users}
+
+        def produced(producer: Producer, topic: str) -> int:
+            codes: list[int] = []
+            producer.produce(topic, b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
+            producer.flush(PATIENCE_S)
+            return codes[0]
+
+        def consumed(consumer: Consumer) -> object:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            return message.error().code() if message.error() else message.value()
+
+        alice, bob = Producer(clients["alice"]), Producer(clients["bob"])
+        consumer = Consumer({**clients["bob"], "group.id": "g", "auto.offset.reset": "earliest"})
+        denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        assert produced(alice, "orders") == 0
+        assert produced(alice, "routes") == denied
+        assert produced(bob, "orders") == denied
+        consumer.subscribe(["orders"])
+        assert consumed(consumer) == b"x"
+        admin = AdminClient(clients["admin"])
+        assert "routes" not in admin.list_topics(timeout=PATIENCE_S).topics
+        no_more = AclBinding(
+            ResourceType.TOPIC,
+            "orders",
+            ResourcePatternType.LITERAL,
+            "User:bob",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.DENY,
+        )
+        for outcome in admin.create_acls([no_more]).values():
+            outcome.result(PATIENCE_S)
+        assert produced(alice, "orders") == 0
+        assert consumed(consumer) == denied
+        consumer.close()
