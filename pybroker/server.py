@@ -22,18 +22,15 @@ from pybroker.cluster import isr_messages
 from pybroker.cluster.decisions.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
 from pybroker.cluster.membership import ClusterMismatch
-from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, MetadataDelta, MetadataImage, ResourceType
+from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, ResourceType
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode
-from pybroker.cluster.nodes.loading import load_configs
 from pybroker.config import (
     BrokerConfig,
     ConfigError,
     Endpoint,
     advertised_listeners,
     listeners,
-    rights,
-    tls_slips,
     topic_config,
 )
 from pybroker.config.listeners import PLAIN, between_brokers
@@ -60,22 +57,16 @@ from pybroker.net.quota_follower import QuotaFollower
 from pybroker.net.routes import Routes
 from pybroker.net.server import BoundSocket, SocketServer, bind
 from pybroker.pools import Pools
+from pybroker.protection import Protection
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.store.interface import ConnectionLoss, CoordinationStore, NotAllowed, SessionExpired
 from pybroker.store.stores import StoreFactory, StoreOptions, open_store
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from pybroker.config.sasl_listeners import Remote
     from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.acls import AclBinding
-    from pybroker.security.authorizer import StandardAuthorizer
-    from pybroker.security.broker_tls import BrokerTls
-    from pybroker.security.file_watch import Watched
     from pybroker.security.first_users import FirstUser
-    from pybroker.security.key_fetcher import KeyFetcher
-    from pybroker.security.listener_sasl import ListenerSasl
-    from pybroker.security.oauth import Tokens
 
 T = TypeVar("T")
 
@@ -119,19 +110,16 @@ class Broker:
         self.node_id = int(config["node.id"])
         self.loop = asyncio.get_running_loop()
         self.watch = LoopWatch(self.loop)
-        self._acls = _authorizer_of(config, self.clock)
-        self.authorizer: Authorizer | None = self._acls
         self.quotas: ClientQuotas | None = None
         self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
         self.turns = Turns()
         self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))
+        self.protection = Protection(config, self.clock, self.loop, self.pools)
+        self.authorizer: Authorizer | None = self.protection.authorizer
         self.failed = asyncio.Event()
         """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
-        self._tls: BrokerTls | None = None
-        self._sasl: Mapping[str, ListenerSasl] = {}
-        self._key_fetchers: list[KeyFetcher] = []
         self._first_users = first_users
         self._first_acls = first_acls
         self._opened = contextlib.AsyncExitStack()
@@ -158,8 +146,7 @@ class Broker:
         self.replicas.on_lost = self._tell_lost
         if self._first_users:
             await self._add_users()
-        for fetcher in self._key_fetchers:
-            await fetcher.tried()
+        await self.protection.keys_tried()
         if self._first_acls:
             await self._add_acls()
         self._serve()
@@ -173,30 +160,6 @@ class Broker:
     def _watch_loop(self) -> None:
         self.watch.start()
         self._opened.callback(self.watch.stop)
-
-    async def _authenticated(self) -> Mapping[str, ListenerSasl]:
-        """The SASL settings of each listener that has SASL, by its name; reads files. Raises ConfigError."""
-        if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
-            return {}
-        from pybroker.security.listener_sasl import authenticated
-        from pybroker.security.scram_server import Stored
-
-        stored = Stored(
-            lambda user: self.metadata.image.configs(ResourceType.USER, user),
-            lambda: self.metadata.image.resource_configs,
-        )
-        found = await self._on_pool(authenticated, self.config, listeners(self.config), stored, self.peer_secret)
-        for each in found.values():
-            if each.tokens is not None and each.tokens.source is not None:
-                self._fetch_keys(each.tokens, each.tokens.source)
-        return found
-
-    def _fetch_keys(self, tokens: Tokens, source: Remote) -> None:
-        from pybroker.security.key_fetcher import KeyFetcher
-
-        fetcher = KeyFetcher(tokens, source, self.loop)
-        self._opened.push_async_callback(fetcher.stop)
-        self._key_fetchers.append(fetcher)
 
     async def _add_users(self) -> None:
         """Stores the passwords of the first users who have none yet. Raises StartError."""
@@ -234,7 +197,7 @@ class Broker:
         """Opens the coordination store, and learns the cluster's id there."""
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
-        await self._secure()
+        await self.protection.open_tls(self._store, self.node_id)
         marks = self._marks()
         own = next((mark.cluster_id for mark in marks.values() if mark.cluster_id), None)
         try:
@@ -259,22 +222,14 @@ class Broker:
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects
-        if self._acls is not None:
-            self.metadata.add_listener(self._on_acls)  # before others, which may fail
+        if self.authorizer is not None:
+            self.metadata.add_listener(self.protection.on_metadata)  # before others, which may fail
         await self.node.secret.read()
-        self._sasl = await self._authenticated()
+        await self.protection.open_sasl(lambda: self.metadata.image, self.peer_secret, self._opened)
         self.peers = self._make_peers()
         self.metadata.add_listener(self.peers.apply)
         self._opened.callback(self.peers.close)
         self.forwarding = Forwarding(self)
-
-    async def _secure(self) -> None:
-        """The TLS of each listener that has it, with this broker's settings in the store. Raises ConfigError."""
-        if any(endpoint.is_tls for endpoint in listeners(self.config)):
-            own = str(self.node_id)
-            stored = await load_configs(self._store, ResourceType.BROKER, (own, DEFAULT_BROKER))
-            self.config.override(stored.get(own, {}), stored.get(DEFAULT_BROKER, {}))
-            self._tls = await self._on_pool(_tls_of, self.config)
 
     @property
     def peer_secret(self) -> bytes:
@@ -283,10 +238,12 @@ class Broker:
 
     def peer_refusal(self, connection: Connection) -> str | None:
         """Why the client on ``connection`` cannot be a broker, even with the secret. None if the secret decides."""
-        return None if self._tls is None else self._tls.refusal(connection.listener_name, connection.principal)
+        tls = self.protection.tls
+        return None if tls is None else tls.refusal(connection.listener_name, connection.principal)
 
     def _make_peers(self) -> Peers:
-        endpoint, between = between_brokers(self.config), None if self._tls is None else self._tls.between
+        tls = self.protection.tls
+        endpoint, between = between_brokers(self.config), None if tls is None else tls.between
         return Peers(
             self.node_id,
             lambda: self.peer_secret,
@@ -405,8 +362,7 @@ class Broker:
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
-            secured = {} if self._tls is None else self._tls.listeners
-            self.net.start(self._bound, secured, self._sasl)
+            self.net.start(self._bound, self.protection.listeners_of_tls, self.protection.sasl)
         except OSError as error:
             raise StartError(_cannot_listen(self._bound[0].endpoint, error)) from error
         self._opened.push_async_callback(self.net.close, GRACE_S)
@@ -418,10 +374,7 @@ class Broker:
             self._opened.push_async_callback(nodes.stop)
         self._opened.callback(self.transactions.close)
         self.config.on_change(self._on_config_change)
-        watched: list[Watched] = [*secured.values()]
-        watched += [each.tokens for each in self._sasl.values() if each.tokens is not None and not each.tokens.source]
-        if watched:
-            self._watch_files(watched)
+        self.protection.watch_files(self._opened)
         housekeeping = Housekeeping(self.logs, self.config, self.clock, self.pools.upkeep)
         housekeeping.start()
         self._opened.push_async_callback(housekeeping.stop)
@@ -440,14 +393,6 @@ class Broker:
         follower.follow(self.metadata.image)
         self.metadata.add_follower(lambda: follower.follow(self.metadata.image))
         self.config.on_change(follower.on_config_change)
-
-    def _watch_files(self, watched: Sequence[Watched]) -> None:
-        from pybroker.security.file_watch import FileWatch
-
-        watch = FileWatch(watched, self.loop, self.pools.upkeep)
-        self.config.on_change(watch.on_change)
-        watch.start()
-        self._opened.push_async_callback(watch.stop)
 
     async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """Asks the controller, wherever it is, to change in-sync replicas. Raises KafkaError."""
@@ -481,16 +426,7 @@ class Broker:
 
     async def try_out(self, settings: Configs) -> None:
         """Raises ConfigError if this broker cannot work with these TLS settings, which are its own in the store."""
-        tls_slips.check(self.config, settings)
-        if self._tls is not None:
-            common = self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER)
-            wanted = self.config.overridden(settings, common)
-            await self.loop.run_in_executor(self.pools.upkeep, self._tls.try_out, wanted)
-
-    async def _on_acls(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """They count before the image is shown. The first one, which has all of them, comes before any client."""
-        if self._acls is not None and delta.acls:
-            self._acls.update(delta.acls)
+        await self.protection.try_out(settings, self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER))
 
     def _on_config_change(self, names: frozenset[str]) -> None:
         """Applies new limits of connections to connections that come later."""
@@ -517,26 +453,6 @@ class Broker:
 
     async def _on_pool(self, work: Callable[..., T], *arguments: object) -> T:
         return await self.loop.run_in_executor(self.pools.changes, work, *arguments)
-
-
-def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | None:
-    """What decides by ACLs, if the configuration asks for one. What is off costs nothing, not even its import."""
-    if not config[rights.AUTHORIZER]:
-        return None
-    from pybroker.security.audit import Audit
-    from pybroker.security.authorizer import StandardAuthorizer
-
-    audit = Audit(clock.monotonic_ms)
-    return StandardAuthorizer(
-        rights.super_users(config), allows_everyone=config[rights.ALLOW_EVERYONE], audit=audit
-    )
-
-
-def _tls_of(config: BrokerConfig) -> BrokerTls:
-    """The broker's TLS. If no listener has TLS, nothing of it is imported."""
-    from pybroker.security.broker_tls import BrokerTls
-
-    return BrokerTls(config)
 
 
 def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:

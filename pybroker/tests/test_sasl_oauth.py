@@ -90,7 +90,7 @@ def test_keys_may_come_by_http_also_when_the_broker_runs_already(tmp_path: Path)
             with Producer(bootstrap, **known) as producer, pytest.raises(SaslRefused):
                 producer.send("by-http", b"x").result(PATIENCE_S)
             server.status, server.body = 200, jwks(KEY)
-            broker.until(lambda: broker.broker._sasl["OUTSIDE"].tokens.keys)  # type: ignore[union-attr]
+            broker.until(lambda: broker.broker.protection.sasl["OUTSIDE"].tokens.keys)  # type: ignore[union-attr]
             with Producer(bootstrap, **known) as producer:
                 producer.send("by-http", b"x").result(PATIENCE_S)
                 assert "User:alice" in broker.principals

@@ -284,8 +284,8 @@ def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_th
         alter(broker, "listener.name.ssl.ssl.client.auth", "required")
     monkeypatch.setattr(file_watch.FileWatch, "start", lambda watch: None)
     with running(tmp_path) as broker:
-        assert broker.broker._tls is not None
-        assert broker.broker._tls.listeners["SSL"].context.verify_mode is ssl.CERT_REQUIRED
+        assert broker.broker.protection.tls is not None
+        assert broker.broker.protection.tls.listeners["SSL"].context.verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_certificate_that_changes_on_the_disk_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,14 +189,14 @@ def test_a_certificate_that_is_replaced_serves_the_next_connection(tmp_path: Pat
         async with secured(tmp_path) as cluster:
             first, second = await cluster.start(1), await cluster.start(2)
             await cluster.until(lambda: len(first.metadata.image.brokers) == 2)
-            assert first._tls is not None
-            assert first._tls.between is not None
-            before = first._tls.between.client_context
+            assert first.protection.tls is not None
+            assert first.protection.tls.between is not None
+            before = first.protection.tls.between.client_context
             keys(tmp_path / "keys.pem")
             for broker in (first, second):
-                assert broker._tls is not None
-                broker._tls.listeners["INTERNAL"].refresh()
-            assert first._tls.between.client_context is not before
+                assert broker.protection.tls is not None
+                broker.protection.tls.listeners["INTERNAL"].refresh()
+            assert first.protection.tls.between.client_context is not before
             answer = await first.peers.request(2, DescribeCluster.Request(), purpose="another")
             assert len(answer.brokers) == 2
 

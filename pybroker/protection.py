@@ -1,0 +1,133 @@
+"""What protects a broker: TLS and SASL of its listeners, and the authorizer.
+
+What is off costs nothing, not even its import. ``pybroker.server`` opens it in steps: TLS with the coordination store,
+SASL with the metadata.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from pybroker.clock import Clock
+from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, MetadataDelta, MetadataImage, ResourceType
+from pybroker.cluster.nodes.loading import load_configs
+from pybroker.config import BrokerConfig, listeners, rights, tls_slips
+from pybroker.pools import Pools
+from pybroker.store.interface import CoordinationStore
+
+if TYPE_CHECKING:
+    from pybroker.config.sasl_listeners import Remote
+    from pybroker.security.authorizer import StandardAuthorizer
+    from pybroker.security.broker_tls import BrokerTls
+    from pybroker.security.file_watch import Watched
+    from pybroker.security.key_fetcher import KeyFetcher
+    from pybroker.security.listener_sasl import ListenerSasl
+    from pybroker.security.listener_tls import ListenerTls
+    from pybroker.security.oauth import Tokens
+
+
+class Protection:
+    """``authorizer``: None where everybody may do everything. ``tls``: None where no listener has it. ``sasl``: of each
+    listener that has it, by the listener's name.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, loop: AbstractEventLoop, pools: Pools) -> None:
+        self.authorizer = _authorizer_of(config, clock)
+        self.tls: BrokerTls | None = None
+        self.sasl: Mapping[str, ListenerSasl] = {}
+        self._key_fetchers: list[KeyFetcher] = []
+        self._config = config
+        self._loop = loop
+        self._pools = pools
+
+    async def open_tls(self, store: CoordinationStore, node_id: int) -> None:
+        """The TLS of each listener that has it, with this broker's settings in the store. Raises ConfigError."""
+        if any(endpoint.is_tls for endpoint in listeners(self._config)):
+            own = str(node_id)
+            stored = await load_configs(store, ResourceType.BROKER, (own, DEFAULT_BROKER))
+            self._config.override(stored.get(own, {}), stored.get(DEFAULT_BROKER, {}))
+            self.tls = await self._loop.run_in_executor(self._pools.changes, _tls_of, self._config)
+
+    async def open_sasl(self, image: Callable[[], MetadataImage], secret: bytes, opened: AsyncExitStack) -> None:
+        """The SASL of each listener that has it; reads files. Raises ConfigError.
+
+        ``image``: the metadata, which have the users. ``secret``: how brokers recognise each other.
+        """
+        endpoints = listeners(self._config)
+        if not any(endpoint.is_sasl for endpoint in endpoints):
+            return
+        from pybroker.security.listener_sasl import authenticated
+        from pybroker.security.scram_server import Stored
+
+        stored = Stored(
+            lambda user: image().configs(ResourceType.USER, user), lambda: image().resource_configs
+        )
+        pool = self._pools.changes
+        self.sasl = await self._loop.run_in_executor(pool, authenticated, self._config, endpoints, stored, secret)
+        for each in self.sasl.values():
+            if each.tokens is not None and each.tokens.source is not None:
+                self._fetch_keys(each.tokens, each.tokens.source, opened)
+
+    def _fetch_keys(self, tokens: Tokens, source: Remote, opened: AsyncExitStack) -> None:
+        from pybroker.security.key_fetcher import KeyFetcher
+
+        fetcher = KeyFetcher(tokens, source, self._loop)
+        opened.push_async_callback(fetcher.stop)
+        self._key_fetchers.append(fetcher)
+
+    async def keys_tried(self) -> None:
+        """Returns when the keys of tokens have been asked for once, wherever they are fetched."""
+        for fetcher in self._key_fetchers:
+            await fetcher.tried()
+
+    @property
+    def listeners_of_tls(self) -> Mapping[str, ListenerTls]:
+        """The TLS of each listener that has it, by the listener's name."""
+        return {} if self.tls is None else self.tls.listeners
+
+    def watch_files(self, opened: AsyncExitStack) -> None:
+        """Certificates and keys of tokens are read again when their files change."""
+        watched: list[Watched] = [*self.listeners_of_tls.values()]
+        watched += [each.tokens for each in self.sasl.values() if each.tokens is not None and not each.tokens.source]
+        if not watched:
+            return
+        from pybroker.security.file_watch import FileWatch
+
+        watch = FileWatch(watched, self._loop, self._pools.upkeep)
+        self._config.on_change(watch.on_change)
+        watch.start()
+        opened.push_async_callback(watch.stop)
+
+    async def try_out(self, settings: Configs, common: Configs) -> None:
+        """Raises ConfigError if this broker cannot work with these TLS settings, over the ``common`` ones."""
+        tls_slips.check(self._config, settings)
+        if self.tls is not None:
+            wanted = self._config.overridden(settings, common)
+            await self._loop.run_in_executor(self._pools.upkeep, self.tls.try_out, wanted)
+
+    async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """ACLs count before the image is shown. The first image, which has all of them, comes before any client."""
+        if self.authorizer is not None and delta.acls:
+            self.authorizer.update(delta.acls)
+
+
+def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | None:
+    """What decides by ACLs, if the configuration asks for one."""
+    if not config[rights.AUTHORIZER]:
+        return None
+    from pybroker.security.audit import Audit
+    from pybroker.security.authorizer import StandardAuthorizer
+
+    audit = Audit(clock.monotonic_ms)
+    return StandardAuthorizer(
+        rights.super_users(config), allows_everyone=config[rights.ALLOW_EVERYONE], audit=audit
+    )
+
+
+def _tls_of(config: BrokerConfig) -> BrokerTls:
+    from pybroker.security.broker_tls import BrokerTls
+
+    return BrokerTls(config)
