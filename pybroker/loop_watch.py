@@ -101,7 +101,9 @@ class LoopWatch:
         self._stamp()
 
     def _has_stalled(self, late: float, cpu: float) -> None:
-        """``cpu`` is that of the stall and of the time before the timer was due, which is not the stall's."""
+        """``cpu``: seconds of CPU since the timer was set. This includes the time before the timer was due, which does
+        not belong to the stall.
+        """
         self.busiest_s = max(self.busiest_s, min(late, cpu - TICK_S))
         if not self._told:
             self._count(late)

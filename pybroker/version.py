@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def version() -> str:
-    """``0.1.0``; ``unknown (not installed)`` where sources run that are not installed."""
+    """The version, such as ``0.1.0``. ``unknown (not installed)`` if the sources run without being installed."""
     from importlib.metadata import PackageNotFoundError  # costs 20 ms
     from importlib.metadata import version as version_of
 

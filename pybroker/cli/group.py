@@ -256,7 +256,7 @@ def delete(
 
 
 def show_doomed(admin: Admin, output: str, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
-    """Shows what a deletion would take; returns its exit code."""
+    """Shows what a deletion would remove. Returns the exit code that the deletion would have."""
     found = admin.describe_consumer_groups(groups, check=False)
     committed = admin.list_offsets_of_consumer_groups(list(found), check=False)
     rows = [

@@ -48,7 +48,8 @@ def _partition(index: int, holders: list[Holder]) -> PartitionImage:
 
 
 async def adopt(store: CoordinationStore, topic: TopicImage) -> None:
-    """Makes the topic's nodes; a configuration that is still there stays, else nothing is deleted until one is set.
+    """Creates the topic's nodes. Keeps a configuration that is still there. Without one, retention deletes nothing
+    until one is set.
 
     Raises Refused, CoordinationError.
     """

@@ -121,13 +121,13 @@ class BrokerConfig:
         source: str = "--set",
         errors: list[ConfigError] | None = None,
     ) -> BrokerConfig:
-        """``--set`` texts over the environment (default: the process's) over file over ``base``, which is a file as
-        well. ``source``: what errors call the first.
+        """Reads the configuration from four sources. ``arguments`` (the texts of ``--set``) count most, then the
+        ``environment`` (by default the process's), ``file``, and ``base``, which is a file as well. ``source`` is the
+        name of the first in errors.
 
-        Raises ConfigError for the first unknown key or bad value; with ``errors`` each goes there, and is left out.
-        Unknown variables are left out: the
-        environment is shared with clients, which have settings of their own there. So are keys of files that belong
-        to others (``foreign_keys``).
+        Raises ConfigError for the first unknown key or bad value. With ``errors``, it appends each error to that list,
+        and leaves the key out. It leaves out unknown variables, because clients share the environment and have settings
+        there. It also leaves out keys in files that belong to other programs (``foreign_keys``).
         """
         variables = sources.from_environment(os.environ if environment is None else environment)
         filed = {**(sources.from_file(base) if base else {}), **(sources.from_file(file) if file else {})}

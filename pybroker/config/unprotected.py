@@ -60,7 +60,7 @@ def _to_zookeeper(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
 
 
 def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
-    """A broker that is alone needs no listener for brokers."""
+    """Brokers need a listener to reach each other by, unless there is only one broker."""
     name = BETWEEN if config[BETWEEN_BY_NAME] is None else BETWEEN_BY_NAME
     if name == BETWEEN_BY_NAME and config.is_set(BETWEEN):
         yield name, config[name], f"{BETWEEN}={config[BETWEEN]} is set as well: one of them has to go"

@@ -194,7 +194,7 @@ class TransactionCoordinator:
     async def describe(
         self, transactional_id: str
     ) -> DescribeTransactions.Response.TransactionState:
-        """One transactional id. Raises TransactionalIdNotFound, and as ``Runtime.submit``."""
+        """Describes one transactional id. Raises TransactionalIdNotFound, and what ``Runtime.submit`` raises."""
         found: DescribeTransactions.Response.TransactionState = await self._submit(
             transactional_id, lambda shard, result: shard.describe(transactional_id, result)
         )

@@ -104,7 +104,7 @@ class OwnedProcess:
         return code
 
     def stop(self) -> None:
-        """Ends it in order, also where it was halted; by force after ``STOP_S``, or when this is interrupted."""
+        """Stops the process cleanly, even a suspended one. Kills it after ``STOP_S`` seconds, or if interrupted."""
         if self._process is None:
             return
         self.send_signal(signal.SIGTERM)

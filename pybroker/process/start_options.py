@@ -166,7 +166,7 @@ def settings_to_share(config: BrokerConfig) -> dict[str, str]:
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
-    """The value of ``listeners``: as configured, unless an option says otherwise. Raises ConfigError."""
+    """The value of ``listeners``. An option of the command line overrides the configuration. Raises ConfigError."""
     configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
     present = listeners(given) if configured else ()
     if given.is_set("listeners") and not present:

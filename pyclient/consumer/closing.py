@@ -47,7 +47,7 @@ async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> N
 
 
 async def commit_first(core: ConsumerCore, timeout: float) -> None:
-    """Commits what is settled before the listener hears of the last revocation, as ``close`` does. On the loop."""
+    """Commits settled records before the listener hears of the last revocation. Runs on the loop, like ``close``."""
     try:
         await core.client.outages.while_reached(core.commit_or_raise(timeout))
     except KafkaError as error:

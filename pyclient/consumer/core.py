@@ -152,7 +152,7 @@ class ConsumerCore:
         member.subscription_changed()
 
     def open(self, topics: Topics, has_listener: bool) -> None:
-        """As ``subscribe``, without waiting for the cluster; ``poll`` raises why it is not reached in time."""
+        """Subscribes without waiting for the cluster. If that is not reached in time, ``poll`` raises the reason."""
         self.choose(topics, has_listener)
         self._opening = watched(self.client.loop, self._open(), "the subscription", self.on_fault)
 

@@ -25,7 +25,7 @@ MAX_EPOCH = 0x7FFF - 1
 
 
 class Identities:
-    """Producer ids; ``current`` is what lanes take when they are empty."""
+    """The producer ids of a producer. A lane takes ``current`` when it has no batch that needs an older one."""
 
     is_version_1 = False
     """Produce must not add partitions to transactions by itself."""

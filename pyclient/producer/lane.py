@@ -155,7 +155,7 @@ class Lane:
         return self.halted and not self._is_out() and self._unknown() is None
 
     def is_idle(self) -> bool:
-        """Nothing is under way, nothing waits that has a sequence: the identity may change."""
+        """Whether the identity may change: no batch is in flight, and none that waits has a sequence."""
         return not self._is_out() and not any(each.phase in WAITS and each.has_sequence for each in self.batches)
 
     def reset(self, identity: Identity) -> None:
@@ -300,7 +300,7 @@ class Lane:
         return None
 
     def forget(self, batch: ProducerBatch) -> None:
-        """The result of the batch was reported, in its turn or not."""
+        """Removes a batch whose result was reported, in its turn or before."""
         if batch in self.batches:
             self.batches.remove(batch)
 

@@ -296,8 +296,8 @@ class Outcomes:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch has failed, perhaps while it is under way: its transaction, and then those who wait
-        for it, when it is its turn, are told, once.
+        """Fails a batch, perhaps while it is in flight. Tells its transaction at once, and its waiting callers when it
+        is the batch's turn. Tells each only once.
         """
         is_news = not batch.is_decided
         lane.decide(batch, FAILED, partial(self._tell_failure, batch, error, record_errors))

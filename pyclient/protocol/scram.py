@@ -71,7 +71,7 @@ class Credential:
 
 
 def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The key that all others come from. It takes a millisecond for 4096 iterations: not for an event loop."""
+    """The key from which all others are derived. 4096 iterations take a millisecond: too long for an event loop."""
     return hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
 
 

@@ -105,7 +105,7 @@ def described(
 
 
 def state(cluster: Cluster) -> Iterator[Finding]:
-    """Topics without leaders, log dirs that are offline and the like."""
+    """What is wrong in the cluster, such as partitions without a leader, or log dirs that are offline."""
     from pybroker.cli import cluster as clusters
 
     try:

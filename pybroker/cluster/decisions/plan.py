@@ -242,7 +242,7 @@ def delete_root(name: str) -> Iterable[Operation]:
 def write_configs(
     image: MetadataImage, resource_type: ResourceType, name: str, configs: Configs
 ) -> Set | Create:
-    """The write of a resource's configuration, new or not."""
+    """Returns the operation that writes a resource's configuration, whether its node exists or not."""
     path, data = znodes.config_path(resource_type, name), znodes.encode_configs(configs)
     is_there = resource_type is ResourceType.TOPIC or (resource_type, name) in image.resource_configs
     return Set(path, data) if is_there else Create(path, data)

@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def check_name(name: str | None) -> None:
-    """Raises InvalidTopicException where a topic must not be named so."""
+    """Raises InvalidTopicException if Kafka does not allow this name for a topic."""
     if not name:
         raise _invalid("the empty string is not allowed")
     if name in (".", ".."):

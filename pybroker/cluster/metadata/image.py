@@ -239,7 +239,7 @@ class MetadataImage:
 
     @property
     def live_controller(self) -> int:
-        """The controller that clients see: NO_CONTROLLER while it is gone."""
+        """The controller that clients are told. NO_CONTROLLER while that broker is not alive."""
         return self.controller_id if self.controller_id in self.brokers else NO_CONTROLLER
 
     def topic(self, name: str) -> TopicImage | None:

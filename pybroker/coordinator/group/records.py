@@ -50,7 +50,7 @@ class RecordedGroup(Protocol):
 
 
 def record_type(key: bytes) -> int:
-    """The type that a key begins with, -1 for one that is too short."""
+    """The record type at the beginning of a key. -1 if the key is too short."""
     return int.from_bytes(key[:2], "big") if len(key) >= 2 else -1
 
 

@@ -29,15 +29,15 @@ class _Topic:
         self._quota, self._extra = divmod(count, len(readers))
 
     def room(self, reader: str) -> int:
-        """How many partitions more it may have."""
+        """The number of partitions that the reader may still get."""
         return max(0, self._quota + (self._extra > 0) - len(self.shares[reader]))
 
     def is_near(self, reader: str, tp: TopicPartition) -> bool:
-        """No rack speaks against it."""
+        """Whether reader and partition share a rack, or racks do not matter."""
         return not self.racks.are_apart(reader, tp)
 
     def give(self, reader: str, partitions: Sequence[TopicPartition]) -> None:
-        """These are the reader's."""
+        """Assigns these partitions to the reader."""
         share = self.shares[reader]
         share += partitions
         if len(share) > self._quota:

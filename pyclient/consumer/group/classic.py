@@ -274,7 +274,7 @@ class ClassicMembership(Membership):
     # -- heartbeats ------------------------------------------------------------------------------------
 
     async def _keep_beating(self) -> None:
-        """Raises why there is no use in it any more: ``_Late``, or what the coordinator says."""
+        """Sends heartbeats. Raises when there is no use in them any more: ``_Late``, or the coordinator's error."""
         interval = self._config.heartbeat_interval_ms / 1000
         while True:
             await asyncio.sleep(interval)

@@ -45,7 +45,7 @@ class Window(NamedTuple):
     buffer: float
 
     def refresh_in(self, lifetime: float, random: Callable[[], float]) -> float:
-        """After how many seconds, of a token that lives for ``lifetime``."""
+        """The seconds after which to fetch the next token, if this one lives for ``lifetime`` seconds."""
         at = lifetime * (self.factor + self.jitter * random())
         if self.least + self.buffer < lifetime:
             at = max(self.least, min(at, lifetime - self.buffer))
@@ -56,7 +56,7 @@ Fetch = Callable[[], Awaitable[Token]]
 
 
 class Tokens:
-    """Those of one client. ``name`` tells where they come from."""
+    """The tokens of one client. ``name`` says in errors and log lines where they come from."""
 
     def __init__(
         self,

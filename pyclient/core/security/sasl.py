@@ -40,7 +40,7 @@ _HANDSHAKE_VERSION: Final = 1
 
 
 class Sasl:
-    """How the connections of one client authenticate, which they share."""
+    """The authentication that all connections of a client share."""
 
     phase = PHASE
     token_phase = TOKEN_PHASE

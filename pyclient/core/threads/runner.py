@@ -108,7 +108,7 @@ class Runner:
             call.fail(ClientClosed())
 
     def check(self) -> None:
-        """Raises ClientForked, ClientClosed where nothing can run; RuntimeError on the loop's own
+        """Raises ClientForked or ClientClosed if the loop can run nothing. Raises RuntimeError on the loop's own
         thread, which cannot wait for itself.
         """
         self.before_wait()
@@ -208,7 +208,9 @@ class Runner:
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[bool]:
-        """Around a close: True for the first; False while that one goes on, in another thread or around this one."""
+        """A context around a close. Gives True to the first close. Gives False to others that begin before it has
+        ended, in another thread or within it.
+        """
         if self._is_closing:
             yield False
             return

@@ -48,7 +48,7 @@ _ALWAYS: Final = ("topic", "partition", "offset", "timestamp")
 
 
 class Narrowing:
-    """What filters leave of ranges."""
+    """Narrows the ranges of offsets to read, by the filters of a query."""
 
     def __init__(self) -> None:
         self._names: list[Callable[[TopicPartition], bool]] = []

@@ -171,7 +171,7 @@ class ConsumerGroup:
         return lambda committed: committed.committed_ms
 
     def member_subscriptions(self) -> Iterator[tuple[str, Subscription]]:
-        """Each member's id and what it reads."""
+        """Each member's id, with the topics to which it subscribes."""
         for member in self.members.values():
             yield member.id, Subscription(member.topics, member.regex)
 

@@ -61,7 +61,7 @@ def check_not_fenced(member: ConsumerMember, member_id: str) -> None:
 
 
 def _away(member: ConsumerMember) -> ConsumerMember:
-    """A static member that will be back: it keeps what it has, and nothing else."""
+    """A static member that left and will return. It keeps only the partitions that it has."""
     kept: Owned = {id: dict.fromkeys(owned, 0) for id, owned in member.assigned.items()}
     return replace(member, epoch=LEAVE_STATIC, assigned=kept, pending_revocation=NOTHING)
 
