@@ -57,7 +57,8 @@ def _can_be_corrected(topic: TopicImage, stored: MetadataImage) -> bool:
 
 
 def correction(image: MetadataImage, stored: MetadataImage) -> Step:
-    """What makes ``image`` as ``stored``; a configuration whose node is gone has an empty one again."""
+    """The step that makes ``image`` equal to ``stored``. For a configuration whose node is gone it writes an empty one.
+    """
     operations: list[Operation] = []
     topics: dict[str, TopicImage] = {}
     for found, topic in _changed_topics(image, stored):

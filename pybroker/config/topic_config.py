@@ -34,9 +34,10 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
 
 def stored_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """As ``topic_config``, without what does not parse: another version, or a hand in the store, wrote it.
+    """Does what ``topic_config`` does, for overrides that are in the store. It leaves out those that it cannot parse,
+    which another version may have written, or an administrator by hand.
 
-    Where that is about what may be deleted, nothing is.
+    If one of these decides what may be deleted, nothing is deleted.
     """
     return _config_of(config, overrides, _parse_stored)
 

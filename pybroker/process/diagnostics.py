@@ -56,7 +56,7 @@ def flush() -> None:
 
 
 def has_reader(stream: TextIO | None) -> bool:
-    """Whether a write may have to wait for a reader."""
+    """Whether the stream is a pipe or the like, where a write may have to wait for a reader."""
     try:
         return stream is not None and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):

@@ -116,7 +116,7 @@ class NodeTree:
         self._database.close()
 
     def new_session(self) -> int:
-        """An id that no session of this file had before."""
+        """Returns an id that no session of this file has had before."""
         try:
             rows = self._database.execute(
                 "UPDATE counters SET value = value + 1 WHERE name = 'session' RETURNING value"

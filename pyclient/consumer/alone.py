@@ -28,10 +28,10 @@ class Owner(Protocol):
     has_listener: bool
 
     def on_assignment(self) -> None:
-        """There are new partitions, which need positions."""
+        """Called when there are new partitions, which need positions."""
 
     def on_fault(self, error: KafkaError) -> None:
-        """Nothing follows the metadata any more: each ``poll`` has to raise this."""
+        """Called when the assignment no longer follows the metadata. Each later ``poll`` has to raise ``error``."""
 
 
 class Alone:

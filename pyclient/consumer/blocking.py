@@ -288,7 +288,7 @@ class Consumer(ConsumerApi):
         return record
 
     def _read_on(self, timeout: float | None) -> bool:
-        """Polls for the records that ``get`` and the iteration return; whether there are any."""
+        """Polls for records that ``get`` and the iteration can return. Returns whether any came."""
         fetcher = self._core.fetcher
         try:
             records = self._intercepted(self._poll(timeout, self._limit))

@@ -128,7 +128,7 @@ def assigned(text: str) -> dict[int, list[int]]:
 
 
 def matcher(topic: str | None) -> re.Pattern[str]:
-    """A matcher of the names that --topic means: an expression, or several with commas."""
+    """A pattern that matches the topics of --topic, which is an expression, or several separated by commas."""
     with misuse(f"--topic {topic}"):
         try:
             return re.compile((".*" if topic is None else topic).replace(",", "|"))

@@ -133,8 +133,9 @@ def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]
 
 
 def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None, boot: str) -> bool:
-    """Whether the broker is another process than the ``known`` one, and did not stop in order or lacks a log dir of
-    ``boot``."""
+    """Whether the broker is a new process, which may lack records of the ``known`` one. It may if that did not stop
+    cleanly, or if log dirs of ``boot`` are missing.
+    """
     is_whole = broker.is_clean and _directories(boot) <= _directories(broker.boot)
     return not is_whole and (known is None or known.epoch != broker.epoch)
 

@@ -87,7 +87,7 @@ class _Acls(msgspec.Struct, array_like=True):
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """One version, as it is written."""
+    """One entry of the journal, as it is written: what one version of the metadata changes."""
 
     e: int
     t: list[_Topic] = []

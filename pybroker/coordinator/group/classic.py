@@ -229,7 +229,7 @@ class ClassicGroup:
             self._in(self.rebalance_timeout_ms, self.complete_join, result)
 
     def _give_up_sync(self, result: Result) -> None:
-        """The generation ends before its assignments have come."""
+        """Ends a generation whose leader has not sent the assignments yet."""
         for member in self.members:
             member.assignment = b""
             if member.sync_token is not None:

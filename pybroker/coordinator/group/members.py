@@ -68,7 +68,7 @@ class Member:
         return f"Member({self.id!r})"
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said for ``protocol``; empty where it does not know that."""
+        """The metadata that the member sent for ``protocol``. Empty if it does not support that protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:

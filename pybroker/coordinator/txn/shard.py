@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class IdsWanted:
-    """An effect: the spare producer ids are used up."""
+    """Asks the runtime for producer ids, because the spare ones are used up."""
 
 
 class TransactionShard:

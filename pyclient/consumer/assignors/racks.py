@@ -36,11 +36,11 @@ class Racks:
         return self._matter
 
     def are_apart(self, member_id: str, tp: TopicPartition) -> bool:
-        """The member has a rack, and no replica is in it."""
+        """Whether the member has a rack, and the partition has no replica in it."""
         return member_id in self._members and self._members[member_id] not in self._partitions[tp]
 
     def are_together(self, member_id: str, tp: TopicPartition) -> bool:
-        """The member has a rack, and a replica is in it."""
+        """Whether the member has a rack, and the partition has a replica in it."""
         return member_id in self._members and self._members[member_id] in self._partitions[tp]
 
     def rarest_first(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

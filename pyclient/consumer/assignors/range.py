@@ -33,7 +33,7 @@ class _Topic:
         return max(0, self._quota + (self._extra > 0) - len(self.shares[reader]))
 
     def is_near(self, reader: str, tp: TopicPartition) -> bool:
-        """Whether reader and partition share a rack, or racks do not matter."""
+        """Whether a replica is in the reader's rack, or the reader has none."""
         return not self.racks.are_apart(reader, tp)
 
     def give(self, reader: str, partitions: Sequence[TopicPartition]) -> None:

@@ -71,7 +71,7 @@ class Posted(NamedTuple):
 
 
 class Fetcher:
-    """The fetches of one consumer."""
+    """Fetches the records of one consumer ahead of its polls."""
 
     def __init__(
         self,

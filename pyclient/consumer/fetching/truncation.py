@@ -18,14 +18,14 @@ from pyclient.offset_and_metadata import OffsetAndMetadata
 
 
 class EpochEnd(NamedTuple):
-    """The leader's answer: its latest epoch up to the one asked for, and where that ends; -1: it has none."""
+    """The leader's answer: its latest epoch up to the requested one, and where that ends. -1 if it has none."""
 
     epoch: int
     offset: int
 
     @property
     def is_known(self) -> bool:
-        """Whether the leader's log tells anything about the epoch asked for."""
+        """Whether the leader's log has an epoch up to the requested one."""
         return self.epoch >= 0 and self.offset >= 0
 
 

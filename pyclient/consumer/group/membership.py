@@ -207,12 +207,12 @@ class Membership(ABC):
             self._subscription.set_assigned(partitions)
 
     def _hold_back(self, partitions: Partitions) -> None:
-        """No more records of these."""
+        """Makes ``poll`` return no more records of these partitions."""
         with self._lock:
             self._subscription.leave(partitions)
 
     async def _rest(self, seconds: float) -> None:
-        """Waits, less if something has changed."""
+        """Waits for some seconds, or until something has changed."""
         with contextlib.suppress(TimeoutError):  # asyncio.wait_for of Python 3.11 may swallow a cancellation
             async with asyncio.timeout(seconds):
                 await self._wake.wait()

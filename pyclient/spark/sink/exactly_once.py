@@ -107,7 +107,7 @@ class Plan(NamedTuple):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One record of the ledger: a claim, or where ``batch`` is not ``NOTHING`` a decision."""
+    """One record of the ledger. It is a claim if ``batch`` is ``NOTHING``, otherwise a decision."""
 
     query: str
     run: str

@@ -34,11 +34,11 @@ BATCH_BYTES: Final = 8 << 20
 LEAST_ROWS: Final = 10_000
 MOST_ROWS: Final = 100_000
 PATIENCE_S: Final = 1.0
-"""Without a record, until one looks whether the topic is still the same."""
+"""Seconds without a record, after which the reader checks whether the topic was deleted and created again."""
 
 
 class RangePartition(InputPartition):
-    """A task of Spark's."""
+    """A range of offsets of one partition, which one task of Spark reads."""
 
     def __init__(self, wanted: Range, topic_id: str = "") -> None:
         super().__init__(tuple(wanted))

@@ -45,7 +45,7 @@ class StreamSource:
         """The newest offsets as of the last look."""
 
     def initial(self) -> Offsets:
-        """Where a new query starts; Spark asks twice."""
+        """Where a new query starts. Spark asks twice, and gets the same answer."""
         if self._initial is None:
             partitions = self._offsets.partitions()
             self._ids = dict(self._offsets.topic_ids)

@@ -32,7 +32,7 @@ class ConsumerFacts(NamedTuple):
 
     @classmethod
     def default(cls, image: Callable[[], MetadataImage]) -> ConsumerFacts:
-        """Kafka's defaults for every group."""
+        """The facts of a broker where every group has Kafka's defaults."""
         pace = Pace()
         return cls(ConsumerSettings(), lambda group_id: pace, Topics(image))
 

@@ -45,7 +45,7 @@ class Goal(NamedTuple):
 def reconcile(
     member: ConsumerMember, goal: Goal, claimed: Claimed, subscription_changed: bool
 ) -> ConsumerMember:
-    """The member after its next step; the same object where there is none to take.
+    """Returns the member after its next step towards its goal. Returns the same object if there is no step to take.
 
     Raises FencedMemberEpoch for a member in an unknown state that says it has partitions.
     """

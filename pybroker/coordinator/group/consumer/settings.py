@@ -32,7 +32,7 @@ class ConsumerSettings:
 
     @property
     def may_migrate(self) -> bool:
-        """Members of both protocols may be in one group."""
+        """Whether a group may have members of both protocols."""
         return self.may_upgrade or self.may_downgrade
 
     @classmethod
