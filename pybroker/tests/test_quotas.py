@@ -116,6 +116,9 @@ def test_the_rates_of_connections_are_settings_that_can_be_changed(tmp_path: Pat
         broker.config.override({}, {RATE: "5"})
         assert arrivals.rates._of_broker.bound == 5
         assert arrivals.rates._of_listeners["PLAINTEXT"].bound == 3
+        broker.config.override({f"listener.name.plaintext.{RATE}": "2"}, {})
+        assert arrivals.rates._of_listeners["PLAINTEXT"].bound == 2
+        assert not arrivals.rates._is_broker_limited
         await broker.stop()
         broker = make(tmp_path)
         await broker.start()

@@ -1,0 +1,60 @@
+"""Quotas of a cluster: every broker has them, and what brokers do for each other has none."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+from conformance.data import batches
+from conformance.scenarios.cluster.brokers import OpenCluster
+from harness.support import until, write
+from harness.wire_client import Wire, encode_request
+
+CLIENT = "held-back"
+ANYBODY = {"entity_type": "user", "entity_name": None}
+OF_CLIENT = {"entity_type": "client-id", "entity_name": CLIENT}
+
+
+def alter(cluster: OpenCluster, broker: int, entity: list[dict[str, str | None]], **rates: float | None) -> None:
+    ops = [{"key": key, "value": rate or 0.0, "remove": rate is None} for key, rate in rates.items()]
+    with Wire(cluster.address(broker)) as wire:
+        entries = [{"entity": entity, "ops": ops}]
+        [result] = wire.ask("AlterClientQuotas", 1, entries=entries, validate_only=False).entries
+    assert result.error_code == 0, result.error_message
+
+
+def wait_ms(cluster: OpenCluster, broker: int, topic: str) -> int:
+    """What a broker tells the client after too large a batch, which only a leader appends."""
+    partition = {"index": 0, "records": batches.batch([b"v" * 20_000])}
+    data = [{"name": topic, "partition_data": [partition]}]
+    fields = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": data}
+    with Wire(cluster.address(broker)) as wire:
+        wire.send(encode_request("Produce", 8, fields, client_id=CLIENT))
+        return int(wire.reply("Produce", 8, 1).throttle_time_ms)
+
+
+def test_every_broker_holds_a_client_back_whichever_was_asked(cluster: OpenCluster, topic: str) -> None:
+    cluster.place_topic(topic, {0: (1, 2, 3)})
+    asked = next(broker for broker in cluster.ids if broker != cluster.controller_node())
+    alter(cluster, asked, [OF_CLIENT], producer_byte_rate=1000)
+    try:
+        assert wait_ms(cluster, asked, topic) > 0
+        for broker in cluster.ids:
+            until(partial(wait_ms, cluster, broker, topic), f"the quota at broker {broker}")
+        with cluster.tree() as tree:
+            stored = json.loads(tree.data(f"/config/clients/{CLIENT}") or b"")
+        assert stored == {"version": 1, "config": {"producer_byte_rate": "1000"}}
+    finally:
+        alter(cluster, asked, [OF_CLIENT], producer_byte_rate=None)
+
+
+def test_replicas_are_in_sync_whatever_quota_clients_have(cluster: OpenCluster, topic: str) -> None:
+    """Three megabytes come to all replicas, though fetches of a client of any name would take an hour."""
+    cluster.place_topic(topic, {0: (1, 2, 3)}, min_insync_replicas=3)
+    rates = {"consumer_byte_rate": 1000.0, "controller_mutation_rate": 0.01}
+    alter(cluster, 1, [ANYBODY], **rates)
+    try:
+        assert len(write(cluster, topic, [b"v" * 10_000] * 300, acks="all")) == 300
+        assert cluster.is_in_sync(topic)
+    finally:
+        alter(cluster, 1, [ANYBODY], **dict.fromkeys(rates))
