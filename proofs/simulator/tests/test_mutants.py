@@ -18,10 +18,12 @@ HISTORIC = {
     "transactions_share_an_epoch": "KIP-890",
     "a_late_marker_ends_the_next_transaction": "KIP-1228",
 }
+HISTORIES_MORE = 40
+"""Where the histories that are known have changed with the broker's steps: a defect of ten or twenty still shows."""
 DEFECTS = {each.name: each for each in all_defects() if each.name in HISTORIC and each.test.startswith(HISTORIES)}
 
 
 @pytest.mark.parametrize("defect", [DEFECTS[name] for name in HISTORIC], ids=HISTORIC.values())
-def test_a_broken_protocol_is_found_out_in_a_history_that_is_known(defect: Defect) -> None:
-    found = find(defect, histories=0)
+def test_a_broken_protocol_is_found_out_in_few_histories(defect: Defect) -> None:
+    found = find(defect, HISTORIES_MORE)
     assert found.is_right, found.line()

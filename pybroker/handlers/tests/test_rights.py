@@ -69,7 +69,7 @@ def test_another_principal_or_operation_is_asked_for_itself(node: Node, authoriz
     node.connection.principal = "User:other"
     assert may(call, "t")
     assert may(call, "t", WRITE_TOPIC)
-    assert authorizer.asked == {("User:ANONYMOUS", "t"): 1, ("User:other", "t"): 2}
+    assert authorizer.asked == {("User:alice", "t"): 1, ("User:other", "t"): 2}
 
 
 def test_names_that_are_no_topics_take_no_memory(

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from pyclient.config import ADMIN, load
-from pyclient.core.credentials import credentials
 from pyclient.core.rights import CONSUMING, PRODUCING, Rights, principal
+from pyclient.core.security.credentials import credentials
 from pyclient.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
