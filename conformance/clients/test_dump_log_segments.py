@@ -42,7 +42,7 @@ def _write_idempotently(broker: Broker) -> None:
         {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0}
     )
     for number in range(100):
-        producer.produce("idempotent", value=b"value %d" % number, key=b"key", headers={"h": b"x"})
+        producer.produce("idempotent", value=b"value %d" % number, key=b"key", headers={"h": bytes(50)})
         if number % 10 == 0:
             producer.flush(30)
     assert producer.flush(30) == 0

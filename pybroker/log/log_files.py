@@ -25,6 +25,9 @@ from pybroker.log.segment.segments import Segments
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
+SMALL_LOG_BYTES = 4096
+"""A log of this size takes no snapshot of its producers when it is closed."""
+
 
 class LogFiles:
     """The folder of a log and everything in it."""
@@ -172,7 +175,7 @@ class LogFiles:
         Raises KafkaStorageError.
         """
         with self.failing("closing"):
-            if log_end_offset > log_start_offset:
+            if log_end_offset > log_start_offset and not self._tells_its_producers(log_start_offset):
                 self.producers.take_snapshot(log_end_offset)
             for segment in self.segments:
                 segment.complete()
@@ -182,6 +185,10 @@ class LogFiles:
             for segment in self.segments:
                 segment.files.forget()
             self.release()
+
+    def _tells_its_producers(self, log_start_offset: int) -> bool:
+        """Whether the log has every record that it ever had, and a start reads them as quickly as a snapshot."""
+        return log_start_offset == 0 and len(self.segments) == 1 and self.size <= SMALL_LOG_BYTES
 
     def remove(self, removed: Iterable[Segment]) -> None:
         """Takes the files of segments away. Raises OSError."""

@@ -1,8 +1,8 @@
 """Closes the logs of a log dir at a clean stop.
 
-Every log completes its indexes, takes a producer snapshot and is synced. Then the four checkpoint files are written,
-then what the next start may know of each log. The clean-shutdown marker comes last. Threads wait for the disk together.
-A log that is synced already needs none.
+Every log completes its indexes, takes a producer snapshot unless it is small, and is synced. Then the four checkpoint
+files are written, then what the next start may know of each log. The clean-shutdown marker comes last. Threads wait for
+the disk together. A log that is synced already needs none.
 
 Thread-safety: blocks; nobody else uses the logs any more.
 """
