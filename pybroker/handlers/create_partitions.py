@@ -31,6 +31,7 @@ _MUTATION: Final = Mutation(
     strict_since=3,
     key=lambda topic, call: topic.name,
     cost=_cost,
+    is_permitted=lambda topic, call: may(call, ALTER_TOPIC, topic.name, is_told=False),
     refused=lambda topic, error: _result(topic.name, error),
 )
 

@@ -43,6 +43,9 @@ _MUTATION: Final = Mutation(
     strict_since=6,
     key=lambda topic, call: topic.name,
     cost=_cost,
+    is_permitted=lambda topic, call: (
+        may(call, CREATE_CLUSTER, is_told=False) or may(call, CREATE_TOPIC, topic.name, is_told=False)
+    ),
     refused=lambda topic, error: _failed(topic.name, error),
 )
 

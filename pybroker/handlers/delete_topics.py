@@ -47,13 +47,20 @@ def _cost(topic: str | Asked, call: Call) -> int:
     return 0 if found is None else len(found.partitions)
 
 
+def _is_permitted(topic: str | Asked, call: Call) -> bool:
+    name = _key(topic, call)
+    return may(call, DELETE_CLUSTER, is_told=False) or (
+        isinstance(name, str) and may(call, DELETE_TOPIC, name, is_told=False)
+    )
+
+
 def _refused(topic: str | Asked, error: KafkaError) -> Result:
     if isinstance(topic, str):
         return _result(TopicName(topic), error)
     return _result(TopicName(topic.name, topic.topic_id), error)
 
 
-@within_quota(Mutation(_lists, 5, _key, _cost, _refused))
+@within_quota(Mutation(_lists, 5, _key, _cost, _is_permitted, _refused))
 async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     """One result per topic, in the order of the request."""
     response: DeleteTopics.Response

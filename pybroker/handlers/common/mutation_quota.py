@@ -34,6 +34,8 @@ class Mutation(NamedTuple):
     """What an item names."""
     cost: Callable[[Any, Call], int]
     """The partitions that it changes; none where it fails."""
+    is_permitted: Callable[[Any, Call], bool]
+    """Whether the client has the right to it. What it may not do fails, and says nothing of what there is."""
     refused: Callable[[Any, errors.KafkaError], Any]
     """The answer to an item."""
 
@@ -65,7 +67,8 @@ async def _serve(request: Any, call: Call, permits: Permits, mutation: Mutation,
 
     def sort_out() -> Paced[None]:
         for item in items:
-            cost = mutation.cost(item, call) if times[mutation.key(item, call)] == 1 else 0
+            may_succeed = times[mutation.key(item, call)] == 1 and mutation.is_permitted(item, call)
+            cost = mutation.cost(item, call) if may_succeed else 0
             if cost > 0 and is_strict and permits.delay_ms(begun_ms):
                 refused.append(item)
             else:

@@ -11,9 +11,12 @@ from pybroker.handlers.tests.harness import FakeConnection
 from pybroker.quotas.client_quotas import ClientQuotas
 from pybroker.quotas.keys import MUTATIONS, Entity
 from pybroker.quotas.rate import Windows
+from pybroker.security.acls import AccessControlEntry, ResourcePattern
+from pybroker.security.authorizer import StandardAuthorizer
 from pyclient.protocol import CreatePartitions, CreateTopics, DeleteTopics
+from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType
 
-REFUSED = 89
+REFUSED, DENIED = 89, 29
 Creatable = CreateTopics.Request.CreatableTopic
 Growing = CreatePartitions.Request.CreatePartitionsTopic
 
@@ -127,5 +130,25 @@ def test_requests_of_brokers_and_of_others_cost_this_client_nothing() -> None:
         assert await create(ask, 7, broker, a=50) == (0, [0])
         assert await create(ask, 7, bob, b=50) == (0, [0])
         assert await create(ask, 7, c=10, d=1, e=1) == (1000, [0, 0, REFUSED])
+
+    run(scenario)
+
+
+def test_a_client_without_rights_learns_nothing_of_topics_and_owes_nothing() -> None:
+    async def scenario(ask: Administration) -> None:
+        await create(ask, 7, hidden=12)
+        limit(ask, 1)
+        assert await create(ask, 7, own=11) == (0, [0])
+        ask.broker.authorizer = authorizer = StandardAuthorizer()
+        missing, hidden = await create(ask, 7, missing=1), await create(ask, 7, hidden=1)
+        assert missing == hidden == (0, [DENIED])
+        assert await grow(ask, 3, hidden=20) == await grow(ask, 3, missing=20) == (0, [DENIED])
+        assert await delete(ask, 5, "hidden") == await delete(ask, 5, "missing") == (0, [DENIED])
+        topic = ask.broker.metadata.image.topics["hidden"]
+        by_id = DeleteTopics.Request(topics=[DeleteTopics.Request.DeleteTopicState(name=None, topic_id=topic.id)])
+        assert [each.error_code for each in (await ask(DeleteTopics, 6, by_id)).responses] == [DENIED]
+        deletes = AccessControlEntry("User:alice", "*", AclOperation.DELETE, AclPermissionType.ALLOW)
+        authorizer.update({ResourcePattern(AclResourceType.TOPIC, "hidden"): (deletes,)})
+        assert await delete(ask, 6, "hidden") == (1000, [REFUSED])
 
     run(scenario)
