@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pybroker.cluster.metadata.image import INTERNAL_TOPICS
 from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
@@ -68,12 +69,12 @@ def _named(transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction
 def _distinct(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
 ) -> Paced[dict[TopicPartition, KafkaError | None]]:
-    """The partitions, each once, and why they are refused."""
+    """The partitions, each once, and why they are refused. Into internal topics no client writes, not even markers."""
     image, of_client = call.broker.metadata.image, call.version < _FIRST_OF_BROKERS
     found: dict[TopicPartition, KafkaError | None] = {}
     for each in _named(transaction):
         yield
-        if of_client and not may(call, WRITE_TOPIC, each.topic):
+        if of_client and (each.topic in INTERNAL_TOPICS or not may(call, WRITE_TOPIC, each.topic)):
             found[each] = _DENIED
         else:
             found[each] = None if image.partition(*each) is not None else _MISSING

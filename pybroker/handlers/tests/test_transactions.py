@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.metadata.image import OFFSETS_TOPIC
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.coordinator.tests import transactions
 from pybroker.coordinator.tests.harness import PARTITIONS
@@ -149,6 +149,14 @@ def test_one_bad_partition_fails_all(node: Node) -> None:
     init(node)
     bad, not_tried = errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code
     assert add(node, 3, (1000, 0), "t", "unknown") == [not_tried, bad]
+    assert node.state() == "Empty"
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+def test_a_client_adds_no_internal_topic(node: Node, topic: str) -> None:
+    init(node)
+    denied, not_tried = errors.TopicAuthorizationFailed.code, errors.OperationNotAttempted.code
+    assert add(node, 3, (1000, 0), "t", topic) == [not_tried, denied]
     assert node.state() == "Empty"
 
 
