@@ -20,7 +20,7 @@ from types import coroutine
 from typing import Any, Final, Protocol
 
 from pybroker.net.routes import Route
-from pybroker.quotas.client_quotas import ClientQuotas
+from pybroker.quotas.client_quotas import LONGEST, ClientQuotas
 
 PRODUCE: Final = "Produce"
 TOLD: Final = "throttle_time_ms"
@@ -99,7 +99,8 @@ class Throttling:
     def spent(self, call: Call, seconds: float) -> None:
         """The call's client has taken so much of the loop's time."""
         connection = call.connection
-        share = self._quotas.known.get((connection.principal, call.client_id))
+        client_id = call.client_id and call.client_id[:LONGEST]
+        share = self._quotas.known.get((connection.principal, client_id))
         if share is not None and share.request is not None and connection.broker_id is None:
             share.request.record(seconds * PERCENT, self._now_ms())
 

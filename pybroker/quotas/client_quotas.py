@@ -18,6 +18,8 @@ from pybroker.quotas.rate import MOST_MS, Rate, TokenBucket, Windows
 MOST_CLIENTS: Final = 10_000
 """So many clients are remembered; of more, those that are idle are forgotten, or else the oldest ``PART``."""
 PART: Final = MOST_CLIENTS // 10
+LONGEST: Final = 255
+"""Characters of a client id; of longer ones those that begin alike are one, so that they do not fill memory."""
 
 
 class Used(Protocol):
@@ -126,7 +128,7 @@ class ClientQuotas:
         """Whether any client has a quota of time."""
         self._bounds: dict[str, dict[Sharers, float]] = {}
         self.known: dict[tuple[str, str | None], Share] = {}
-        """What ``share`` has returned, by principal and client id."""
+        """What ``share`` has returned, by principal and the first characters (``LONGEST``) of the client id."""
         self._produce: dict[Sharers, Allowance] = {}
         self._fetch: dict[Sharers, Allowance] = {}
         self._request: dict[Sharers, Allowance] = {}
@@ -146,6 +148,8 @@ class ClientQuotas:
 
     def share(self, principal: str, client_id: str | None, now_ms: int) -> Share:
         """What holds for a client of ``principal`` (``User:alice``)."""
+        if client_id is not None and len(client_id) > LONGEST:
+            client_id = client_id[:LONGEST]
         return self.known.get((principal, client_id)) or self._find(principal, client_id, now_ms)
 
     def _find(self, principal: str, client_id: str | None, now_ms: int) -> Share:

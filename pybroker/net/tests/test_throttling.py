@@ -66,6 +66,8 @@ class Connection:
 class Throttled:
     """A server's quotas, with its clock in the hands of the test."""
 
+    client_id = "app"
+
     def __init__(self, **bounds: float) -> None:
         self.loop: Any = Loop()
         self.quotas = ClientQuotas(Windows(), Windows())
@@ -74,11 +76,11 @@ class Throttled:
 
     def ask(self, connection: Connection, size: int, response: Any = None, name: str = PRODUCE) -> Any:
         route: Any = SimpleNamespace(name=name, handle=lambda request, call: response, response=type(response))
-        call = SimpleNamespace(connection=connection, client_id="app")
+        call = SimpleNamespace(connection=connection, client_id=self.client_id)
         return self.throttling.handle(route, None, call, size)
 
     def spend(self, connection: Connection, seconds: float) -> None:
-        self.throttling.spent(SimpleNamespace(connection=connection, client_id="app"), seconds)
+        self.throttling.spent(SimpleNamespace(connection=connection, client_id=self.client_id), seconds)
 
 
 def test_a_producer_is_answered_and_then_muted_until_its_rate_is_the_bound() -> None:
@@ -121,8 +123,10 @@ def test_of_two_delays_the_longer_one_counts() -> None:
     assert alice.held == 0
 
 
-def test_time_counts_for_the_next_request_of_whatever_kind() -> None:
+@pytest.mark.parametrize("client_id", ["app", "x" * 300])
+def test_time_counts_for_the_next_request_of_whatever_kind(client_id: str) -> None:
     server, alice = Throttled(request_percentage=1), Connection()
+    server.client_id = client_id
     assert server.throttling.counts_time
     assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 0
     server.spend(alice, 0.105)

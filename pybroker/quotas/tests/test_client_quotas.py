@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.quotas.client_quotas import MOST_CLIENTS, ClientQuotas, has_client_quotas
+from pybroker.quotas.client_quotas import LONGEST, MOST_CLIENTS, ClientQuotas, has_client_quotas
 from pybroker.quotas.keys import CONNECTIONS, DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Entity
 from pybroker.quotas.rate import Windows
 
@@ -138,3 +138,10 @@ def test_as_many_clients_are_remembered_as_may_be() -> None:
 def test_the_quotas_of_addresses_are_none_of_clients() -> None:
     assert not has_client_quotas({Entity(ip="10.0.0.1"): {CONNECTIONS: 1.0}, Entity("alice"): {}})
     assert has_client_quotas({Entity("alice"): {PRODUCE: 1.0}})
+
+
+def test_long_client_ids_that_begin_alike_are_one() -> None:
+    made = quotas({Entity(DEFAULT, DEFAULT): 1})
+    shares = {id(made.share("User:alice", "x" * LONGEST + str(number), 0)) for number in range(9)}
+    assert len(shares) == 1
+    assert list(made.known) == [("User:alice", "x" * LONGEST)]
