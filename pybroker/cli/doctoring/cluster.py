@@ -112,7 +112,7 @@ def state(cluster: Cluster) -> Iterator[Finding]:
         with cluster.admin() as admin:
             troubles = list(clusters.troubles(admin))
     except (KafkaError, TimeoutError) as error:
-        yield Finding(ERROR, "health", str(error), "see the addresses above: clients cannot work")
+        yield Finding(ERROR, "health", str(error), granting(error) or "see the addresses above: clients cannot work")
         return
     for each in troubles:
         yield Finding(each.severity, "health", f"{each.what}: {each.where}", "`pybroker cluster health` shows it again")
@@ -131,7 +131,12 @@ def there_and_back(cluster: Cluster) -> Iterator[Finding]:
             finally:
                 remove(admin, topic)
     except (KafkaError, TimeoutError) as error:
-        yield Finding(ERROR, "a record there and back", str(error), "see the log of the broker")
+        yield Finding(ERROR, "a record there and back", str(error), granting(error) or "see the log of the broker")
+
+
+def granting(error: Exception) -> str:
+    """What to do where a right is missing."""
+    return f"an administrator grants it: `{error.grant}`" if isinstance(error, KafkaError) and error.grant else ""
 
 
 def written(cluster: Cluster, topic: str) -> Iterator[Finding]:

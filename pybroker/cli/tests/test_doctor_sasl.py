@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from pybroker.cli.doctoring import cluster as doctors_cluster
 from pybroker.cli.reaching.finding import ERROR, OK
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving
+from pyclient.core.rights import Rights
 from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
 from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker
 from pyclient.core.tests.test_tls_trouble import listening
-from pyclient.protocol import DescribeCluster, Metadata
+from pyclient.protocol import DescribeCluster, Metadata, errors
+from pyclient.protocol.acls import AclOperation
 from pyclient.security.tests.making import world
 
 RIGHT = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.password": PASSWORD}
@@ -93,6 +96,22 @@ def test_a_client_that_is_let_in_is_told_nothing_of_it(tmp_path: Path) -> None:
     with serving(guarded) as address:
         found = examined(address, written(tmp_path))
     assert (found[f"bootstrap {address}"]["level"], found["cluster"]["level"]) == (OK, OK), found
+
+
+def test_a_right_that_is_missing_is_told_with_what_grants_it() -> None:
+    class Denying:
+        """A cluster that lets nobody in."""
+
+        def admin(self) -> Any:
+            denied = errors.ClusterAuthorizationFailed()
+            raise Rights(f"User:{USER}", {"cluster": AclOperation.DESCRIBE}).told(denied)
+
+    denying: Any = Denying()
+    (found,) = doctors_cluster.state(denying)
+    assert found.level == ERROR
+    assert f"User:{USER} needs DESCRIBE on the cluster" in found.found
+    right = "--operation describe --cluster"
+    assert found.advice == f"an administrator grants it: `pybroker acl create --allow User:{USER} {right}`"
 
 
 def test_every_verb_fails_at_once_by_one_line(tmp_path: Path) -> None:
