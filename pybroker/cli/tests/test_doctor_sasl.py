@@ -71,6 +71,7 @@ def test_a_wrong_password_or_mechanism_is_told(tmp_path: Path, changed: dict[str
     assert "hush" not in json.dumps(found)
 
 
+@pytest.mark.nightly  # the doctor waits for its limit
 def test_a_client_without_sasl_is_told_that_the_listener_asks_for_it(tmp_path: Path) -> None:
     with serving(closing) as address:
         found = examined(address, None)[f"bootstrap {address}"]
@@ -78,6 +79,7 @@ def test_a_client_without_sasl_is_told_that_the_listener_asks_for_it(tmp_path: P
     assert "set security.protocol=SASL_PLAINTEXT, sasl.mechanism" in found["advice"]
 
 
+@pytest.mark.nightly  # the doctor waits for its limit
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_client_without_sasl_is_told_that_the_listener_speaks_tls_and_asks_for_it(
     tmp_path: Path, protocol: str
@@ -92,6 +94,7 @@ def test_a_client_without_sasl_is_told_that_the_listener_speaks_tls_and_asks_for
     assert "set security.protocol=SASL_SSL, ssl.truststore.location, sasl.mechanism" in found["advice"]
 
 
+@pytest.mark.nightly  # the doctor waits for its limit
 def test_a_client_that_is_let_in_is_told_nothing_of_it(tmp_path: Path) -> None:
     with serving(guarded) as address:
         found = examined(address, written(tmp_path))
