@@ -28,7 +28,7 @@ from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Pl
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topic_steps import removal_steps
 from pybroker.cluster.decisions.topics import Controller
-from pybroker.cluster.metadata import acl_nodes, journal
+from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
     INTERNAL_TOPICS,
@@ -39,6 +39,7 @@ from pybroker.cluster.metadata.image import (
     ResourceType,
     TopicImage,
     changed_acls,
+    changed_tokens,
 )
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
@@ -215,6 +216,7 @@ class ControllerService:
                 missing={name: topic for name, topic in gone.items() if topic.id not in ids},
                 reading=image.reading if image.reading is not old.reading else None,
                 acls=changed_acls(old, image),
+                tokens=changed_tokens(old, image),
             )
         )
         await self._confirm_deleted(topic.id for topic in deleted.values())
@@ -328,6 +330,11 @@ class ControllerService:
         from pybroker.cluster.decisions.acl_changes import delete
 
         return await self._change_what_can_be(lambda image: delete(image, wanted))
+
+    async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
+        """What a decision of ``token_changes`` results in. It counts here when this returns; raises its KafkaError."""
+        await make(self.store, token_nodes.FOLDERS)
+        return await self._change_what_can_be(decide)
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool

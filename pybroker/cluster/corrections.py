@@ -29,6 +29,7 @@ from pybroker.cluster.metadata.image import (
     ResourceType,
     TopicImage,
     changed_acls,
+    changed_tokens,
 )
 from pybroker.store.interface import CoordinationStore, Create, Operation, Set
 
@@ -77,7 +78,11 @@ def correction(image: MetadataImage, stored: MetadataImage) -> Step:
     features = (stored.features_epoch, stored.features)
     is_old = features != (image.features_epoch, image.features)
     delta = MetadataDelta(
-        topics, configs=configs, features=features if is_old else None, acls=changed_acls(image, stored)
+        topics,
+        configs=configs,
+        features=features if is_old else None,
+        acls=changed_acls(image, stored),
+        tokens=changed_tokens(image, stored),
     )
     return Step(operations, delta)
 

@@ -93,7 +93,7 @@ class ClusterNode:
         self.on_failure = on_failure
         self._membership: Membership | None = None
         self._lost: frozenset[tuple[bytes, int]] = frozenset()
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(
@@ -161,7 +161,9 @@ class ClusterNode:
             lambda: self.producer_ids.skip(self.known_producers()),
         )
         await self._membership.join()
-        self._looking = asyncio.ensure_future(self._look_now_and_then(self._membership))
+        self._looking.append(asyncio.ensure_future(self._look_now_and_then(self._membership)))
+        if self._config["delegation.token.secret.key"]:
+            self._looking.append(asyncio.ensure_future(self._expire_tokens_now_and_then()))
 
     async def _look_now_and_then(self, membership: Membership) -> None:
         """Whether topics that were not whole are so again, and whether preferred leaders should come back."""
@@ -175,6 +177,26 @@ class ClusterNode:
                 _log.warning("the regular check of the metadata failed: %s: %s", type(error).__name__, error)
             except Exception:
                 _log.exception("the regular look at the metadata failed")
+
+    async def _expire_tokens_now_and_then(self) -> None:
+        """The controller removes delegation tokens that nobody may use any more."""
+        while True:
+            await asyncio.sleep(self._config["delegation.token.expiry.check.interval.ms"] / 1000)
+            try:
+                await self.expire_tokens()
+            except (KafkaError, CoordinationError) as error:
+                _log.warning("expired delegation tokens stay: %s: %s", type(error).__name__, error)
+            except Exception:
+                _log.exception("the regular look at delegation tokens failed")
+
+    async def expire_tokens(self) -> None:
+        """Removes those that have expired, if this broker is the controller."""
+        from pybroker.cluster.decisions.token_changes import remove_expired  # no broker without tokens needs it
+
+        now_ms = self._clock.now_ms()
+        tokens = self.metadata.image.tokens.values()
+        if self.controller.is_controller and any(each.is_expired(now_ms) for each in tokens):
+            await self.controller.change_tokens(lambda image: remove_expired(image, now_ms))
 
     @property
     def broker_epoch(self) -> int:
@@ -227,8 +249,8 @@ class ClusterNode:
 
     async def leave(self) -> None:
         """Gives up membership. The store stays open; closing it removes the registration."""
-        if self._looking is not None:
-            self._looking.cancel()
+        for task in self._looking:
+            task.cancel()
         if self._membership is not None:
             await self._membership.leave()
 

@@ -123,10 +123,6 @@ _TIERED: tuple[_Row, ...] = (
 _SECURITY: tuple[_Row, ...] = (
     ("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
-    ("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY),
-    ("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY),
-    ("delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM, READ_ONLY),
-    ("delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
     ("early.start.listeners", LIST, None, ANY, HIGH, READ_ONLY),
     ("principal.builder.class", CLASS,
      "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

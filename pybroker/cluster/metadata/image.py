@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from pybroker.config import Endpoint
 from pybroker.security.acls import NO_ENTRIES, Entries, ResourcePattern
+from pybroker.security.tokens import Token, Tokens
 from pyclient.protocol.errors import UnknownServerError, UnknownTopicOrPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 NO_LEADER: Final = -1
 NO_CONTROLLER: Final = -1
@@ -186,6 +190,8 @@ class MetadataDelta:
     """As in the image. If the image was read from the store, no decision stands behind what the delta removes."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
     """All ACLs of a pattern; without any the pattern is gone."""
+    tokens: Mapping[str, Token | None] = field(default_factory=dict)
+    """Delegation tokens by id. One that is None is gone."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -197,6 +203,7 @@ class MetadataDelta:
             or self.controller
             or self.features
             or self.acls
+            or self.tokens
         )
 
 
@@ -223,6 +230,8 @@ class MetadataImage:
     """Grows with each change of ``features``; -1 where there are none."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
     """Those of patterns that have some."""
+    tokens: Tokens = field(default_factory=dict)
+    """The delegation tokens, also those that have expired and are not removed yet."""
     reading: Reading = field(default=NOT_READ, compare=False)
     """The reading of the store with which the image began."""
     frozen: frozenset[str] = field(default=frozenset(), compare=False)
@@ -319,7 +328,7 @@ class MetadataImage:
             version=self.version + 1 if delta.version is None else delta.version,
             controller_id=controller[0],
             controller_epoch=controller[1],
-            brokers=_without_none({**self.brokers, **delta.brokers}),
+            brokers=_with(self.brokers, delta.brokers),
             boots=self._apply_boots(delta),
             topics=topics,
             names=names,
@@ -327,6 +336,7 @@ class MetadataImage:
             features=features,
             features_epoch=features_epoch,
             acls=self._apply_acls(delta),
+            tokens=_with(self.tokens, delta.tokens),
             reading=delta.reading or self.reading,
             lost=self._apply_losses(delta),
         )
@@ -352,7 +362,7 @@ class MetadataImage:
     def _apply_boots(self, delta: MetadataDelta) -> Mapping[int, str]:
         if not delta.brokers and not delta.boots:
             return self.boots
-        return {**self.boots, **delta.boots, **boots_of(_without_none(delta.brokers))}
+        return {**self.boots, **delta.boots, **boots_of(_with({}, delta.brokers))}
 
     def _apply_configs(
         self, delta: MetadataDelta
@@ -377,10 +387,16 @@ def changed_acls(before: MetadataImage, after: MetadataImage) -> dict[ResourcePa
     return gone | {pattern: acls for pattern, acls in after.acls.items() if before.acls.get(pattern) != acls}
 
 
-def _without_none(
-    brokers: Mapping[int, BrokerRegistration | None],
-) -> dict[int, BrokerRegistration]:
-    return {id: broker for id, broker in brokers.items() if broker is not None}
+def changed_tokens(before: MetadataImage, after: MetadataImage) -> dict[str, Token | None]:
+    """As ``changed_acls``, of delegation tokens."""
+    gone: dict[str, Token | None] = dict.fromkeys(before.tokens.keys() - after.tokens.keys())
+    return gone | {id: token for id, token in after.tokens.items() if before.tokens.get(id) != token}
+
+
+def _with(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
+    if not changes:
+        return before
+    return {id: value for id, value in {**before, **changes}.items() if value is not None}
 
 
 def boots_of(brokers: Mapping[int, BrokerRegistration]) -> dict[int, str]:

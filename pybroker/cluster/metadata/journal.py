@@ -14,7 +14,7 @@ ISR of a topic with thousands of partitions is a few bytes. A reader leaves out 
     b  brokers that came or changed         g  brokers that are gone
     r  configurations of other resources    k  controller: id, epoch
     f  features: epoch, levels
-    a  ACLs by pattern: all that it has now
+    a  ACLs by pattern: all that it has now  s  delegation tokens: new, changed, or their ids if gone
 
 Pure: ``following`` reads, the service writes.
 """
@@ -39,6 +39,7 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.config import Endpoint
 from pybroker.security.acls import AccessControlEntry, Entries, ResourcePattern
+from pybroker.security.tokens import Token
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 KEPT = 1_000
@@ -86,6 +87,16 @@ class _Acls(msgspec.Struct, array_like=True):
     """Principal, host, operation, permission."""
 
 
+class _Token(msgspec.Struct, array_like=True):
+    id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    most_ms: int
+
+
 class Entry(msgspec.Struct, omit_defaults=True):
     """One entry of the journal, as it is written: what one version of the metadata changes."""
 
@@ -100,6 +111,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     k: tuple[int, int] | None = None
     f: tuple[int, dict[str, int]] | None = None
     a: list[_Acls] = []
+    s: dict[str, _Token | None] = {}
 
 
 class _Known(msgspec.Struct, array_like=True):
@@ -125,6 +137,7 @@ def encode(delta: MetadataDelta, image: MetadataImage, controller_epoch: int) ->
     if delta.features is not None:
         entry.f = (delta.features[0], dict(delta.features[1]))
     entry.a = [_Acls(*pattern, [*entries]) for pattern, entries in delta.acls.items()]
+    entry.s = {id: None if token is None else _Token(*token) for id, token in delta.tokens.items()}
     return _encoder.encode(entry)
 
 
@@ -192,6 +205,7 @@ def decode(data: bytes, image: MetadataImage) -> MetadataDelta:
         controller=entry.k,
         features=entry.f,
         acls=dict(map(_acls, entry.a)),
+        tokens={id: None if each is None else Token(*msgspec.structs.astuple(each)) for id, each in entry.s.items()},
     )
 
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from pybroker.cluster.decisions.topic_steps import Remains
-from pybroker.cluster.metadata import acl_nodes, journal, znodes
+from pybroker.cluster.metadata import acl_nodes, journal, token_nodes, znodes
 from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
     NO_CONFIGS,
@@ -33,6 +33,7 @@ from pybroker.cluster.metadata.image import (
     TopicImage,
 )
 from pybroker.security.acls import UNREADABLE, Entries, ResourcePattern, by_word
+from pybroker.security.tokens import Token
 from pybroker.store.interface import CoordinationStore, NoNode, Stat
 from pyclient.protocol.acls import AclResourceType
 from pyclient.protocol.uuids import from_base64
@@ -52,7 +53,8 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
     Its brokers are those that the controller has taken into account.
     """
     version = await newest_version(store)
-    features, found, acls = await store.get_many([znodes.FEATURE, znodes.KNOWN, acl_nodes.FOLDERS[0]])
+    folders = [acl_nodes.FOLDERS[0], token_nodes.TOKENS]
+    features, found, acls, tokens = await store.get_many([znodes.FEATURE, znodes.KNOWN, *folders])
     known = _required(znodes.KNOWN, journal.decode_known, found[0] if found else b"")
     gone = {topic.id for topic in await load_deleted(store)}
     whole, torn = await _load_topics(store, await store.children(znodes.TOPICS))
@@ -70,6 +72,7 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
         features=_required(znodes.FEATURE, znodes.decode_features, features[0]) if features else {},
         features_epoch=features[1].version if features else -1,
         acls=await load_acls(store) if acls else {},
+        tokens=await load_tokens(store) if tokens else {},
         reading=Reading(await _unreadable(store, torn)),
     )
 
@@ -351,6 +354,14 @@ async def load_acls(store: CoordinationStore) -> dict[ResourcePattern, Entries]:
         if node is not None
     }
     return {pattern: entries for pattern, entries in found.items() if entries}
+
+
+async def load_tokens(store: CoordinationStore) -> dict[str, Token]:
+    """The delegation tokens by id."""
+    ids = await store.children(token_nodes.TOKENS)
+    nodes = zip(ids, await store.get_many(list(map(token_nodes.path, ids))), strict=True)
+    read = ((id, _readable(token_nodes.path(id), token_nodes.decode, id, node[0])) for id, node in nodes if node)
+    return {id: token for id, token in read if token is not None}
 
 
 async def _kinds(store: CoordinationStore, root: str) -> Iterable[AclResourceType]:

@@ -1,0 +1,98 @@
+"""The controller's decisions about delegation tokens (KIP-48, KIP-373): pure, the time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from pybroker.cluster.decisions.plan import Plan, Step
+from pybroker.cluster.metadata import token_nodes
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
+from pybroker.security.tokens import Token
+from pybroker.store.interface import Create, Delete, Set
+from pyclient.protocol import errors
+
+MOST_BYTES: Final = 1 << 19
+"""Of a token's node, which many renewers make long."""
+REMOVED_AT_ONCE: Final = 500
+
+
+class Times(NamedTuple):
+    """What the settings say. ``most_ms``: how long a token lives at most. ``period_ms``: until it has to be renewed."""
+
+    most_ms: int
+    period_ms: int
+
+
+class NewToken(NamedTuple):
+    """A token that is asked for. ``lifetime_ms``: how long it shall live at most; as the settings say if below 1."""
+
+    id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    lifetime_ms: int
+
+
+def create(image: MetadataImage, wanted: NewToken, times: Times, now_ms: int) -> Plan[Token]:
+    """The token. Raises InvalidRequest where it does not fit into a node."""
+    life_ms = min(wanted.lifetime_ms, times.most_ms) if wanted.lifetime_ms > 0 else times.most_ms
+    most_ms = now_ms + life_ms
+    token = Token(*wanted[:4], now_ms, min(most_ms, now_ms + times.period_ms), most_ms)
+    data = token_nodes.encode(token)
+    if len(data) > MOST_BYTES:
+        raise errors.InvalidRequest("the token has too many renewers, or their names are too long")
+    delta = MetadataDelta(tokens={token.id: token})
+    return Plan(token, [Step([Create(token_nodes.path(token.id), data)], delta)])
+
+
+def renew(
+    image: MetadataImage, token_id: str | None, principal: str, period_ms: int, times: Times, now_ms: int
+) -> Plan[int]:
+    """When it expires then. Raises KafkaError."""
+    token = _own(image, token_id, principal)
+    return _until(token, period_ms if period_ms >= 0 else times.period_ms, now_ms)
+
+
+def expire(image: MetadataImage, token_id: str | None, principal: str, period_ms: int, now_ms: int) -> Plan[int]:
+    """When it expires then: at once, for a negative period. Raises KafkaError."""
+    token = _own(image, token_id, principal)
+    if period_ms < 0:
+        return Plan(now_ms, [_removal([token.id])])
+    return _until(token, period_ms, now_ms)
+
+
+def _own(image: MetadataImage, token_id: str | None, principal: str) -> Token:
+    token = None if token_id is None else image.tokens.get(token_id)
+    if token is None:
+        raise errors.DelegationTokenNotFound
+    if not token.is_of(principal):
+        raise errors.DelegationTokenOwnerMismatch
+    return token
+
+
+def _until(token: Token, period_ms: int, now_ms: int) -> Plan[int]:
+    if token.is_expired(now_ms):
+        raise errors.DelegationTokenExpired
+    changed = token._replace(expires_ms=min(token.most_ms, now_ms + period_ms))
+    write = Set(token_nodes.path(token.id), token_nodes.encode(changed))
+    return Plan(changed.expires_ms, [Step([write], MetadataDelta(tokens={token.id: changed}))])
+
+
+def remove_expired(image: MetadataImage, now_ms: int) -> Plan[list[str]]:
+    """The ids of those that are removed, as nobody may use them any more."""
+    ids = [token.id for token in image.tokens.values() if token.is_expired(now_ms)]
+    return Plan(ids, [_removal(ids[at : at + REMOVED_AT_ONCE]) for at in range(0, len(ids), REMOVED_AT_ONCE)])
+
+
+def _removal(ids: Collection[str]) -> Step:
+    return Step([Delete(token_nodes.path(each)) for each in ids], MetadataDelta(tokens=dict.fromkeys(ids)))
+
+
+def may_see(token: Token, principal: str, owners: Collection[str] | None, allowed: Callable[[Token], bool]) -> bool:
+    """Whether a principal that asks for tokens of these ``owners`` (None: of all) is told this one. ``allowed``:
+    whether the principal has a right to see one that is not its own.
+    """
+    if owners is not None and not any(map(token.is_of, owners)):
+        return False
+    return token.is_of(principal) or allowed(token)
