@@ -40,6 +40,7 @@ class Protection:
         self.sasl: Mapping[str, ListenerSasl] = {}
         self._key_fetchers: list[KeyFetcher] = []
         self._config = config
+        self._clock = clock
         self._loop = loop
         self._pools = pools
 
@@ -61,12 +62,16 @@ class Protection:
             return
         from pybroker.security.listener_sasl import authenticated
         from pybroker.security.scram_server import Stored
+        from pybroker.security.tokens import TokenLogins
 
         stored = Stored(
             lambda user: image().configs(ResourceType.USER, user), lambda: image().resource_configs
         )
-        pool = self._pools.changes
-        self.sasl = await self._loop.run_in_executor(pool, authenticated, self._config, endpoints, stored, secret)
+        key = self._config["delegation.token.secret.key"]
+        held = TokenLogins(key, lambda: image().tokens, self._clock.now_ms) if key else None
+        self.sasl = await self._loop.run_in_executor(
+            self._pools.changes, authenticated, self._config, endpoints, stored, secret, held
+        )
         for each in self.sasl.values():
             if each.tokens is not None and each.tokens.source is not None:
                 self._fetch_keys(each.tokens, each.tokens.source, opened)

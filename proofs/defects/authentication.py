@@ -5,7 +5,7 @@ from __future__ import annotations
 from proofs.defects import Patch, defect
 from pybroker.config import sasl_listeners
 from pybroker.security import authentication
-from pybroker.security.authentication import Authentication, BadMessage
+from pybroker.security.authentication import Authentication, BadMessage, Exchange
 from pybroker.security.plain import Plain
 from pybroker.security.scram_credentials import from_text
 from pybroker.security.scram_server import ScramUsers
@@ -50,9 +50,9 @@ def a_client_comes_again_as_somebody_else() -> list[Patch]:
     """What it may do later is not what was checked before."""
     know = Authentication._know
 
-    def change(self: Authentication, user: str, lifetime_ms: int, now_s: float) -> None:
+    def change(self: Authentication, exchange: Exchange, user: str, now_s: float) -> None:
         self.user = user
-        know(self, user, lifetime_ms, now_s)
+        know(self, exchange, user, now_s)
 
     return [(Authentication, "_know", change)]
 

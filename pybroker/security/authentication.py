@@ -30,6 +30,8 @@ class Exchange(Protocol):
     """The name of the client, once that is proved."""
     lifetime_ms: int
     """For how long that is so; 0: for ever."""
+    is_by_token: bool
+    """It is proved by a delegation token."""
 
     def on_message(self, message: bytes) -> bytes:
         """The answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client."""
@@ -44,12 +46,13 @@ class Mechanism(Protocol):
 class Authentication:
     """That of one connection.
 
-    user: who it is. lifetime_ms: how long that was true when it was said; 0: for ever.
+    user: who it is. lifetime_ms: how long that was true when it was said; 0: for ever. is_by_token: a delegation token
+    says so.
     """
 
     __slots__ = (
         *("_exchange", "_expires_at", "_is_framed", "_is_peer", "_last", "_listener", "_max_reauth_ms", "_mechanism"),
-        *("_mechanisms", "is_over", "is_strange", "lifetime_ms", "user"),
+        *("_mechanisms", "is_by_token", "is_over", "is_strange", "lifetime_ms", "user"),
     )
 
     def __init__(
@@ -67,6 +70,7 @@ class Authentication:
         self._last = 0.0
         self.user: str | None = None
         self.lifetime_ms = 0
+        self.is_by_token = False
         self.is_strange = True
         """Nobody knows yet who it is."""
         self.is_over = False
@@ -145,7 +149,7 @@ class Authentication:
         try:
             answer = self._exchange.on_message(message)
             if self._exchange.user is not None:
-                self._know(self._exchange.user, self._exchange.lifetime_ms, now_s)
+                self._know(self._exchange, self._exchange.user, now_s)
         except BadMessage as error:
             self.is_over = True
             again = "authentication" if self.is_strange else "re-authentication"
@@ -156,11 +160,12 @@ class Authentication:
             raise
         return answer
 
-    def _know(self, user: str, lifetime_ms: int, now_s: float) -> None:
+    def _know(self, exchange: Exchange, user: str, now_s: float) -> None:
         if not self.is_strange and user != self.user:
             raise SaslAuthenticationFailed("Cannot change principals during re-authentication")
         self._exchange = None
-        self.user, self.is_strange = user, False
+        self.user, self.is_strange, self.is_by_token = user, False, exchange.is_by_token
+        lifetime_ms = exchange.lifetime_ms
         most_ms = max(self._max_reauth_ms.get(self._mechanism, 0), 0)
         self.lifetime_ms = min(lifetime_ms, most_ms) or max(lifetime_ms, most_ms)
         self._expires_at = now_s + self.lifetime_ms / 1000 if self.lifetime_ms else None
@@ -171,6 +176,7 @@ class _Never:
 
     user: str | None = None
     lifetime_ms = 0
+    is_by_token = False
 
     def __init__(self, mechanism: str, before: str) -> None:
         self._text = (

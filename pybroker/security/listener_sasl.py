@@ -10,6 +10,7 @@ from pybroker.config.sasl_listeners import PLAIN, SaslListener, read
 from pybroker.security.authentication import Authentication, Mechanism
 from pybroker.security.plain import Plain
 from pybroker.security.scram_server import ScramUsers, Stored
+from pybroker.security.tokens import TokenLogins
 from pyclient.protocol import scram
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 class ListenerSasl:
     """SASL of one listener."""
 
-    def __init__(self, config: BrokerConfig, listener: str, stored: Stored, secret: bytes) -> None:
-        """``secret``: as of ``ScramUsers``. Raises ConfigError."""
+    def __init__(
+        self, config: BrokerConfig, listener: str, stored: Stored, secret: bytes, held: TokenLogins | None = None
+    ) -> None:
+        """``secret``, ``held``: as of ``ScramUsers``. Raises ConfigError."""
         settings = read(config, listener)
         self.listener = listener
         self._max_reauth_ms = settings.mechanisms
@@ -30,7 +33,7 @@ class ListenerSasl:
             if name == PLAIN:
                 self._mechanisms[name] = Plain(settings.passwords)
             elif name in scram.MECHANISMS:
-                self._mechanisms[name] = ScramUsers(scram.MECHANISMS[name], stored, secret)
+                self._mechanisms[name] = ScramUsers(scram.MECHANISMS[name], stored, secret, held)
             elif self.tokens is not None:
                 self._mechanisms[name] = self.tokens
 
@@ -49,7 +52,12 @@ def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
 
 
 def authenticated(
-    config: BrokerConfig, endpoints: Iterable[Endpoint], stored: Stored, secret: bytes
+    config: BrokerConfig,
+    endpoints: Iterable[Endpoint],
+    stored: Stored,
+    secret: bytes,
+    held: TokenLogins | None = None,
 ) -> Mapping[str, ListenerSasl]:
     """SASL of those listeners that speak it, by name. Raises ConfigError."""
-    return {each.listener: ListenerSasl(config, each.listener, stored, secret) for each in endpoints if each.is_sasl}
+    names = [each.listener for each in endpoints if each.is_sasl]
+    return {name: ListenerSasl(config, name, stored, secret, held) for name in names}

@@ -112,6 +112,8 @@ class Tokens:
 class OAuthExchange:
     """Its message, and where that is refused the client's answer to the reason."""
 
+    is_by_token = False
+
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._refusal: BadMessage | None = None

@@ -41,6 +41,7 @@ class PlainExchange:
     """Its one message."""
 
     lifetime_ms = 0
+    is_by_token = False
 
     def __init__(self, users: Plain) -> None:
         self._users = users

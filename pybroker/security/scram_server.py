@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pybroker.security.authentication import BadMessage
 from pybroker.security.scram_credentials import from_text, iterations_of, to_text
+from pybroker.security.tokens import USER, TokenLogins
 from pyclient.protocol import scram
 from pyclient.protocol.errors import SaslAuthenticationFailed
 from pyclient.protocol.scram import Credential, ScramError
@@ -35,9 +36,14 @@ class Stored(NamedTuple):
 class ScramUsers:
     """The mechanism, with the users of the cluster."""
 
-    def __init__(self, mechanism: scram.Mechanism, stored: Stored, secret: bytes) -> None:
-        """``secret``: of the cluster, so that all brokers make up the same for an unknown user."""
+    def __init__(
+        self, mechanism: scram.Mechanism, stored: Stored, secret: bytes, tokens: TokenLogins | None = None
+    ) -> None:
+        """``secret``: of the cluster, so that all brokers make up the same for an unknown user. ``tokens``: None where
+        nobody comes with one.
+        """
         self.mechanism = mechanism
+        self.tokens = tokens
         self._stored = stored
         self._secret = hmac.digest(secret, b"unknown users", mechanism.hash)
         self._iterations: tuple[object, Sequence[int]] = None, ()
@@ -48,14 +54,15 @@ class ScramUsers:
 
     def credential(self, user: str) -> Credential:
         """What is stored, or what nobody has the password of; both take the same time."""
-        nobody = to_text(self._nobody(user))
+        nobody = to_text(self.nobody(user))
         try:
             return from_text(self._stored.of(user).get(self.mechanism.name, nobody))
         except ValueError as error:
             logger.error("what is stored of a user's password for %s cannot be read: %s", self.mechanism.name, error)
             return from_text(nobody)
 
-    def _nobody(self, user: str) -> Credential:
+    def nobody(self, user: str) -> Credential:
+        """What nobody has the password of."""
         keys = [hmac.digest(self._secret, b"%d" % n + user.encode(), self.mechanism.hash) for n in range(3)]
         known = self._of_all()
         place = int.from_bytes(keys[2]) * len(known) >> 8 * len(keys[2])
@@ -74,10 +81,10 @@ class ScramUsers:
 class ScramExchange:
     """Its two messages."""
 
-    lifetime_ms = 0
-
     def __init__(self, users: ScramUsers, nonce: str) -> None:
         """``nonce``: the broker's part of it."""
+        self.lifetime_ms = 0
+        self.is_by_token = False
         self._users = users
         self._nonce = nonce
         self._begun: tuple[scram.ClientFirst, scram.ServerFirst, Credential] | None = None
@@ -96,10 +103,27 @@ class ScramExchange:
         if first.authorization_id not in ("", first.user):
             text = "Authentication failed: Client requested an authorization id that is different from username"
             raise SaslAuthenticationFailed(text)
-        credential = self._users.credential(first.user)
+        self.is_by_token = first.extensions.get(scram.TOKENAUTH, "").lower() == "true"
+        credential = self._of_token(first.user) if self.is_by_token else self._users.credential(first.user)
         challenge = scram.server_first(first.nonce + self._nonce, credential.salt, credential.iterations)
         self._begun = first, challenge, credential
         return challenge.message
+
+    def _of_token(self, token_id: str) -> Credential:
+        tokens = self._users.tokens
+        token = None if tokens is None else tokens.living(token_id)
+        if tokens is None or token is None:
+            return self._users.nobody(token_id)
+        return tokens.credential(self._users.mechanism, token)
+
+    def _owner(self, token_id: str) -> str:
+        """The name that the holder of the token has from now on. Raises BadMessage."""
+        tokens = self._users.tokens
+        token = None if tokens is None else tokens.living(token_id)
+        if tokens is None or token is None:
+            raise BadMessage("a delegation token that is unknown or has expired")
+        self.lifetime_ms = tokens.lifetime_ms(token)
+        return token.owner.removeprefix(USER)
 
     def _signature(
         self, final: scram.ClientFinal, first: scram.ClientFirst, challenge: scram.ServerFirst, credential: Credential
@@ -111,7 +135,7 @@ class ScramExchange:
             hmac.compare_digest(final.nonce, nonce) for nonce in (challenge.nonce, first.nonce + challenge.nonce)
         )
         header = first.message[: len(first.message) - len(first.bare.encode())]
-        if not (is_proved and is_ours and final.binding == header) or "tokenauth" in first.extensions:
+        if not (is_proved and is_ours and final.binding == header):
             raise BadMessage("an unknown user, or a wrong password")
-        self.user = first.user
+        self.user = self._owner(first.user) if self.is_by_token else first.user
         return scram.ServerFinal(scram.server_signature(mechanism, credential.server_key, said)).message
