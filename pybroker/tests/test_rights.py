@@ -45,6 +45,8 @@ from pyclient.protocol.frames import decode_response_header
 
 ELSEWHERE = {p.ListGroups, p.ListTransactions}
 """APIs that refuse nobody, but leave out what is not to be seen: tests below ask them."""
+ONLY_NAMED = {p.CreateDelegationToken, p.DescribeDelegationToken}
+"""APIs that only clients with a name of their own may ask: ``test_delegation_tokens`` does."""
 TELLING = {p.DescribeTopicPartitions}
 """APIs that also ask for everything that they tell of what the client may do."""
 BESIDES: dict[Api, set[Right]] = {
@@ -176,7 +178,7 @@ def test_with_the_least_right_it_is_served(case: Case, served: Served) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.api.name)
 def test_an_api_asks_for_what_its_row_says(row: Any, served: Served) -> None:
     cases = [case for case in CASES if case.api is row.api]
-    assert bool(cases) == bool(row.needs.rights) or row.api in ELSEWHERE | {p.DescribeCluster}
+    assert bool(cases) == bool(row.needs.rights) or row.api in ELSEWHERE | ONLY_NAMED | {p.DescribeCluster}
     served.authorizer.asked.clear()
     for case in cases:
         for rights in ([], case.rights(case.on)):
@@ -188,7 +190,8 @@ def test_an_api_asks_for_what_its_row_says(row: Any, served: Served) -> None:
 
 def test_only_those_that_begin_a_connection_need_nothing() -> None:
     free = {row.api for row in ROWS if row.needs == NOTHING}
-    assert free == {p.ApiVersions, p.SaslHandshake, p.SaslAuthenticate}
+    tokens = {p.RenewDelegationToken, p.ExpireDelegationToken}  # whose owners and renewers need nothing
+    assert free == {p.ApiVersions, p.SaslHandshake, p.SaslAuthenticate} | tokens
 
 
 # What is left out

@@ -225,6 +225,11 @@ class Call:
         return self.connection.peer_address[0].removeprefix(MAPPED)
 
     @property
+    def is_by_token(self) -> bool:
+        """True where a delegation token says who the user is."""
+        return self.connection.sasl is not None and self.connection.sasl.is_by_token
+
+    @property
     def is_of_broker(self) -> bool:
         """True where a broker of this cluster asks for itself."""
         return self.connection.broker_id is not None
@@ -233,15 +238,23 @@ class Call:
 class ForwardedCall(Call):
     """The context of a client's request that another broker has handed on."""
 
-    __slots__ = ("_host", "_principal")
+    __slots__ = ("_host", "_is_by_token", "_principal")
 
     def __init__(
-        self, broker: Broker, version: int, client_id: str | None, connection: Connection, principal: str, host: str
+        self,
+        broker: Broker,
+        version: int,
+        client_id: str | None,
+        connection: Connection,
+        principal: str,
+        host: str,
+        is_by_token: bool = False,
     ) -> None:
         """``connection``: that of the other broker."""
         super().__init__(broker, version, client_id, connection)
         self._principal = principal
         self._host = host
+        self._is_by_token = is_by_token
 
     @property
     def principal(self) -> str:
@@ -250,6 +263,10 @@ class ForwardedCall(Call):
     @property
     def host(self) -> str:
         return self._host
+
+    @property
+    def is_by_token(self) -> bool:
+        return self._is_by_token
 
     @property
     def is_of_broker(self) -> bool:

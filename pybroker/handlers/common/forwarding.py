@@ -53,7 +53,7 @@ class Forwarding:
         frame = _joined(api.encode_request(version, 0, client_id, request))
         principal, host = None, b""
         if asker is not None and not asker.is_of_broker:
-            principal, host = identity.encoded(asker.principal, asker.host)
+            principal, host = identity.encoded(asker.principal, asker.host, is_by_token=asker.is_by_token)
         envelope = Envelope.Request(request_data=frame, request_principal=principal, client_host_address=host)
         answer = await self._ask(api, envelope)
         made, data = _version.unpack_from(answer)[0], answer[_version.size :]

@@ -14,18 +14,22 @@ Bytes = bytes | bytearray | memoryview
 _VERSION: Final = 0
 
 
-def encoded(principal: str, host: str) -> tuple[bytes, bytes]:
-    """The principal (``User:alice``) as Kafka's principal builder writes it, and the bytes of the address."""
+def encoded(principal: str, host: str, *, is_by_token: bool = False) -> tuple[bytes, bytes]:
+    """The principal (``User:alice``) as Kafka's principal builder writes it, and the bytes of the address.
+
+    ``is_by_token``: a delegation token says that it is the principal.
+    """
     kind, _, name = principal.partition(":")
-    data = DefaultPrincipalData.encode(_VERSION, DefaultPrincipalData(type=kind, name=name))
+    fields = DefaultPrincipalData(type=kind, name=name, token_authenticated=is_by_token)
+    data = DefaultPrincipalData.encode(_VERSION, fields)
     address = ip_address(host.partition("%")[0])
     return data, address.packed
 
 
-def decoded(principal: Bytes, host: Bytes) -> tuple[str, str]:
-    """Principal and address. Raises PrincipalDeserializationFailure."""
+def decoded(principal: Bytes, host: Bytes) -> tuple[str, str, bool]:
+    """Principal, address, and whether a delegation token says so. Raises PrincipalDeserializationFailure."""
     try:
         data = DefaultPrincipalData.decode(principal)
-        return f"{data.type}:{data.name}", str(ip_address(bytes(host)))
+        return f"{data.type}:{data.name}", str(ip_address(bytes(host))), data.token_authenticated
     except (DecodeError, ValueError) as error:
         raise errors.PrincipalDeserializationFailure(str(error)) from error

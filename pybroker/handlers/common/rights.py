@@ -59,6 +59,9 @@ CLUSTER_ACTION: Final = Right(_Op.CLUSTER_ACTION, _Kind.CLUSTER)
 DESCRIBE_CONFIGS_CLUSTER: Final = Right(_Op.DESCRIBE_CONFIGS, _Kind.CLUSTER)
 ALTER_CONFIGS_CLUSTER: Final = Right(_Op.ALTER_CONFIGS, _Kind.CLUSTER)
 IDEMPOTENT_WRITE: Final = Right(_Op.IDEMPOTENT_WRITE, _Kind.CLUSTER)
+DESCRIBE_TOKEN: Final = Right(_Op.DESCRIBE, _Kind.DELEGATION_TOKEN)
+CREATE_TOKENS_USER: Final = Right(_Op.CREATE_TOKENS, _Kind.USER)
+DESCRIBE_TOKENS_USER: Final = Right(_Op.DESCRIBE_TOKENS, _Kind.USER)
 
 DENIED: Final[dict[AclResourceType, type[errors.KafkaError]]] = {
     _Kind.TOPIC: errors.TopicAuthorizationFailed,

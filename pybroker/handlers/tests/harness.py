@@ -36,6 +36,7 @@ class FakeConnection(SimpleNamespace):
             broker_id=None,
             pinned=False,
             principal="User:alice",
+            sasl=None,
             peer_address=("127.0.0.1", 50_000),
         )
 

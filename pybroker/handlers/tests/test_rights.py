@@ -108,8 +108,9 @@ def test_an_envelope_carries_the_principal_in_kafkas_bytes() -> None:
     principal, host = identity.encoded("User:CN=a:b", "10.0.0.1")
     assert principal == b"\0\0" + b"\x05User" + b"\x07CN=a:b" + b"\0" + b"\0"
     assert host == bytes([10, 0, 0, 1])
-    assert identity.decoded(principal, host) == ("User:CN=a:b", "10.0.0.1")
-    assert identity.decoded(*identity.encoded("User:", "fe80::1%eth0")) == ("User:", "fe80::1")
+    assert identity.decoded(principal, host) == ("User:CN=a:b", "10.0.0.1", False)
+    assert identity.decoded(*identity.encoded("User:a", "::1", is_by_token=True)) == ("User:a", "::1", True)
+    assert identity.decoded(*identity.encoded("User:", "fe80::1%eth0")) == ("User:", "fe80::1", False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""What the handlers of delegation tokens share (KIP-48): who may ask, and the settings."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+from pybroker.cluster.decisions.token_changes import Times
+from pybroker.handlers.common.call import Call
+from pybroker.security.tokens import USER, mac
+from pyclient.protocol import errors
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+def secret_key(call: Call) -> str:
+    """That of the settings. Raises DelegationTokenRequestNotAllowed if the client has shown no name of its own, and
+    DelegationTokenAuthDisabled without a key.
+    """
+    if call.principal == ANONYMOUS or call.is_by_token:
+        raise errors.DelegationTokenRequestNotAllowed
+    key: str | None = call.broker.config["delegation.token.secret.key"]
+    if not key:
+        raise errors.DelegationTokenAuthDisabled
+    return key
+
+
+def times(call: Call) -> Times:
+    """How long tokens live."""
+    config = call.broker.config
+    return Times(config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"])
+
+
+def found(call: Call, key: str, proof: Any) -> str | None:
+    """The id of the token that the client has; None if there is none."""
+    given = bytes(proof)
+    tokens = call.broker.metadata.image.tokens
+    return next((id for id in tokens if hmac.compare_digest(mac(key, id), given)), None)
+
+
+def split(principal: str) -> tuple[str, str]:
+    """Type and name, as they are on the wire."""
+    return USER.rstrip(":"), principal.removeprefix(USER)
+
+
+def joined(principal_type: str, name: str) -> str:
+    """A principal. Raises InvalidPrincipalType."""
+    if f"{principal_type}:" != USER:
+        raise errors.InvalidPrincipalType
+    return USER + name

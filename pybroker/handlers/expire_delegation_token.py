@@ -1,0 +1,27 @@
+"""ExpireDelegationToken (40), 1 and 2: a token expires at another time, or is removed at once (KIP-48)."""
+
+from __future__ import annotations
+
+from pybroker.cluster.decisions.token_changes import expire
+from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.tokens import found, secret_key
+from pyclient.protocol import ExpireDelegationToken, errors
+
+Response = ExpireDelegationToken.Response
+
+
+async def _expire(request: ExpireDelegationToken.Request, call: Call) -> ExpireDelegationToken.Response:
+    try:
+        token_id = found(call, secret_key(call), request.hmac)
+        principal, period_ms, now_ms = call.principal, request.expiry_time_period_ms, call.broker.clock.now_ms()
+        expiry = await call.broker.controller.change_tokens(
+            lambda image: expire(image, token_id, principal, period_ms, now_ms)
+        )
+    except errors.KafkaError as error:
+        return Response(error_code=error.code)
+    return Response(expiry_timestamp_ms=expiry)
+
+
+handle = forwarded(ExpireDelegationToken, _expire)
+"""When it expires then, or an error. This broker lets nobody in by a removed token when this returns."""
