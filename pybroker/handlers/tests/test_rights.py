@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.handlers.common import identity, rights
-from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.call import Call, ForwardedCall
 from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, check_all, check_topic, permitted
 from pybroker.handlers.tests.harness import Node, OneItemTurns
 from pyclient.protocol import errors
@@ -102,6 +102,12 @@ def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
         node.connection.peer_address = (address, 1)
         hosts.append(node.call(0).host)
     assert hosts == ["10.0.0.1", "10.0.0.1", "2001:db8::1"]
+
+
+def test_the_controller_knows_a_client_that_came_by_a_token(node: Node) -> None:
+    for by_token in (False, True):
+        who = identity.decoded(*identity.encoded("User:a", "::1", is_by_token=by_token))
+        assert ForwardedCall(node, 0, "c", node.connection, *who).is_by_token is by_token  # type: ignore[arg-type]
 
 
 def test_an_envelope_carries_the_principal_in_kafkas_bytes() -> None:
