@@ -2,16 +2,19 @@
 
 Python runs the handlers of signals in the main thread, between any two instructions, and most of
 them raise (Ctrl-C raises KeyboardInterrupt). Work that must not be left half done is therefore done
-in ``held_signals``: a signal that comes meanwhile is noted, and raised again at the end. To enter
-and leave that costs no system call, because since ``guard`` a C handler stands before Python's, which
-goes on to it at once where nobody holds the signal.
+in ``held_signals``: a signal that comes meanwhile is noted, and raised again at the end. They may be
+held more than once: then it is raised at the outermost end. To enter and leave that costs no system
+call, because since ``guard`` a C handler stands before Python's, which goes on to it at once where
+nobody holds the signal.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.signal cimport SIG_DFL, SIG_IGN, SIGINT, SIGTERM, raise_
 from posix.signal cimport SA_SIGINFO, sigaction, sigaction_t
 
 import os
+import threading
 
 cdef extern from "<signal.h>" nogil:
     enum: SIGALRM
@@ -32,14 +35,15 @@ ctypedef void (*Handler)(int) noexcept nogil
 cdef int[KINDS] numbers = [SIGINT, SIGTERM, SIGALRM]
 cdef sigaction_t[KINDS] handlers        # the signals' own
 cdef volatile int[KINDS] met            # came while they were held
-cdef volatile bint held = False
+cdef volatile int depth = 0             # how often they are held
+cdef unsigned long handling = threading.main_thread().ident     # the thread that runs the handlers
 
 
 cdef void meet(int number) noexcept nogil:
     cdef int i
     for i in range(KINDS):
         if numbers[i] == number:
-            if held:
+            if depth:
                 met[i] = 1
             else:
                 (<Handler><void *>handlers[i].sa_handler)(number)
@@ -63,33 +67,47 @@ def guard():
 
 def forget():
     """In a forked child: the thread that held them is not there."""
-    global held
-    held = False
+    global depth, handling
+    depth = 0
+    handling = PyThread_get_thread_ident()
 
 
 os.register_at_fork(after_in_child=forget)
 
 
+cdef bint handles() noexcept:
+    return <unsigned long>PyThread_get_thread_ident() == handling
+
+
 cdef int hold() except -1:
-    global held
-    held = True
+    global depth
+    depth += 1
+    if depth > 1:
+        return 0
     try:
         PyErr_CheckSignals()                # what came before is met now, not inside
     except BaseException:
-        held = False
+        depth -= 1
         raise
     return 0
 
 
 cdef int let_go() except -1:
-    global held
+    global depth
     cdef int i
-    held = False
+    depth -= 1
+    if depth > 0:
+        return 0
     for i in range(KINDS):
         if met[i]:
             met[i] = 0
             raise_(numbers[i])
     return 0
+
+
+def are_held():
+    """Whether signals that are guarded wait now."""
+    return depth > 0
 
 
 cdef class HeldSignals:

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from cy.client.held_signals import guard, held_signals, readable
+from cy.client.held_signals import are_held, guard, held_signals, readable
 
 
 @pytest.fixture
@@ -105,3 +105,15 @@ def test_a_socket_is_readable_when_something_came_or_it_has_ended():
             assert readable(ours.fileno(), 1000)
             ours.recv(1)
         assert readable(ours.fileno(), 1000)
+
+
+@pytest.mark.nightly
+def test_signals_that_are_held_twice_are_met_at_the_outer_end(met):
+    guard()
+    with held_signals:
+        with held_signals:
+            come()
+        assert are_held()
+        assert met == []
+    assert not are_held()
+    assert met == [signal.SIGINT]

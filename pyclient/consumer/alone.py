@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import Config
 from pyclient.consumer.appointments import ASSIGNED, REVOKED, Appointments
 from pyclient.consumer.errors import IllegalState
@@ -48,7 +48,7 @@ class Alone:
         client: Client,
         config: Config,
         subscription: Subscription,
-        lock: threading.RLock,
+        lock: SignalSafeLock,
         appointments: Appointments,
         owner: Owner,
     ) -> None:

@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from cy.client import held_signals
+from cy.client.signal_safe_lock import SignalSafeLock
 from cy.consume.fetched import Chunk
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
@@ -62,7 +63,8 @@ class ConsumerCore:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
         self.client = Client(config, loop=loop, separate_coordinators=True, needs=CONSUMING)
-        self.lock = threading.RLock()
+        held_signals.guard()  # the lock holds them
+        self.lock = SignalSafeLock()
         self.subscription = Subscription()
         self.interceptors = Interceptors(config)
         self.appointments = Appointments(loop, lambda: self.on_ready())

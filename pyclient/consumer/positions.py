@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import Config
 from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import NoOffsetForPartition
@@ -55,7 +55,7 @@ class PositionFinder:
         client: Client,
         config: Config,
         subscription: Subscription,
-        lock: threading.RLock,
+        lock: SignalSafeLock,
         lookup: OffsetLookup,
         committed: CommittedOffsets | None,
         listener: Listener,

@@ -70,7 +70,7 @@ class World:
         patch.setattr(runner, "threading", SimpleNamespace(Thread=self._thread, get_ident=threading.get_ident))
         patch.setattr(runner, "new_loop", self._loop)
         patch.setattr(runner, "_result", self._result)
-        patch.setattr(core, "threading", SimpleNamespace(RLock=self.run.lock))
+        patch.setattr(core, "SignalSafeLock", self.run.lock)
         patch.setattr(consumer, "Bell", lambda: _Bell(self))
         self.run.start("time", self._pass)
 

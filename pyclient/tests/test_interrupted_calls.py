@@ -6,7 +6,6 @@ Records are there whole or not at all, and once; locks are free afterwards; a cl
 from __future__ import annotations
 
 import itertools
-import threading
 
 import pytest
 
@@ -19,18 +18,13 @@ SMALL = {"buffer_memory": 65_536, "batch_size": 16_384, "linger_ms": 1}
 PADDING = bytes(20_000)
 
 
-def is_held(producer):
-    """The thread does the loop's work: handlers run when it has done it."""
-    return lambda: producer._runner.lease.acting == threading.get_ident()
-
-
-def interrupted(work, after, clients=lambda: None):
-    """Calls ``work()``, interrupted at its first place, at its second, … until it ends; ``after()`` each time. Returns
-    how often it was interrupted.
+def interrupted(work, after, prepare=lambda: None):
+    """Calls ``prepare()`` and ``work()``, interrupted at its first place, at its second, … until it ends; ``after()``
+    each time. Returns how often it was interrupted.
     """
     for step in itertools.count(1):
-        client = clients()
-        _, was_interrupted = raised_at(step, work, is_held(client) if client is not None else lambda: False)
+        prepare()
+        _, was_interrupted = raised_at(step, work)
         after()
         if not was_interrupted:
             return step - 1
@@ -63,7 +57,6 @@ def test_a_send(broker, topic, way):
     def made():
         if way == "to a new topic" or not producers:
             producers.append(Producer(broker.bootstrap, **settings))
-        return producers[-1]
 
     def send():
         number = next(numbers)
@@ -136,7 +129,6 @@ def test_a_close(broker, admin, topic, group, kind):
                 client.assign([TopicPartition(topic, 0)])
                 client.poll(timeout=0)
         clients.append(client)
-        return client if "producer" in kind else None
 
     def after():
         client = clients.pop()

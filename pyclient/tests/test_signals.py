@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from cy.client.held_signals import are_held
 from pyclient import Consumer, Producer, TopicPartition, aio
 from pyclient.errors import WakeupError
 from pyclient.tests.support import PATIENCE_S
@@ -86,16 +87,16 @@ class Interrupt(BaseException):
     """As KeyboardInterrupt, which pytest takes for its own."""
 
 
-def raised_at(step, work, is_held=lambda: False):
+def raised_at(step, work):
     """What ``work()`` returns, or None if the call of number ``step`` in the client raised as the handler of a signal
     may; and whether there were so many. Handlers run where a function begins, and behind a call of C; not while
-    ``is_held()``.
+    signals are held.
     """
     left = step
 
     def count(frame, event, _):
         nonlocal left
-        left -= event in ("call", "c_return") and frame.f_code.co_filename != __file__ and not is_held()
+        left -= event in ("call", "c_return") and frame.f_code.co_filename != __file__ and not are_held()
         if left == 0:
             sys.setprofile(None)
             raise Interrupt

@@ -5,10 +5,10 @@ One request to each leader; a partition is asked about once at a time. On the cl
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.consumer.fetching.truncation import EpochEnd
 from pyclient.consumer.subscription import PartitionState
 from pyclient.core.client import Client
@@ -41,7 +41,7 @@ class EpochEnds:
     def __init__(
         self,
         client: Client,
-        lock: threading.RLock,
+        lock: SignalSafeLock,
         on_end: Callable[[PartitionState, int, EpochEnd], None],
         on_error: Callable[[PartitionState, KafkaError], None],
         on_done: Callable[[], None],

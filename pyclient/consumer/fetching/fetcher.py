@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cy.batch.compression import CompressionError, OutputTooLarge
 from cy.batch.header import CorruptBatch, InvalidBatch
+from cy.client.signal_safe_lock import SignalSafeLock
 from cy.consume.fetched import Chunk, Fetched, LegacyBatch
 from pyclient.config import Config
 from pyclient.consumer.errors import BatchTooLarge, CorruptRecords, LogTruncation, error_at, error_of
@@ -78,7 +78,7 @@ class Fetcher:
         client: Client,
         config: Config,
         subscription: Subscription,
-        lock: threading.RLock,
+        lock: SignalSafeLock,
         *,
         readers: tuple[Any, Any] = (None, None),
         on_ready: Callable[[], None] = lambda: None,

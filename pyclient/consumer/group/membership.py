@@ -12,11 +12,11 @@ import asyncio
 import contextlib
 import logging
 import re
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Coroutine
 from typing import Any, Final, Protocol
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import Config
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, SETTLE, Appointments
 from pyclient.consumer.subscription import Subscription
@@ -63,7 +63,7 @@ class Membership(ABC):
         client: Client,
         config: Config,
         subscription: Subscription,
-        lock: threading.RLock,
+        lock: SignalSafeLock,
         appointments: Appointments,
         owner: Owner,
     ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
 from pyclient.consumer.group.classic import ClassicMembership, encoded
@@ -49,7 +49,7 @@ class Group:
         self.subscription = Subscription()
         self.subscription.subscribe(["t"])
         self.member = ClassicMembership(
-            self.client, settings(assignor), self.subscription, threading.RLock(), self.appointments, self.application
+            self.client, settings(assignor), self.subscription, SignalSafeLock(), self.appointments, self.application
         )
 
     def join(self, request: JoinGroup.Request) -> JoinGroup.Response:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from cy.batch import Builder
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.errors import BatchTooLarge, CorruptRecords
 from pyclient.consumer.fetching.fetcher import Fetcher
@@ -95,7 +95,7 @@ def reading() -> tuple[Posts, Subscription, Fetcher]:
     posts, subscription = Posts(), Subscription()
     subscription.assign([PLACE])
     subscription.states[PLACE].seek(0)
-    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, SignalSafeLock())  # type: ignore[arg-type]
     fetcher.pump()
     return posts, subscription, fetcher
 
@@ -146,7 +146,7 @@ def test_an_error_of_a_partition_says_where_and_what_to_do() -> None:
 def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:
     posts, subscription = Posts(), Subscription()
     subscription.assign_range(PLACE, 2, 7)
-    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, SignalSafeLock())  # type: ignore[arg-type]
     fetcher.pump()
     posts.answer(1, 2, 3)
     assert [chunk.count for chunk in fetcher.take(100)] == [3]
@@ -161,7 +161,7 @@ def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:
 def test_a_range_ends_where_the_next_record_lies_behind_it() -> None:
     posts, subscription = Posts(), Subscription()
     subscription.assign_range(PLACE, 2, 7)
-    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, SignalSafeLock())  # type: ignore[arg-type]
     fetcher.pump()
     posts.answer(1, 2, 1)
     posts.answer(1, 90, 1)
@@ -176,7 +176,7 @@ def waiting(count: int, size: int) -> tuple[Posts, Subscription, Fetcher]:
     places = [TopicPartition("t", number) for number in range(count)]
     subscription.assign(places)
     settings = load(CONSUMER, "localhost:9092", {"queued.max.bytes": 10 * size})
-    fetcher = Fetcher(posts, settings, subscription, threading.RLock())  # type: ignore[arg-type]
+    fetcher = Fetcher(posts, settings, subscription, SignalSafeLock())  # type: ignore[arg-type]
     for place in places[:-1]:
         subscription.states[place].seek(0)
     fetcher.pump()
@@ -237,7 +237,7 @@ def test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_al
         subscription.assign([PLACE])
         subscription.states[PLACE].seek(0)
         settings = load(CONSUMER, "localhost:9092", {"max.decompressed.batch.bytes": limit})
-        fetcher = Fetcher(posts, settings, subscription, threading.RLock())  # type: ignore[arg-type]
+        fetcher = Fetcher(posts, settings, subscription, SignalSafeLock())  # type: ignore[arg-type]
         fetcher.pump()
         part = Fetch.Response.PartitionData(partition_index=0, high_watermark=1, records=records)
         topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=[part])

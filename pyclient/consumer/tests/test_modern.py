@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import CONSUMER, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED, Appointments
 from pyclient.consumer.group.modern import ConsumerMembership
@@ -45,7 +45,7 @@ class Group:
         self.subscription = Subscription()
         self.subscription.subscribe(["t", "u"])
         self.member = ConsumerMembership(
-            self.client, config, self.subscription, threading.RLock(), self.appointments, self.application
+            self.client, config, self.subscription, SignalSafeLock(), self.appointments, self.application
         )
 
     def heartbeat(self, request: ConsumerGroupHeartbeat.Request) -> ConsumerGroupHeartbeat.Response:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.subscription import PartitionState
 from pyclient.offset_and_metadata import OffsetAndMetadata
@@ -47,7 +47,7 @@ def found(state: PartitionState, *, at_metadata: Callable[[], object], at_commit
         Client(at_metadata),  # type: ignore[arg-type]
         SimpleNamespace(auto_offset_reset="earliest", default_api_timeout_ms=1_000),  # type: ignore[arg-type]
         SimpleNamespace(states={TP: state}, pattern=None),  # type: ignore[arg-type]
-        threading.RLock(),
+        SignalSafeLock(),
         SimpleNamespace(),  # type: ignore[arg-type]
         Committed(at_commits),  # type: ignore[arg-type]
         SimpleNamespace(on_positions=lambda: None),  # type: ignore[arg-type]

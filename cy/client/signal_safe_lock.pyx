@@ -1,0 +1,47 @@
+"""A lock for ``with`` that no handler of a signal leaves held.
+
+``with threading.RLock()`` did that until Python 3.13. Python 3.14 calls ``__enter__`` as it calls any
+function: handlers of signals may run behind the call, before the block is protected. One that raises
+(Ctrl-C) leaves the lock held for ever. So the thread that runs handlers holds signals with the lock.
+"""
+
+from cpython.pythread cimport (
+    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+    PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock,
+)
+
+from cy.client.held_signals cimport handles, hold, let_go
+
+
+cdef class SignalSafeLock:
+    cdef PyThread_type_lock inside
+    cdef unsigned long owner
+    cdef int depth                      # how often its owner has entered
+
+    def __cinit__(self):
+        self.inside = PyThread_allocate_lock()
+        if self.inside == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.inside != NULL:
+            PyThread_free_lock(self.inside)
+
+    def __enter__(self):
+        if handles():
+            hold()                      # before: a handler that waits for another thread must not have the lock
+        cdef unsigned long me = PyThread_get_thread_ident()
+        if self.owner != me:
+            if not PyThread_acquire_lock(self.inside, NOWAIT_LOCK):
+                with nogil:
+                    PyThread_acquire_lock(self.inside, WAIT_LOCK)
+            self.owner = me
+        self.depth += 1
+
+    def __exit__(self, *error):
+        self.depth -= 1
+        if self.depth == 0:
+            self.owner = 0
+            PyThread_release_lock(self.inside)
+        if handles():
+            let_go()

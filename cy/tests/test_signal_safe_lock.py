@@ -1,0 +1,93 @@
+"""A lock that one thread has at a time, and that no handler of a signal leaves held."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+
+import pytest
+
+from cy.client.held_signals import are_held, guard
+from cy.client.signal_safe_lock import SignalSafeLock
+
+PATIENCE_S = 60
+
+
+def is_free(lock):
+    """Whether another thread may enter."""
+    entered = threading.Event()
+
+    def enter():
+        with lock:
+            entered.set()
+
+    thread = threading.Thread(target=enter, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    return entered.is_set()
+
+
+def test_a_thread_may_enter_again_and_others_wait_for_its_outermost_end():
+    lock, order = SignalSafeLock(), []
+
+    def enter():
+        waits.set()
+        with lock:
+            order.append("other")
+
+    waits = threading.Event()
+    other = threading.Thread(target=enter)
+    with lock:
+        with lock:
+            other.start()
+            assert waits.wait(PATIENCE_S)
+        order.append("owner")
+    other.join(PATIENCE_S)
+    assert order == ["owner", "other"]
+
+
+def test_it_is_free_behind_an_exception():
+    lock = SignalSafeLock()
+    with pytest.raises(ZeroDivisionError), lock, lock:
+        raise ZeroDivisionError
+    assert is_free(lock)
+
+
+def test_only_the_thread_that_runs_handlers_holds_signals():
+    lock, held = SignalSafeLock(), []
+
+    def enter():
+        with lock:
+            held.append(are_held())
+
+    other = threading.Thread(target=enter)
+    other.start()
+    other.join(PATIENCE_S)
+    enter()
+    assert held == [False, True]
+    assert not are_held()
+
+
+@pytest.mark.nightly
+def test_a_handler_that_raises_wherever_it_may_run_leaves_it_free():
+    """Handlers run behind a call of C, as which Python 3.14 enters a block."""
+    lock = SignalSafeLock()
+
+    def interrupt(frame, event, _):
+        if event == "c_return" and frame.f_code is work.__code__:
+            signal.raise_signal(signal.SIGINT)
+
+    def work():
+        with lock:
+            len("")
+
+    guard()
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        sys.setprofile(None)
+    assert is_free(lock)
+    assert not are_held()
