@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import confluent_kafka
 
@@ -12,6 +13,8 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
 from harness import librdkafka
+from harness.error_codes import TOPIC_NOT_READY
+from harness.support import settled
 from harness.wire_client import Wire
 
 #: How long anything may take that must happen at all.
@@ -68,12 +71,17 @@ def place_of(message: confluent_kafka.Message) -> Place:
 
 
 def end_offset(target: Target, place: Place, isolation_level: int) -> int:
-    """The high watermark (0), or the last stable offset (1)."""
+    """The high watermark (0), or the last stable offset (1). A leader that has just started may have to be asked again.
+    """
     row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": place.topic, "partitions": [row]}]
-    with Wire(target.leader_of(place)) as wire:
-        reply = wire.ask("ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics)
-    found = reply.topics[0].partitions[0]
+
+    def ask() -> Any:
+        with Wire(target.leader_of(place)) as wire:
+            reply = wire.ask("ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics)
+        return reply.topics[0].partitions[0]
+
+    found = settled(ask, TOPIC_NOT_READY, f"a leader of {place}", STALLED_S)
     assert found.error_code == 0, found
     return int(found.offset)
 
