@@ -27,6 +27,9 @@ DIRECTIVES = {
     "initializedcheck": False,
 }
 
+# They follow Python's own, whose -g costs a quarter of the compilation, for debuggers only.
+FLAGS = ["-O3", "-g0", "-fno-strict-aliasing"]
+
 CORES = os.cpu_count() or 1
 
 # PYBROKER_ONLY="cy/batch/builder.pyx" builds one module; used while developing.
@@ -43,7 +46,7 @@ def extensions() -> list[Extension]:
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
-            extra_compile_args=["-O3", "-fno-strict-aliasing"],
+            extra_compile_args=FLAGS,
         )
         for source in sources
     ]
