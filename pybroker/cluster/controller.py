@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pybroker.cluster.catching_up import catching_up
 from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.decisions import features
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
@@ -32,14 +33,11 @@ from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
     INTERNAL_TOPICS,
-    NO_CONFIGS,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
     ResourceType,
     TopicImage,
-    changed_acls,
-    changed_tokens,
 )
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
@@ -53,7 +51,6 @@ from pybroker.store.interface import CoordinationError, CoordinationStore
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
-from pyclient.protocol.uuids import to_base64
 
 if TYPE_CHECKING:
     from pybroker.cluster.decisions.quota_changes import QuotaChange
@@ -190,44 +187,16 @@ class ControllerService:
             await give_up(self.store, recorder.leadership)
 
     async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
-        """Makes the current image into ``image``, which was read from the store or follows the journal, by one delta.
-
-        Only the ``noted`` topics are deleted, including ids of which this broker may have logs. A topic that ``image``
-        lacks without a note is missing: whatever has happened to the store, no decision has deleted it.
-        """
-        old = self._cache.image
-        image = image.with_configs_of(old)
-        here = {to_base64(topic.id): topic.image() for topic in noted if topic.may_be_on(self._node_id)}
-        gone = {name: topic for name, topic in old.topics.items() if _lacks(image, topic)}
-        ids = {topic.id for topic in noted}
-        deleted = here | {name: topic for name, topic in gone.items() if topic.id in ids}
-        changed = {n: t for n, t in image.topics.items() if old.topics.get(n) != t}
-        configs = {**{r: NO_CONFIGS for r in old.resource_configs}, **image.resource_configs}
-        await self._publish(
-            MetadataDelta(
-                changed,
-                deleted,
-                {**dict.fromkeys(old.brokers), **image.brokers},
-                configs,
-                (image.controller_id, image.controller_epoch),
-                (image.features_epoch, image.features),
-                image.version,
-                image.boots,
-                missing={name: topic for name, topic in gone.items() if topic.id not in ids},
-                reading=image.reading if image.reading is not old.reading else None,
-                acls=changed_acls(old, image),
-                tokens=changed_tokens(old, image),
-            )
-        )
-        await self._confirm_deleted(topic.id for topic in deleted.values())
+        """Makes the current image into ``image``, by one delta. Only the ``noted`` topics are deleted."""
+        delta = catching_up(self._cache.image, image, self._node_id, noted)
+        await self._publish(delta)
+        await self._confirm_deleted(topic.id for topic in delta.deleted.values())
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
         _tell(await self._change_what_can_be(lambda image: self._controller.change_brokers(image, brokers)))
 
-    async def alter_partition(
-        self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]
-    ) -> list[IsrOutcome]:
+    async def alter_partition(self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """The partition as it is then, or an error, for each change that its leader proposes.
 
         Raises StaleBrokerEpoch.
@@ -241,9 +210,7 @@ class ControllerService:
     ) -> list[KafkaError | None]:
         """None or the error of each request; what is accepted is under way when this returns."""
         return await self._change(
-            lambda image: self._controller.alter_reassignments(
-                image, requests, may_change_factor=may_change_factor
-            )
+            lambda image: self._controller.alter_reassignments(image, requests, may_change_factor=may_change_factor)
         )
 
     async def rebalance(self) -> None:
@@ -261,13 +228,9 @@ class ControllerService:
         if self._recorder is not None:
             await self._correct(self._recorder)
 
-    async def create_topics(
-        self, requests: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> list[Outcome]:
+    async def create_topics(self, requests: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
         """The topic or the error of each request, in order."""
-        return await self._change(
-            lambda image: self._controller.create_topics(image, requests), validate_only
-        )
+        return await self._change(lambda image: self._controller.create_topics(image, requests), validate_only)
 
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         """The deleted topic or the error of each request; the logs here have lost their names, durably, when this
@@ -286,24 +249,16 @@ class ControllerService:
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[Outcome]:
         """The grown topic or the error of each request."""
-        return await self._change(
-            lambda image: self._controller.create_partitions(image, requests), validate_only
-        )
+        return await self._change(lambda image: self._controller.create_partitions(image, requests), validate_only)
 
-    async def alter_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> list[Result]:
+    async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> list[Result]:
         """None or the error of each change, incremental or not; in effect when this returns: where
         unclean elections are allowed from now on, they have been held.
         """
-        results = await self._change(
-            lambda image: self._configs.alter(image, changes), validate_only
-        )
+        results = await self._change(lambda image: self._configs.alter(image, changes), validate_only)
         if not validate_only and may_allow_unclean(changes):
             with contextlib.suppress(errors.NotController):  # the next one begins with elections
-                await self._change(
-                    lambda image: self._controller.change_brokers(image, image.brokers)
-                )
+                await self._change(lambda image: self._controller.change_brokers(image, image.brokers))
         return results
 
     async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
@@ -340,9 +295,7 @@ class ControllerService:
         self, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
         """None or the error of each partition."""
-        return await self._change(
-            lambda image: self._controller.elect_leaders(image, partitions, unclean=unclean)
-        )
+        return await self._change(lambda image: self._controller.elect_leaders(image, partitions, unclean=unclean))
 
     async def update_features(
         self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
@@ -385,9 +338,7 @@ class ControllerService:
             self._told[kind] = reason
             _log.warning("%s is not made yet: %s", name, reason)
 
-    async def _change(
-        self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False
-    ) -> T:
+    async def _change(self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False) -> T:
         if validate_only:
             return decide(self._cache.image).results
         task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
@@ -518,12 +469,6 @@ def _named(partitions: Sequence[TopicPartition]) -> str:
 def _shortened(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
-
-
-def _lacks(image: MetadataImage, topic: TopicImage) -> bool:
-    """Whether the topic is gone in ``image``, which was read from the store."""
-    found = image.topics.get(topic.name)
-    return topic.name not in image.unreadable if found is None else found.id != topic.id
 
 
 class _Beginning:

@@ -1,0 +1,48 @@
+"""The delta by which a broker's image becomes another one, which was read from the store or follows the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybroker.cluster.metadata.image import (
+    NO_CONFIGS,
+    MetadataDelta,
+    MetadataImage,
+    TopicImage,
+    changed_acls,
+    changed_tokens,
+)
+from pybroker.cluster.nodes.loading import Deleted
+from pyclient.protocol.uuids import to_base64
+
+
+def catching_up(old: MetadataImage, image: MetadataImage, node_id: int, noted: Sequence[Deleted]) -> MetadataDelta:
+    """The delta from ``old`` to ``image`` for that broker.
+
+    Only the ``noted`` topics are deleted, including ids of which this broker may have logs. A topic that ``image``
+    lacks without a note is missing: whatever has happened to the store, no decision has deleted it.
+    """
+    image = image.with_configs_of(old)
+    here = {to_base64(topic.id): topic.image() for topic in noted if topic.may_be_on(node_id)}
+    gone = {name: topic for name, topic in old.topics.items() if _lacks(image, topic)}
+    ids = {topic.id for topic in noted}
+    return MetadataDelta(
+        changed={name: topic for name, topic in image.topics.items() if old.topics.get(name) != topic},
+        deleted=here | {name: topic for name, topic in gone.items() if topic.id in ids},
+        brokers={**dict.fromkeys(old.brokers), **image.brokers},
+        configs={**dict.fromkeys(old.resource_configs, NO_CONFIGS), **image.resource_configs},
+        controller=(image.controller_id, image.controller_epoch),
+        features=(image.features_epoch, image.features),
+        version=image.version,
+        boots=image.boots,
+        missing={name: topic for name, topic in gone.items() if topic.id not in ids},
+        reading=image.reading if image.reading is not old.reading else None,
+        acls=changed_acls(old, image),
+        tokens=changed_tokens(old, image),
+    )
+
+
+def _lacks(image: MetadataImage, topic: TopicImage) -> bool:
+    """Whether the topic is gone in ``image``, which was read from the store."""
+    found = image.topics.get(topic.name)
+    return topic.name not in image.unreadable if found is None else found.id != topic.id
