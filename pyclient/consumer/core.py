@@ -22,6 +22,7 @@ from cy.consume.fetched import Chunk
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
 from pyclient.consumer.appointments import SETTLE, Appointments
+from pyclient.consumer.commit_timer import CommitTimer
 from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import CommitFailed, IllegalState
 from pyclient.consumer.fetching.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
@@ -29,6 +30,7 @@ from pyclient.consumer.group.classic import ClassicMembership
 from pyclient.consumer.group.modern import ConsumerMembership
 from pyclient.consumer.interceptors import Interceptors
 from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.poll_errors import PollErrors
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.questions import Questions
 from pyclient.consumer.readers import reader
@@ -71,12 +73,11 @@ class ConsumerCore:
         self.has_listener = False
         self.on_ready: Callable[[], None] = lambda: None
         self.on_wakeup: Callable[[], None] = lambda: None
-        self.is_started = self._is_ending = self.is_closed = self._is_polling = self._wakeup = False
+        self.is_started = self.is_closed = self._is_polling = self._wakeup = False
         self._last_poll = time.monotonic()
         self._given: list[PartitionState] = []
-        self._error: tuple[KafkaError, Callable[[], bool]] | None = None
-        self._lasting: KafkaError | None = None
-        self._committer: asyncio.TimerHandle | None = None
+        self._errors = PollErrors()
+        self._timer = CommitTimer(loop, config.auto_commit_interval_ms / 1000, self._commit_by_time, self.hold)
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self.timeout: float = config.default_api_timeout_ms / 1000
@@ -111,7 +112,7 @@ class ConsumerCore:
         self.is_started = True
         self.client.cluster.subscribe(self._on_metadata)
         if self.config.enable_auto_commit and self.committed is not None:
-            self._commit_later()
+            self._timer.start()
 
     # -- what to read: on the loop ---------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class ConsumerCore:
         """These topics, or those that match the pattern, from now on; nothing is asked yet."""
         topics = self.check_topics(topics)
         self.has_listener = has_listener
-        self._forget_errors()
+        self._errors.forget()
         with self.lock:
             if isinstance(topics, re.Pattern):
                 self.subscription.subscribe_pattern(topics)
@@ -224,7 +225,7 @@ class ConsumerCore:
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Reads these partitions, without a group."""
         check_topics(tp.topic for tp in partitions)
-        self._forget_errors()
+        self._errors.forget()
         with self.lock:
             self.subscription.assign(partitions)
         self.on_assignment()
@@ -233,7 +234,7 @@ class ConsumerCore:
         """Reads this partition alone, from one offset up to another. Raises UnknownTopicOrPartition."""
         check_topics([tp.topic])
         await self.client.metadata([tp.topic], timeout=self.timeout)
-        self._forget_errors()
+        self._errors.forget()
         with self.lock:
             self.subscription.assign_range(tp, start, end)
         self.on_assignment()
@@ -247,7 +248,7 @@ class ConsumerCore:
             with contextlib.suppress(KafkaError):
                 await self.membership.leave("the consumer unsubscribed from all topics")
             self.client.watch_all(False)
-        self._forget_errors()
+        self._errors.forget()
         with self.lock:
             self.subscription.unsubscribe()
 
@@ -265,20 +266,12 @@ class ConsumerCore:
 
     def on_error(self, error: KafkaError, holds: Callable[[], bool] = lambda: True) -> None:
         """The next poll raises this, if ``holds()`` is true by then: a seek may have come between."""
-        self._error = error, holds
+        self._errors.put(error, holds)
         self.on_ready()
-
-    def _take_error(self) -> KafkaError | None:
-        found, self._error = self._error, None
-        return found[0] if found is not None and found[1]() else None
-
-    def _forget_errors(self) -> None:
-        """Drops all errors, because they belong to partitions that are no longer read."""
-        self._error = self._lasting = None
 
     def on_fault(self, error: KafkaError) -> None:
         """Something has ended that should not: each poll raises this, until another subscription."""
-        self._lasting = error
+        self._errors.lasting = error
         self.on_error(error)
 
     @contextlib.contextmanager
@@ -307,7 +300,7 @@ class ConsumerCore:
             raise WakeupError
         if self.is_closed:
             raise ClientClosed
-        error = self._take_error() or self._lasting
+        error = self._errors.take() or self._errors.lasting
         if error is not None:
             raise error
 
@@ -434,23 +427,10 @@ class ConsumerCore:
         """Handles the failure of a commit without a waiting caller."""
         log.warning("a commit of group %s failed: %s", self.config.group_id, error)
 
-    def _commit_later(self) -> None:
-        if self._is_ending:
-            return
-        wait = max(self.config.auto_commit_interval_ms / 1000, 0.01)
-        self._committer = self.client.loop.call_later(wait, self._commit_now)
-
-    def _commit_now(self) -> None:
+    async def _commit_by_time(self) -> None:
         """Unless the application is committing, which is not overtaken, or the group takes no commits of us now."""
-
-        async def commit() -> None:
-            try:
-                if self.committed is not None and not self.committed.is_busy and self._may_commit():
-                    await self.commit_settled()
-            finally:
-                self._commit_later()
-
-        self.hold(commit())
+        if self.committed is not None and not self.committed.is_busy and self._may_commit():
+            await self.commit_settled()
 
     def hold(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs it beside everything else. On the loop."""
@@ -476,7 +456,7 @@ class ConsumerCore:
                 position = self.subscription.state(tp).position
             if position is not None:
                 return position
-            error = self._take_error()
+            error = self._errors.take()
             if error is not None:
                 raise error
             if self.client.clock() > deadline:
@@ -487,9 +467,7 @@ class ConsumerCore:
 
     async def stop(self) -> None:
         """Nothing is begun any more: no search for the cluster, no join, no commit by itself."""
-        self._is_ending = True
-        if self._committer is not None:
-            self._committer.cancel()
+        self._timer.stop()
         try:
             await self._end_opening()
         finally:

@@ -193,9 +193,9 @@ def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
 )
 def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
     """The first poll after the next ``subscribe`` raised it."""
-    from pyclient.consumer.core import ConsumerCore
+    from pyclient.consumer.poll_errors import PollErrors
 
-    return [(ConsumerCore, "_forget_errors", lambda self: setattr(self, "_lasting", None))]
+    return [(PollErrors, "forget", lambda self: setattr(self, "lasting", None))]
 
 
 @defect(

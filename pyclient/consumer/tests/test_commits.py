@@ -171,7 +171,7 @@ async def test_a_commit_in_the_background_does_not_overtake_the_application(grou
     group.codes.append(NOT_COORDINATOR)
     commit = group.begin(100)
     await group.answered.wait()
-    group._commit_now()
+    group.hold(group._commit_by_time())
     await commit
     assert group.sent[:2] == [(100, 5), (100, 5)]
 

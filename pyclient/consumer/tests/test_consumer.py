@@ -227,7 +227,7 @@ def test_no_position_and_no_policy_is_an_error(broker, topic) -> None:  # noqa: 
 def test_seek_heals_what_no_poll_has_told_yet(broker, topic):  # noqa: F811
     with Consumer(broker.bootstrap, **{**QUICK, "auto_offset_reset": "none"}) as consumer:
         consumer.assign(both(topic))
-        until(lambda: consumer._core._error)  # the search has ended without a position
+        until(lambda: consumer._core._errors)  # the search has ended without a position
         for tp in both(topic):
             consumer.seek(tp, 40)
         assert len(read(consumer, 20)) == 20

@@ -1,0 +1,32 @@
+"""What the next poll of a consumer raises, because something failed that no call of the application waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyclient.errors import KafkaError
+
+
+class PollErrors:
+    """The errors that wait for a poll. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._next: tuple[KafkaError, Callable[[], bool]] | None = None
+        self.lasting: KafkaError | None = None
+        """What each poll raises."""
+
+    def put(self, error: KafkaError, holds: Callable[[], bool]) -> None:
+        """The next poll raises this, if ``holds()`` is true by then."""
+        self._next = error, holds
+
+    def take(self) -> KafkaError | None:
+        """The error that waits, if it still holds; it waits no longer."""
+        found, self._next = self._next, None
+        return found[0] if found is not None and found[1]() else None
+
+    def forget(self) -> None:
+        """Drops all errors, because they belong to partitions that are no longer read."""
+        self._next = self.lasting = None
+
+    def __bool__(self) -> bool:
+        return self._next is not None
