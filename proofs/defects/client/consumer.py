@@ -44,9 +44,9 @@ def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[
 @defect("pyclient/tests/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
 def paused_partitions_fill_the_buffer() -> list[Patch]:
     """What they hold keeps all others from being fetched until they are resumed."""
-    from pyclient.consumer.fetching import fetcher
+    from pyclient.consumer.fetching import buffer
 
-    return [(fetcher, "to_drop", lambda states, limit: [])]
+    return [(buffer, "to_drop", lambda states, limit: [])]
 
 
 @defect("pyclient/tests/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +19,9 @@ from cy.client.signal_safe_lock import SignalSafeLock
 from cy.consume.fetched import Chunk, Fetched, LegacyBatch
 from pyclient.config import Config
 from pyclient.consumer.errors import BatchTooLarge, CorruptRecords, LogTruncation, error_at, error_of
+from pyclient.consumer.fetching.buffer import Buffer, Failure
 from pyclient.consumer.fetching.epoch_ends import EpochEnds
 from pyclient.consumer.fetching.fetch_session import FetchSession, Wanted
-from pyclient.consumer.fetching.held import to_drop
 from pyclient.consumer.fetching.truncation import EpochEnd, follow, is_doubtful, judge
 from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.core.client import Client
@@ -44,15 +43,6 @@ def _fault(node: int, cause: Exception) -> KafkaError:
     error = ClientError(f"the answer of broker {node} could not be processed: {cause!r}")
     error.__cause__ = cause
     return error
-
-
-class Failure(NamedTuple):
-    """Stands in the buffer where a partition's fetch failed."""
-
-    state: PartitionState
-    turn: int
-    error: KafkaError
-    size: int = 0
 
 
 class Posted(NamedTuple):
@@ -100,8 +90,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._busy: set[int] = set()
         self._doubtful: list[PartitionState] = []
-        self._buffer: deque[Fetched | Failure] = deque()
-        self._buffered = 0
+        self._buffer = Buffer()
         self.taken: list[tuple[PartitionState, int, int | None, int]] = []
         """Where the partitions stood before the last ``take``, with their turns; empty once that was handed over."""
         self._is_full = False
@@ -127,8 +116,8 @@ class Fetcher:
 
     def _take(self, chunks: list[Chunk], limit: int, most: int) -> None:
         place = 0
-        while limit > 0 and most > 0 and place < len(self._buffer):
-            head = self._buffer[place]
+        while limit > 0 and most > 0 and place < len(self._buffer.heads):
+            head = self._buffer.heads[place]
             if head.turn != head.state.turn:
                 self._drop(place)
             elif head.state.paused or head.state.leaving:
@@ -180,7 +169,7 @@ class Fetcher:
                     back[state.tp] = state
             for state in back.values():
                 state.rewind()
-            self._buffered = sum(head.size for head in self._buffer)
+            self._buffer.recount()
             self.taken = []
         self.wake()
 
@@ -202,11 +191,7 @@ class Fetcher:
         log.warning("fetching %s once more: %s", state.tp, error)
 
     def _drop(self, place: int) -> None:
-        head = self._buffer[place]
-        del self._buffer[place]
-        self._buffered -= head.size
-        if head.turn == head.state.turn:
-            head.state.buffered -= head.size
+        self._buffer.drop(place)
         if self._is_full:
             self._is_full = False
             self.wake()
@@ -244,8 +229,8 @@ class Fetcher:
     def _wanted(self) -> dict[int, list[PartitionState]]:
         wanted: dict[int, list[PartitionState]] = {}
         now, share = self._client.clock(), self._share()
-        self._make_room()
-        full = self._buffered >= self._config.queued_max_bytes
+        self._buffer.make_room(self._subscription.states.values(), self._config.queued_max_bytes)
+        full = self._buffer.size >= self._config.queued_max_bytes
         for state in self._subscription.states.values():
             if state.position is None or state.paused or state.failed or state.leaving:
                 continue
@@ -261,18 +246,6 @@ class Fetcher:
             if node is not None and node not in self._busy:
                 wanted.setdefault(node, []).append(state)
         return wanted
-
-    def _make_room(self) -> None:
-        """Paused partitions keep no other from being fetched."""
-        limit = self._config.queued_max_bytes
-        if self._buffered <= limit * 3 // 4:
-            return
-        dropped = to_drop(self._subscription.states.values(), limit)
-        for state in dropped:
-            state.rewind()
-        if dropped:
-            self._buffer = deque(each for each in self._buffer if each.turn == each.state.turn)
-            self._buffered = sum(each.size for each in self._buffer)
 
     def _share(self) -> int:
         """Bytes of one partition that may wait: enough that the others are not kept out."""
@@ -310,7 +283,7 @@ class Fetcher:
                 wanted[state.tp] = Wanted(
                     cluster.topic_id(state.tp.topic), state.fetch_offset, epoch, state.fetch_epoch
                 )
-            free = config.queued_max_bytes - self._buffered
+            free = config.queued_max_bytes - self._buffer.size
         session = self._sessions.setdefault(node, FetchSession())
         plan = session.plan(wanted, config.max_partition_fetch_bytes)
         request = Fetch.Request(
@@ -426,10 +399,8 @@ class Fetcher:
             return False
         else:
             state.failed = True  # take() says what it is
-        fetched.state, fetched.turn = state, state.turn
-        state.buffered += fetched.size
-        self._buffered += fetched.size
-        self._buffer.append(fetched)
+        fetched.state = state
+        self._buffer.add(fetched)
         return True
 
     def _on_error(self, asked: Posted, part: Fetch.Response.PartitionData) -> bool:
@@ -443,12 +414,8 @@ class Fetcher:
                 self._later(state)
             return False
         failure = error_at(state.tp, state.position, part.error_code)
-        self._keep_failure(state, self._client.rights.told(failure, topic=state.tp.topic))
+        self._buffer.add_failure(state, self._client.rights.told(failure, topic=state.tp.topic))
         return True
-
-    def _keep_failure(self, state: PartitionState, error: KafkaError) -> None:
-        state.failed = True
-        self._buffer.append(Failure(state, state.turn, error))
 
     # -- truncation: on the loop, under the lock --------------------------------------------------------
 
@@ -460,7 +427,7 @@ class Fetcher:
         error = LogTruncation(state.tp, truncation.offset, truncation.divergent)
         log.warning("%s", error)
         if not (self._may_reset and follow(state, leader_epoch, truncation)):
-            self._keep_failure(state, error)
+            self._buffer.add_failure(state, error)
             self._on_ready()
 
     def _on_refused(self, state: PartitionState, error: KafkaError) -> None:
@@ -469,7 +436,7 @@ class Fetcher:
             self._client.refresh(state.tp.topic)
             self._later(state)
         else:
-            self._keep_failure(state, error)
+            self._buffer.add_failure(state, error)
             self._on_ready()
 
     def _follow(self, tp: TopicPartition, leader: Fetch.Response.LeaderIdAndEpoch | None) -> bool:
@@ -499,4 +466,4 @@ class Fetcher:
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
-            self._buffer.clear()
+            self._buffer.heads.clear()
