@@ -22,20 +22,20 @@ from pybroker.replication.partition_table import PartitionTable
 TESTS = "pybroker/replication/tests"
 
 
-@defect(f"{TESTS}/test_source.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
+@defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
 @in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
     """A follower that could make no use of the answer never hears the high watermark again, until it rises."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]
 
 
-@defect(f"{TESTS}/test_source.py::test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile")
+@defect(f"{TESTS}/test_truncation.py::test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile")
 def a_deep_cut_is_read_in_one_turn() -> list[Patch]:
     """The event loop read up to a whole segment before anybody else had a turn."""
     return [(deep_cut, "producers_after_cut", lambda log, offset: (None, iter(())))]
 
 
-@defect(f"{TESTS}/test_source.py::test_deep_cuts_take_turns")
+@defect(f"{TESTS}/test_truncation.py::test_deep_cuts_take_turns")
 def one_deep_cut_waits_for_the_other() -> list[Patch]:
     """However long that takes."""
     put_off = Source._put_off
@@ -59,7 +59,7 @@ def only_a_failed_disk_ends_a_move() -> list[Patch]:
     return [(Moves, "_run", run)]
 
 
-@defect(f"{TESTS}/test_source.py::test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since")
+@defect(f"{TESTS}/test_in_sync.py::test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since")
 def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
     """A follower had caught up, lost its power, and came back with less before its proposal was sent. The proposal
     named the new registration, and the controller added it to the in-sync set.
@@ -72,7 +72,7 @@ def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
     return [(isr_proposals, "_epoch_of", epoch_of)]
 
 
-@defect(f"{TESTS}/test_source.py::test_a_broker_registered_again_is_not_proposed_for_what_was_fetched_before")
+@defect(f"{TESTS}/test_in_sync.py::test_a_broker_registered_again_is_not_proposed_for_what_was_fetched_before")
 def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
     """A broker that was registered again without having been gone was proposed by the fetches of its former process."""
 
@@ -95,13 +95,13 @@ def an_unknown_configuration_asks_for_one_replica() -> list[Patch]:
     return [(LogConfig, "asking_all_replicas", lambda config: config)]
 
 
-@defect(f"{TESTS}/test_source.py::test_a_log_start_is_named_when_it_survives_a_crash_and_not_before")
+@defect(f"{TESTS}/test_truncation.py::test_a_log_start_is_named_when_it_survives_a_crash_and_not_before")
 def a_follower_names_a_start_that_is_in_memory() -> list[Patch]:
     """DeleteRecords was answered; a kill of the follower, which led then, brought the records back."""
     return [(Log, "kept_start_offset", property(lambda self: self.log_start_offset))]
 
 
-@defect(f"{TESTS}/test_source.py::test_an_answer_counts_though_another_log_start_was_told_since_its_request")
+@defect(f"{TESTS}/test_truncation.py::test_an_answer_counts_though_another_log_start_was_told_since_its_request")
 def an_answer_is_void_when_a_log_start_was_told() -> list[Patch]:
     """The leader counted its high watermark as told; the follower stayed behind until the next record."""
     name = Source._name

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.replication.tests.harness import Node
+from pybroker.replication.tests.pair import Pair
 
 
 @pytest.fixture
@@ -29,3 +30,9 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
 def node(make_node: Callable[..., Node]) -> Node:
     """A broker without topics."""
     return make_node()
+
+
+@pytest.fixture
+def pair(make_node: Callable[..., Node], tmp_path: Path) -> Pair:
+    """A leader and a follower, with a log dir each."""
+    return Pair(make_node, tmp_path)
