@@ -47,7 +47,7 @@ def one_deep_cut_waits_for_the_other() -> list[Patch]:
     return [(Source, "_put_off", put_first)]
 
 
-@defect("pybroker/replication/tests/test_replica_manager.py::test_a_move_that_fails_in_whatever_way_is_given_up")
+@defect("pybroker/replication/tests/test_moves.py::test_a_move_that_fails_in_whatever_way_is_given_up")
 def only_a_failed_disk_ends_a_move() -> list[Patch]:
     """A move that met a damaged batch went on for ever in name: the log was not compacted, and could not be moved."""
 

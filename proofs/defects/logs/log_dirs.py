@@ -234,7 +234,7 @@ def a_file_that_cannot_be_removed_fails_its_dir() -> list[Patch]:
     return [(Removals, "_remove", remove)]
 
 
-@defect("pybroker/replication/tests/test_replica_manager.py::test_neither_acks_nor_metadata_wait_for_moves")
+@defect("pybroker/replication/tests/test_moves.py::test_neither_acks_nor_metadata_wait_for_moves")
 def all_work_shares_eight_threads() -> list[Patch]:
     """Eight moves, and no ack of flush.acks comes."""
     return [(Pools, "threads", lambda copies: Pools.one(ThreadPoolExecutor(8)))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,17 @@ class Node:
         """Appends a batch; returns the offset of its first record."""
         tp = TopicPartition(topic, index)
         return self.replicas.append(tp, batch(*values), acks, NOW).info.first_offset
+
+
+MakeNode = Callable[..., Node]
+
+
+def folders(node: Node) -> list[str]:
+    """Folders of logs; those that are being removed have lost their names."""
+    names = sorted(name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
+    return [name for name in names if not name.endswith("-delete")]
+
+
+async def in_time(work: Any) -> None:
+    """Long before what a test holds up would go on."""
+    await asyncio.wait_for(work, 40)

@@ -21,12 +21,11 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.replication.fetch_partition import FetchPartition
 from pybroker.replication.partition import Partition
-from pybroker.replication.tests.harness import NODE, TP, Node, topic_id
+from pybroker.replication.tests.harness import NODE, TP, MakeNode, Node, topic_id
 from pybroker.tests.waiting import PATIENCE_S
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
-MakeNode = Callable[..., Node]
 OTHER = 2
 
 

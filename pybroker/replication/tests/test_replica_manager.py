@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proofs.faulty_storage import FaultyStorage
 from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
     UNREADABLE_CONFIGS,
@@ -23,22 +18,13 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files.storage import Storage
-from pybroker.log.moving.move import Move
 from pybroker.log.producers.marker import EndTxnMarker
 from pybroker.log.segment.segment_files import SegmentFiles
 from pybroker.log.segment.segments import REMOVED_PER_TURN
 from pybroker.log.tests.helpers import contents
-from pybroker.replication.tests.harness import NOW, TP, Node, batch, topic_id
+from pybroker.replication.tests.harness import NOW, TP, MakeNode, Node, batch, folders, topic_id
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
-
-MakeNode = Callable[..., Node]
-
-
-def folders(node: Node) -> list[str]:
-    """Folders of logs; those that are being removed have lost their names."""
-    names = sorted(name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
-    return [name for name in names if not name.endswith("-delete")]
 
 
 def test_topic_gets_its_logs_and_leaders(node: Node) -> None:
@@ -154,44 +140,6 @@ def test_metadata_go_on_while_the_files_of_a_deleted_topic_are_removed(make_node
     assert node.replicas.partition(TP).log.topic_id == topic_id("t", 1)
 
 
-class SlowToCopy(Storage):
-    """A disk on which moves do not get on until a test says so."""
-
-    def __init__(self) -> None:
-        self.go_on = threading.Event()
-
-    def make_folder(self, path: str) -> None:
-        if path.endswith("-future"):
-            assert self.go_on.wait(60)
-        super().make_folder(path)
-
-
-def test_neither_acks_nor_metadata_wait_for_moves(make_node: MakeNode) -> None:
-    storage = SlowToCopy()
-    node = make_node(dirs=2, storage=storage)
-    node.create("moving", partitions=12)
-    node.create(flush_acks="true")
-    for index in range(12):
-        tp = TopicPartition("moving", index)
-        source = node.replicas.partition(tp).log.log_dir.path
-        node.replicas.moves.start(tp, next(path for path in node.paths if path != source))
-    node.turn()
-    try:
-        appended = node.replicas.append(TP, batch(b"a"), -1, NOW)
-        node.run(in_time(appended.done))
-        node.create("u")
-        deletion = MetadataDelta(deleted={"u": node.metadata.image.topics["u"]})
-        node.run(in_time(node.metadata.publish(deletion)))
-    finally:
-        storage.go_on.set()
-    node.run(in_time(asyncio.wait(list(node.replicas.moves._tasks.values()))))
-
-
-async def in_time(work: Any) -> None:
-    """Long before what a test holds up would go on."""
-    await asyncio.wait_for(work, 40)
-
-
 def test_leadership_is_told_when_it_changes_and_only_then(node: Node) -> None:
     node.create(epoch=1)
     node.create(epoch=1, retention_ms="1")
@@ -283,183 +231,6 @@ def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: No
     with pytest.raises(errors.DuplicateSequenceNumber):
         node.replicas.append(TP, sent[1], -1, NOW)
     assert node.replicas.partition(TP).log.log_end_offset == 7
-
-
-# Disks
-
-
-def test_case_11_failed_disk_takes_its_partitions_offline_and_no_others(
-    make_node: MakeNode,
-) -> None:
-    node = make_node(dirs=2)
-    node.create(partitions=2)
-    first, second = (node.replicas.partition(TopicPartition("t", n)) for n in range(2))
-    assert first.log.log_dir is not second.log.log_dir
-    first.log.log_dir.fail(OSError(28, "No space left on device"), "testing")
-    node.turn()
-    assert node.led[2:] == [(TP, None)]
-    with pytest.raises(errors.KafkaStorageError):
-        node.append(b"a", index=0)
-    assert node.append(b"a", index=1) == 0
-
-
-def test_case_11_append_that_does_not_fit_is_refused_and_not_acked(make_node: MakeNode) -> None:
-    storage = FaultyStorage()
-    node = make_node(storage=storage)
-    node.create()
-    node.append(b"a")
-    storage.space_left = 30
-    with pytest.raises(errors.KafkaStorageError):
-        node.append(b"b")
-    node.turn()
-    storage.heal()
-    with pytest.raises(errors.KafkaStorageError):
-        node.append(b"c")
-    assert node.led[-1] == (TP, None)
-
-
-def test_case_11_partition_of_a_dir_that_is_lost_is_not_created_again(make_node: MakeNode, tmp_path: Path) -> None:
-    node = make_node(dirs=2)
-    node.create(partitions=2)
-    node.append(b"a")
-    lost = node.replicas.partition(TP).log.log_dir.path
-    node.stop()
-    shutil.move(lost, tmp_path / "aside")
-    Path(lost).write_text("not a folder")
-    node.start()
-    with pytest.raises(errors.KafkaStorageError):
-        node.replicas.partition(TP)
-    node.append(b"a", index=1)
-
-
-def test_case_11_disk_that_fails_while_a_topic_is_made_has_lost_what_it_could_not_take(make_node: MakeNode) -> None:
-    storage = FaultyStorage()
-    node = make_node(dirs=2, storage=storage)
-    told: list[int] = []
-
-    def tell() -> None:
-        told.append(len(node.replicas.partitions.lost()))
-
-    node.logs.on_dir_failure(lambda failed: tell())
-    node.logs.on_dir_failure(lambda failed: node.loop.call_soon_threadsafe(tell))
-    storage.fail("open", where=lambda path: path.startswith(f"{node.paths[0]}/"))
-    node.create(partitions=10)
-    node.turn()
-    lost = {index for _, index in node.replicas.partitions.lost()}
-    assert len(node.replicas.partitions.topics["t"]) == 10 - len(lost)
-    assert lost == set(range(10)) - node.replicas.partitions.topics["t"].keys()
-    assert told
-    assert max(told) <= len(lost) == 1
-    node.delete()
-    assert node.replicas.partitions.lost() == frozenset()
-
-
-def test_case_13_flush_acks_waits_for_the_disk_and_one_sync_serves_many(
-    make_node: MakeNode,
-) -> None:
-    storage = FaultyStorage()
-    node = make_node(storage=storage)
-    partition = node.create(flush_acks="true")
-    node.run(node.replicas.append(TP, batch(b"warm"), -1, NOW).done)
-    before = storage.count("sync")
-    waiting = [node.replicas.append(TP, batch(b"a"), -1, NOW).done for _ in range(20)]
-    for done in waiting:
-        if done is not None:
-            node.run(done)
-    assert partition.log.recovery_point == 21
-    assert storage.count("sync") - before <= 3
-
-
-def test_flush_acks_is_for_acks_all_only(node: Node) -> None:
-    node.create(flush_acks="true")
-    assert node.replicas.append(TP, batch(b"a"), 1, NOW).done is None
-
-
-def test_case_12_failed_sync_fails_the_waiting_requests_and_is_never_retried(
-    make_node: MakeNode,
-) -> None:
-    storage = FaultyStorage()
-    node = make_node(storage=storage)
-    node.create(flush_acks="true")
-    storage.fail("sync", where=lambda path: path.endswith(".log"))
-    appended = node.replicas.append(TP, batch(b"a"), -1, NOW)
-    assert appended.done is not None
-    with pytest.raises(errors.KafkaStorageError):
-        node.run(appended.done)
-    syncs = storage.count("sync")
-    node.turn()
-    with pytest.raises(errors.KafkaStorageError):
-        node.append(b"b", acks=-1)
-    assert storage.count("sync") == syncs
-
-
-# Log dirs
-
-
-def test_replica_moves_to_another_dir_while_in_use(make_node: MakeNode) -> None:
-    node = make_node(dirs=2)
-    partition = node.create()
-    for _ in range(10):
-        node.append(b"a")
-    source = partition.log.log_dir.path
-    target = next(path for path in node.paths if path != source)
-    node.replicas.moves.start(TP, target)
-    node.append(b"b")
-
-    async def moved() -> None:
-        await node.replicas.moves._tasks[TP]
-
-    node.run(moved())
-    node.append(b"c")
-    assert partition.log.log_dir.path == target
-    assert os.path.isdir(f"{target}/t-0")
-    assert not os.path.isdir(f"{source}/t-0")
-    assert contents(partition.log)[-2:] == [(10, b"b"), (11, b"c")]
-    node.stop()
-    node.start()
-    assert node.replicas.partition(TP).log.log_end_offset == 12
-
-
-def test_new_replica_is_made_where_somebody_has_asked(make_node: MakeNode) -> None:
-    node = make_node(dirs=3)
-    with pytest.raises(errors.ReplicaNotAvailable):
-        node.replicas.moves.start(TP, node.paths[2])
-    assert node.create().log.log_dir.path == node.paths[2]
-
-
-def test_deleted_topic_no_longer_moves(make_node: MakeNode) -> None:
-    node = make_node(dirs=2)
-    partition = node.create()
-    target = next(path for path in node.paths if path != partition.log.log_dir.path)
-    node.replicas.moves.start(TP, target)
-    moving = node.replicas.moves._tasks[TP]
-    node.delete()
-    node.run(moving)
-    node.pools.removals.submit(lambda: None).result()  # and with it all that was removed before
-    assert folders(node) == []
-    assert not node.logs.offline_dirs
-
-
-@pytest.mark.parametrize("error", [errors.CorruptMessage("noise"), ValueError("a fault of ours")], ids=repr)
-def test_a_move_that_fails_in_whatever_way_is_given_up(
-    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """Else nobody could move or compact the log before the next start."""
-
-    def copy(self: Move) -> None:
-        raise error
-
-    node = make_node(dirs=2)
-    partition = node.create()
-    target = next(path for path in node.paths if path != partition.log.log_dir.path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Move, "copy", copy)
-        node.replicas.moves.start(TP, target)
-        node.run(asyncio.wait([node.replicas.moves._tasks[TP]]))
-    assert node.logs.moving_to(TP) is None
-    node.replicas.moves.start(TP, target)
-    node.run(asyncio.wait([node.replicas.moves._tasks[TP]]))
-    assert partition.log.log_dir.path == target
 
 
 def test_leadership_is_told_when_the_metadata_that_gives_it_is_published(node: Node) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, Reading, TopicImage
 from pybroker.log.removal.strays import find
-from pybroker.replication.tests.harness import NOW, TP, Node, topic_id, values
+from pybroker.replication.tests.harness import NOW, TP, MakeNode, Node, topic_id, values
 from pyclient.protocol import errors
 
-MakeNode = Callable[..., Node]
 DAY_MS = 86_400_000
 
 
