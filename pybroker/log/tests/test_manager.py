@@ -1,3 +1,5 @@
+"""What a broker does with its log dirs and the logs in them."""
+
 from __future__ import annotations
 
 import gc
@@ -22,29 +24,16 @@ from pybroker.log.tests.helpers import (
     CountedLock,
     UnsyncedStorage,
     batch,
-    complete,
     contents,
     fill,
-    manager,
     numbered,
     open_files,
 )  # fmt: skip
+from pybroker.log.tests.managers import CONFIG, loaded, tp
 from pybroker.log.validation import rules_for
 from pybroker.tests.waiting import PATIENCE_S, until
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
-
-CONFIG = LogConfig(segment_bytes=2000)
-
-
-def tp(index: int, topic: str = "flights") -> TopicPartition:
-    return TopicPartition(topic, index)
-
-
-def loaded(*dirs, **options):
-    logs = manager(*dirs, config=CONFIG, **options)
-    logs.load()
-    return logs
 
 
 def test_s80_restart_keeps_everything(tmp_path):
@@ -333,67 +322,6 @@ def test_idle_logs_hold_no_open_file(tmp_path):
     assert len(open_files(tmp_path)) == len(before) + 1
 
 
-# Moving
-
-
-def test_log_moves_to_another_dir_while_it_is_written(tmp_path):
-    logs = loaded(tmp_path / "a", tmp_path / "b")
-    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
-    fill(log, numbered(40), epoch=3)
-    held = log.read(0, 1000)
-    move = logs.move(tp(0), str(tmp_path / "b"))
-    assert logs.moving_to(tp(0)) is move
-    fill(log, numbered(10))
-    move.copy()
-    fill(log, numbered(10))
-    assert 0 < move.lag_bytes < log.size
-    expected = contents(log)
-    complete(move)
-    assert logs.moving_to(tp(0)) is None
-    assert log.folder == str(tmp_path / "b" / "flights-0")
-    assert not (tmp_path / "a" / "flights-0").exists()
-    assert contents(log) == expected
-    assert len(held.read()) == held.size
-    fill(log, [b"after"])
-    logs.close()
-    logs = loaded(tmp_path / "a", tmp_path / "b")
-    assert contents(logs.get(tp(0))) == [*expected, (60, b"after")]
-    assert logs.get(tp(0)).topic_id == TOPIC_ID
-    assert logs.get(tp(0)).leader_epochs.entries == [(3, 0)]
-
-
-def test_log_that_was_truncated_during_the_move_is_copied_again(tmp_path):
-    logs = loaded(tmp_path / "a", tmp_path / "b")
-    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
-    fill(log, numbered(40))
-    move = logs.move(tp(0), str(tmp_path / "b"))
-    move.copy()
-    log.truncate_to(20, NOW)
-    fill(log, [b"other"] * 20)
-    expected = contents(log)
-    complete(move)
-    assert contents(log) == expected
-
-
-def test_move_ends_with_the_log_or_another_target(tmp_path):
-    logs = loaded(tmp_path / "a", tmp_path / "b", tmp_path / "c")
-    logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
-    first = logs.move(tp(0), str(tmp_path / "b"))
-    first.copy()
-    assert logs.move(tp(0), str(tmp_path / "b")) is None
-    second = logs.move(tp(0), str(tmp_path / "c"))
-    assert first.cancelled
-    second.copy()
-    logs.delete(tp(0))
-    assert second.cancelled
-    for name in "abc":
-        assert not any(path.is_dir() for path in (tmp_path / name).iterdir())
-    with pytest.raises(errors.ReplicaNotAvailable):
-        logs.move(tp(0), str(tmp_path / "b"))
-    with pytest.raises(errors.LogDirNotFound):
-        logs.move(tp(0), str(tmp_path / "x"))
-
-
 class PausingStorage(Storage):
     """Stops in the middle of writing an epoch file until it is told to go on."""
 
@@ -508,104 +436,6 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path):
         second.result(PATIENCE_S)
     read = checkpoints.read_offsets(Storage(), str(tmp_path / checkpoints.LOG_START))
     assert read == {tp(0): 2}
-
-
-def test_a_move_takes_the_log_start_offset_along_before_the_log(tmp_path):
-    logs = loaded(tmp_path / "a", tmp_path / "b")
-    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
-    fill(log, numbered(9))
-    log.update_high_watermark(9)
-    log.raise_log_start_offset(5)
-    move = logs.move(tp(0), str(tmp_path / "b"))
-    assert move is not None
-    move.copy()
-    complete(move)
-    reopened = loaded(tmp_path / "a", tmp_path / "b").get(tp(0))
-    assert reopened.log_dir.path == str(tmp_path / "b")
-    assert reopened.log_start_offset == 5
-
-
-def test_a_source_that_cannot_be_read_does_not_fail_the_target_of_a_move(tmp_path):
-    storage = FaultyStorage()
-    logs = loaded(tmp_path / "a", tmp_path / "b", storage=storage)
-    log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
-    fill(log, numbered(9))
-    move = logs.move(tp(0), str(tmp_path / "b"))
-    assert move is not None
-    storage.fail("read", where=lambda path: path.endswith(".log"))
-    with pytest.raises(errors.KafkaStorageError):
-        move.copy()
-    assert [log_dir.path for log_dir in logs.offline_dirs] == [str(tmp_path / "a")]
-
-
-def test_case_12_who_waits_for_a_sync_that_fails_does_not_try_again(tmp_path):
-    storage = FaultyStorage()
-    log = loaded(tmp_path, storage=storage).get_or_create(tp(0), TOPIC_ID, CONFIG)
-    fill(log, numbered(3))
-    lock = log.files.durability._lock = CountedLock(threading.RLock())
-    with ThreadPoolExecutor(1) as pool, log.files.undisturbed():
-        asked = lock.asked
-        waiting = pool.submit(log.flush)
-        until(lambda: lock.asked > asked)
-        synced = storage.count("sync")
-        log.log_dir.fail(OSError(5, "EIO"), "syncing")
-    with pytest.raises(errors.KafkaStorageError):
-        waiting.result(PATIENCE_S)
-    assert storage.count("sync") == synced
-    assert log.recovery_point == 0
-
-
-def test_a_sync_of_names_that_fails_fails_who_waits_for_it(tmp_path):
-    storage = FaultyStorage()
-    logs = loaded(tmp_path, storage=storage)
-    first, second = (logs.get_or_create(tp(index), TOPIC_ID, CONFIG) for index in range(2))
-    fill(second, numbered(3))
-    storage.fail("sync_folder", where=lambda path: path == str(tmp_path))
-    with pytest.raises(errors.KafkaStorageError):
-        first.log_dir.sync_names()
-    with pytest.raises(errors.KafkaStorageError):
-        second.log_dir.sync_names()
-    assert second.recovery_point == 0
-
-
-@pytest.mark.parametrize("epoch_changes", [False, True])
-def test_a_segment_made_during_a_sync_of_names_needs_another_one(tmp_path, epoch_changes):
-    class Rolling(Storage):
-        def sync_folder(self, path):
-            super().sync_folder(path)
-            if armed and path == log.folder:
-                armed.clear()
-                log.roll(NOW)
-
-    armed: list[int] = []
-    log = loaded(tmp_path, storage=Rolling()).get_or_create(tp(0), TOPIC_ID, CONFIG)
-    log.log_dir.on_roll = lambda log: None
-    fill(log, numbered(1))
-    if not epoch_changes:
-        log.flush()
-        log.files.durability.names_synced = False
-        log.append_as_leader(batch(b"w"), 0, NOW)
-    armed.append(1)
-    log.flush()
-    assert not armed
-    assert not log.files.durability.names_synced
-
-
-def test_a_sync_while_a_segment_is_being_made_does_not_vouch_for_its_name(tmp_path):
-    class Syncing(Storage):
-        def open(self, path, *, create=False):
-            if create and path.endswith(".log") and armed:
-                armed.clear()
-                log.flush()
-            return super().open(path, create=create)
-
-    armed: list[int] = []
-    log = loaded(tmp_path, storage=Syncing()).get_or_create(tp(0), TOPIC_ID, CONFIG)
-    fill(log, numbered(1))
-    armed.append(1)
-    log.roll(NOW)
-    assert not armed
-    assert not log.files.durability.names_synced
 
 
 def test_a_configuration_that_no_log_has_any_more_is_forgotten(tmp_path):
