@@ -9,6 +9,7 @@ from pyclient.config.key import INT, MAX_INT, Key
 from pyclient.config.table import Table, table
 
 ADMIN: Final[Table] = table(
+    "admin clients",
     CLIENT,
     (Key("retries", INT, MAX_INT, "how often a request is sent again, within default.api.timeout.ms", 0, MAX_INT),),
 )

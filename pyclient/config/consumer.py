@@ -9,6 +9,7 @@ from pyclient.config.key import BOOL, INT, LIST, MAX_INT, MAX_LONG, OBJECT, STRI
 from pyclient.config.table import Table, table
 
 CONSUMER: Final[Table] = table(
+    "consumers",
     CLIENT,
     (
         Key("group.id", STRING, None, "the group whose members share the partitions of their topics; without it "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -119,3 +120,8 @@ def hint(dotted: str) -> str | None:
     """What to do instead of a setting of another client, by its name with dots. None if no such client is known."""
     found = (text for start, text in _PREFIXES.items() if dotted.startswith(start))
     return _HINTS.get(dotted) or next(found, None)
+
+
+def meant(dotted: str) -> str:
+    """The key that the hint about a setting names first; a name without a hint is the key itself."""
+    return re.split(r"[,; ]", _RENAMED.get(dotted, dotted), maxsplit=1)[0]

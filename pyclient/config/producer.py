@@ -11,6 +11,7 @@ from pyclient.config.table import Table, table
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 PRODUCER: Final[Table] = table(
+    "producers",
     CLIENT,
     (
         Key("acks", STRING, "all",

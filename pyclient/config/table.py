@@ -6,17 +6,20 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyclient.config.hints import hint
+from pyclient.config.hints import hint, meant
 from pyclient.config.key import HIDDEN, Key
 from pyclient.config.security import FUNCTIONS, PROTOCOL
 from pyclient.errors import ConfigError
 
 Table = Mapping[str, Key]
 
+_tables: dict[str, Table] = {}
 
-def table(*parts: tuple[Key, ...]) -> Table:
-    """One table of the parts; where a name is in several, the last one counts."""
-    return {key.name: key for part in parts for key in part}
+
+def table(clients: str, *parts: tuple[Key, ...]) -> Table:
+    """One table of the parts; where a name is in several, the last one counts. ``clients``: whose settings they are."""
+    made = _tables[clients] = {key.name: key for part in parts for key in part}
+    return made
 
 
 class Config:
@@ -107,7 +110,15 @@ def _known(names: Mapping[str, str], name: str) -> str:
     if found is not None:
         return found
     dotted = str(name).replace("_", ".")
-    advice = hint(dotted)
-    if advice is None and (similar := difflib.get_close_matches(dotted, names.values(), 1, 0.6)):
-        advice = f"did you mean {similar[0]}?"
-    raise ConfigError(f"unknown setting {name!r}" + (f": {advice}" if advice else ""))
+    advice = [each for each in (hint(dotted), _others(names, meant(dotted))) if each]
+    if not advice and (similar := difflib.get_close_matches(dotted, names.values(), 1, 0.6)):
+        advice.append(f"did you mean {similar[0]}?")
+    raise ConfigError(f"unknown setting {name!r}" + (f": {', '.join(advice)}" if advice else ""))
+
+
+def _others(names: Mapping[str, str], key: str) -> str:
+    """Says whose setting a key is, if it is one of other clients only."""
+    if key in names.values():
+        return ""
+    owners = [clients for clients, keys in _tables.items() if key in keys]
+    return f"a setting of {' and '.join(owners)} only" if owners else ""

@@ -100,6 +100,21 @@ def test_a_key_that_another_client_calls_otherwise_is_told_by_its_name_here(tabl
 
 
 @pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("linger_ms", "'linger_ms': a setting of producers only"),
+        ("message.timeout.ms", "'message.timeout.ms': here it is delivery.timeout.ms, a setting of producers only"),
+        ("queue.buffering.max.kbytes", "here it is buffer.memory, in bytes, a setting of producers only"),
+        ("retries", "a setting of admin clients and producers only"),
+        ("message.max.bytes", "here it is max.request.size, a setting of producers only"),
+    ],
+)
+def test_a_setting_of_other_clients_only_is_told_as_theirs(name, told):
+    with pytest.raises(ConfigError, match=f"{re.escape(told)}$"):
+        load(CONSUMER, "h:1", {name: 1})
+
+
+@pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("linger_ms", -1, "linger.ms=-1 is below 0"),
