@@ -191,7 +191,7 @@ WRONG = {
     "Only one of the following options can be specified": {"assign": "{}"},
     "starting offset can't be latest for batch queries": {"startingOffsets": "latest"},
     "'auto.offset.reset' is not supported": {"kafka.auto.offset.reset": "earliest"},
-    "unknown setting 'sasl.mechanisms': it is sasl.mechanism": {"kafka.sasl.mechanisms": "PLAIN"},
+    "unknown setting 'sasl.mechanisms': here it is sasl.mechanism": {"kafka.sasl.mechanisms": "PLAIN"},
     "you must specify all TopicPartitions": {"startingOffsets": '{"spark-numbers":{"0":1}}'},
     "starting offset 9 of spark-numbers-0 is greater than its ending offset 5": {
         "startingOffsets": per_partition("spark-numbers", 9, 0, 0),
