@@ -13,7 +13,7 @@ from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.output import show, with_output
 from pybroker.cli.common.plans import at_once, nothing_was_changed
 from pybroker.cli.common.units import SIZES, size_text
-from pybroker.cli.common.verbs import Suggesting, failures
+from pybroker.cli.common.verbs import Suggesting, complain, failures
 
 if TYPE_CHECKING:
     from pyclient import Admin
@@ -139,14 +139,23 @@ def list_quotas(cluster: Cluster, output: str, names: dict[str, str]) -> None:
 @click.option("--connection", type=Percent(), metavar="NUMBER", help="Connections in a second; of --ip.")
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster
-def set_quotas(cluster: Cluster, names: dict[str, str], dry_run: bool, **given: float | None) -> int:
-    """Sets quotas of a user, of a client id, of both together, or of an address. They count for each broker."""
+@with_output
+def set_quotas(cluster: Cluster, output: str, names: dict[str, str], dry_run: bool, **given: float | None) -> int:
+    """Sets quotas of a user, of a client id, of both together, or of an address, and shows them. They count for each
+    broker.
+    """
     quotas = {KEYS[name]: value for name, value in given.items() if value is not None}
     if not quotas:
         raise click.UsageError(f"which quota? There are {', '.join(f'--{name}' for name in KEYS)}")
     check(names, [name for name, value in given.items() if value is not None])
+    who = entity(names)
     with cluster.admin() as admin:
-        return alter(admin, entity(names), quotas, dry_run)
+        if code := alter(admin, who, quotas, dry_run):
+            return code
+    show_quotas(output, {who: quotas})
+    if dry_run:
+        complain("nothing was changed: without --dry-run they are set")
+    return 0
 
 
 @quota.command()

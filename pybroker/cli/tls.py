@@ -24,6 +24,10 @@ ssl.truststore.type=PEM
 ssl.truststore.location={authority}
 # only clients with a certificate:
 # ssl.client.auth=required
+# only users with a password: these, in place of the first two lines
+# listeners=SASL_SSL://:9094
+# security.inter.broker.protocol=SASL_SSL
+# sasl.enabled.mechanisms=SCRAM-SHA-512
 
 # client.properties, for --command-config
 security.protocol=SSL
@@ -32,6 +36,13 @@ ssl.truststore.location={authority}
 # with a certificate of its own:
 # ssl.keystore.type=PEM
 # ssl.keystore.location={client}
+# as a user with a password: these, in place of the first line
+# security.protocol=SASL_SSL
+# sasl.mechanism=SCRAM-SHA-512
+# sasl.username=alice
+# sasl.password=…
+# Java needs sasl.jaas.config, in one line, in place of the last two
+# sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="…";
 """
 
 

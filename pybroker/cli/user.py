@@ -71,15 +71,21 @@ def rows(found: Iterable[tuple[str, list[ScramCredentialInfo]]]) -> list[tuple[s
 @with_mechanisms
 @with_password
 @on_cluster
+@with_output
 def create(
-    cluster: Cluster, name: str, mechanisms: tuple[str, ...], password_file: str | None, iterations: int
+    cluster: Cluster,
+    output: str,
+    name: str,
+    mechanisms: tuple[str, ...],
+    password_file: str | None,
+    iterations: int,
 ) -> int:
-    """Makes a user, whom there must not be yet."""
+    """Makes a user, whom there must not be yet, and shows its mechanisms."""
     secret = password(password_file)
     with cluster.admin() as admin:
         if known(admin, name):
             raise Failure(f"user {name} is there already: `pybroker user password {name}` changes the password")
-        return put(admin, name, chosen(mechanisms), secret, iterations)
+        return put(admin, output, name, chosen(mechanisms), secret, iterations)
 
 
 @user.command("password")
@@ -87,17 +93,23 @@ def create(
 @with_mechanisms
 @with_password
 @on_cluster
+@with_output
 def set_password(
-    cluster: Cluster, name: str, mechanisms: tuple[str, ...], password_file: str | None, iterations: int
+    cluster: Cluster,
+    output: str,
+    name: str,
+    mechanisms: tuple[str, ...],
+    password_file: str | None,
+    iterations: int,
 ) -> int:
-    """Changes a user's password, in each mechanism that the user has."""
+    """Changes a user's password, in each mechanism that the user has, and shows them."""
     secret = password(password_file)
     with cluster.admin() as admin:
         there = known(admin, name)
         if not there:
             raise Failure(f"there is no user {name}: `pybroker user create {name}` makes one")
         wanted = chosen(mechanisms) if mechanisms else [each.mechanism for each in there]
-        return put(admin, name, wanted, secret, iterations)
+        return put(admin, output, name, wanted, secret, iterations)
 
 
 @user.command()
@@ -145,16 +157,22 @@ def known(admin: Admin, name: str) -> list[ScramCredentialInfo]:
     return found.get(name, [])
 
 
-def put(admin: Admin, name: str, mechanisms: list[ScramMechanism], secret: str, iterations: int) -> int:
-    """Sets the password: a request for each mechanism, since brokers take a user once in one."""
+def put(
+    admin: Admin, output: str, name: str, mechanisms: list[ScramMechanism], secret: str, iterations: int
+) -> int:
+    """Sets the password: a request for each mechanism, since brokers take a user once in one. Shows what was set."""
     from pyclient.admin import ScramCredentialInfo, UserScramCredentialUpsertion
 
+    done: list[ScramCredentialInfo] = []
+    code = 0
     for each in mechanisms:
-        row: UserScramCredentialUpsertion
-        row = UserScramCredentialUpsertion(name, ScramCredentialInfo(each, iterations), secret)
+        info = ScramCredentialInfo(each, iterations)
+        row: UserScramCredentialUpsertion = UserScramCredentialUpsertion(name, info, secret)
         if code := failures("user", admin.alter_user_scram_credentials([row], check=False).errors):
-            return code
-    return 0
+            break
+        done.append(info)
+    show(output, COLUMNS, rows([(name, done)]))
+    return code
 
 
 def password(file: str | None) -> str:

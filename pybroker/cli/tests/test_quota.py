@@ -35,7 +35,8 @@ def test_quotas_are_set_listed_and_unset(world: World) -> None:
     assert world.done("list").err == "no quotas\n"
     world.done("set", "--user", "User:alice", "--client", "app", "--produce", "1MiB", "--fetch", "1500000")
     world.done("set", "--user", "alice", "--request", "12.5%", "--mutation", "0.5")
-    world.done("set", "--ip", "10.0.0.7", "--connection", "5")
+    (made,) = world.done("set", "--ip", "10.0.0.7", "--connection", "5", "-o", "jsonl").documents
+    assert (made["ip"], made["quota"], made["value"]) == ("10.0.0.7", "connection_creation_rate", 5)
     her_app = (("client-id", "app"), ("user", "alice"))
     assert world.quotas.there[her_app] == {"producer_byte_rate": MIB, "consumer_byte_rate": 1_500_000}
     told = world.done("list").out.splitlines()
@@ -67,7 +68,11 @@ def test_defaults_are_for_those_that_have_none_of_their_own(world: World) -> Non
 
 
 def test_a_plan_is_only_checked(world: World) -> None:
-    world.done("set", "--user", "alice", "--fetch", "1", "--dry-run")
+    told = world.done("set", "--user", "alice", "--fetch", "1", "--dry-run")
+    assert (told.out.splitlines()[1].split(), "nothing was changed" in told.err) == (
+        ["alice", "-", "-", "consumer_byte_rate", "1B/s"],
+        True,
+    )
     assert (world.quotas.there, world.quotas.validated) == ({}, 1)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.cli.doctoring.settings import errors_of
 from pybroker.cli.tests.running import Shell
 from pybroker.config.sources import from_file
+from pyclient.config import ADMIN, load
 from pyclient.security import client_context, server_context
 from pyclient.security.tests.test_contexts import meet
 
@@ -35,6 +37,17 @@ def test_a_server_and_a_client_meet_by_the_lines_that_are_shown(hosts: tuple[str
         assert seen.getpeercert()["subject"] == ((("commonName", "client"),),)
     with pytest.raises(ssl.SSLCertVerificationError):
         meet(context, client_context(settings(client, tmp_path)), "other.example")
+
+
+def test_the_lines_for_users_with_passwords_are_shown_as_well(tmp_path: Path) -> None:
+    server, client = shell.done("tls", "create", tmp_path / "made").out.split("# client.properties")
+    settings("".join(line for line in server.splitlines(True) if "ssl.client.auth" not in line), tmp_path)
+    assert errors_of(str(tmp_path / "shown.properties")) == []
+    given = settings(client, tmp_path)
+    by_jaas = {name: text for name, text in given.items() if name not in ("sasl.username", "sasl.password")}
+    by_name = {name: text for name, text in given.items() if name != "sasl.jaas.config"}
+    for each in (by_jaas, by_name):
+        assert load(ADMIN, "h:1", each).security_protocol == "SASL_SSL"
 
 
 def test_keys_are_for_their_owner_alone_and_nothing_is_written_over(tmp_path: Path) -> None:

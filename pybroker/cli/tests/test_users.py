@@ -39,13 +39,18 @@ def secret(tmp_path: Path) -> Path:
 
 def test_a_user_is_created_listed_changed_and_deleted(shell: Shell, users: list[Users], secret: Path) -> None:
     assert shell.done("user", "list").err == "no users\n"
-    shell.done("user", "create", "alice", "--password-file", secret)
+    told = shell.done("user", "create", "alice", "--password-file", secret).out
+    assert [line.split() for line in told.splitlines()][1:] == [
+        ["alice", "SCRAM-SHA-256", "4096"],
+        ["alice", "SCRAM-SHA-512", "4096"],
+    ]
     shell.done("user", "create", "bob", "--mechanism", "scram-sha-512", "--iterations", 8192, "--password-file", "-",
                stdin=SECRET.encode())  # fmt: skip
     rows = [tuple(each.values()) for each in shell.done("user", "list", "-o", "jsonl").documents]
     assert rows == [("alice", "SCRAM-SHA-256", 4096), ("alice", "SCRAM-SHA-512", 4096), ("bob", "SCRAM-SHA-512", 8192)]
     before = dict(users[0].keys)
-    shell.done("user", "password", "bob", "--password-file", secret)
+    (changed,) = shell.done("user", "password", "bob", "--password-file", secret, "-o", "jsonl").documents
+    assert changed == {"user": "bob", "mechanism": "SCRAM-SHA-512", "iterations": 4096}
     assert users[0].there["bob"] == {2: 4096}
     assert users[0].keys["bob", 2] != before["bob", 2]
     assert "there is no user eve" in shell.refused("user", "password", "eve", "--password-file", secret)
