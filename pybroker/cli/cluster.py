@@ -197,6 +197,8 @@ def log_dir_troubles(admin: Admin) -> Iterator[Trouble]:
         try:
             found = admin.describe_log_dirs([broker.id], timeout=ANSWER_S)
         except KafkaError as error:
+            if error.grant:
+                raise
             what = "does not answer" if error.retriable else "does not tell its log dirs"
             yield Trouble("error", f"{what}: {error.name}", f"broker {broker.id}")
         else:

@@ -86,7 +86,8 @@ class Client:
         self.cluster = Cluster()
         self._settings = NodeSettings(config, random)
         sasl = self._settings.sasl
-        self.rights = Rights(principal(config, None if sasl is None else sasl.user), needs)
+        who = principal(config, None if sasl is None else sasl.user)
+        self.rights = Rights(who, needs, ",".join(config.bootstrap_servers))
         self.outages = Outages()
         self._bootstrap = [self._node(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
         self._nodes: dict[int, Node] = {node.id: node for node in self._bootstrap}

@@ -31,18 +31,25 @@ PRODUCING: Final[Needs] = {
     TRANSACTIONAL_ID: AclOperation.WRITE,
     CLUSTER: AclOperation.IDEMPOTENT_WRITE,
 }
+IDENTIFYING: Final[Needs] = {CLUSTER: AclOperation.IDEMPOTENT_WRITE}
+"""Of a producer that gets no producer id."""
 CONSUMING: Final[Needs] = {TOPIC: AclOperation.READ, GROUP: AclOperation.READ}
 NO_NEEDS: Final[Needs] = {}
 """Of an admin client, of which each method has its own."""
 ANONYMOUS: Final = "User:ANONYMOUS"
+ADMINISTRATOR: Final = "--command-config admin.properties"
+"""The settings of somebody who may grant it, by the name that the pages give to their file."""
 
 
 class Rights:
-    """Tells the missing right of one client. ``principal``: who it is to brokers, None if only they know."""
+    """Tells the missing right of one client. ``principal``: who it is to brokers, None if only they know.
+    ``bootstrap``: the addresses by which it came, with commas.
+    """
 
-    def __init__(self, principal: str | None, needs: Needs) -> None:
+    def __init__(self, principal: str | None, needs: Needs, bootstrap: str = "") -> None:
         self.principal = principal
         self.needs = needs
+        self._where = f"-b {shlex.quote(bootstrap)} {ADMINISTRATOR}" if bootstrap else ADMINISTRATOR
 
     def told(self, error: KafkaError, needs: Needs | None = None, more: str = "", **names: str | None) -> KafkaError:
         """The error with the right that is missing, if it is about one. ``names``: of what was asked, by kind, as far
@@ -53,16 +60,18 @@ class Rights:
         name = "" if kind == CLUSTER else names.get(kind)
         if operation is None or name is None or error.grant:
             return error
+        if operation is AclOperation.IDEMPOTENT_WRITE and (topic := names.get(TOPIC)):  # brokers since 2.8 take this
+            kind, name, operation, more = TOPIC, topic, AclOperation.WRITE, " (or IDEMPOTENT_WRITE on the cluster)"
         what = "the cluster" if kind == CLUSTER else f"{kind.replace('_', ' ')} {name}"
-        if operation is AclOperation.IDEMPOTENT_WRITE:
-            more = " (or WRITE on any topic)"
         where = "--cluster" if kind == CLUSTER else f"--{kind.replace('_', '-')} {shlex.quote(name)}"
         right = f"--operation {operation.name.lower().replace('_', '-')} {where}"
         user = "USER" if self.principal is None else shlex.quote(self.principal)
-        grant = f"pybroker acl create --allow {user} {right}"
+        grant = f"pybroker acl create --allow {user} {right} {self._where}"
         who = self.principal or "its user"
         text = str(error).rstrip(".")
-        told = type(error)(f"{text}; {who} needs {operation.name} on {what}{more}: `{grant}` grants it")
+        told = type(error)(
+            f"{text}; {who} needs {operation.name} on {what}{more}, which an administrator grants: `{grant}`"
+        )
         told.grant = grant
         told.__cause__ = error.__cause__
         return told

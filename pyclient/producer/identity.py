@@ -93,7 +93,7 @@ class Identities:
         request = InitProducerId.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
         response = await self.client.send(self.client.any_node(), InitProducerId, request)
         if error := of_code(response.error_code):
-            raise self.client.rights.told(error)
+            raise error
         log.debug("producer id %d, epoch %d", response.producer_id, response.producer_epoch)
         return Identity(response.producer_id, response.producer_epoch)
 

@@ -24,6 +24,7 @@ from cy.produce.phase import QUEUED
 from cy.produce.produce_template import PROBE, Cast, ProduceTemplate
 from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
+from pyclient.core.rights import IDENTIFYING
 from pyclient.errors import KafkaError
 from pyclient.producer.lane import Lane
 from pyclient.producer.outcome import Outcomes, Sent
@@ -387,7 +388,7 @@ class Sender:
         self._take_news()
         for lane in self._busy():
             for batch in lane.drain():
-                self.outcomes.refuse(lane, batch, error)
+                self.outcomes.refuse(lane, batch, self.client.rights.told(error, IDENTIFYING, topic=batch.topic))
         self._free_room()
 
     def fail_all(self, error: KafkaError) -> None:

@@ -199,7 +199,7 @@ def test_an_admin_call_tells_the_missing_right(java_broker: GuardedKafka, topic:
             his.delete_topics(topic)
         with pytest.raises(TopicAuthorizationFailed, match=f"{BOB} needs DESCRIBE on topic {topic}"):
             his.describe_topics(topic)
-        with pytest.raises(KafkaError, match=f"{BOB} needs ALTER on the cluster: `pybroker acl create"):
+        with pytest.raises(KafkaError, match=f"{BOB} needs ALTER on the cluster, which an administrator grants: `"):
             his.create_acls([AclBinding.allow(BOB, READ, TOPIC, topic)])
         with pytest.raises(GroupAuthorizationFailed, match=f"{BOB} needs DESCRIBE on group nobodys"):
             his.list_consumer_group_offsets("nobodys")

@@ -105,14 +105,19 @@ def described(
 
 
 def state(cluster: Cluster) -> Iterator[Finding]:
-    """What is wrong in the cluster, such as partitions without a leader, or log dirs that are offline."""
+    """What is wrong in the cluster, such as partitions without a leader, or log dirs that are offline. A client may
+    work well without the right to ask for it.
+    """
     from pybroker.cli import cluster as clusters
 
     try:
         with cluster.admin() as admin:
             troubles = list(clusters.troubles(admin))
     except (KafkaError, TimeoutError) as error:
-        yield Finding(ERROR, "health", str(error), granting(error) or "see the addresses above: clients cannot work")
+        if advice := granting(error):
+            yield Finding(WARNING, "health", f"not checked: {told(error)}", advice)
+        else:
+            yield Finding(ERROR, "health", str(error), "see the addresses above: clients cannot work")
         return
     for each in troubles:
         yield Finding(each.severity, "health", f"{each.what}: {each.where}", "`pybroker cluster health` shows it again")
@@ -131,7 +136,13 @@ def there_and_back(cluster: Cluster) -> Iterator[Finding]:
             finally:
                 remove(admin, topic)
     except (KafkaError, TimeoutError) as error:
-        yield Finding(ERROR, "a record there and back", str(error), granting(error) or "see the log of the broker")
+        advice = granting(error) or "see the log of the broker"
+        yield Finding(ERROR, "a record there and back", told(error), advice)
+
+
+def told(error: Exception) -> str:
+    """An error without the command that its advice repeats."""
+    return str(error).partition(", which an administrator grants")[0]
 
 
 def granting(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.cli.doctoring import cluster as doctors_cluster
-from pybroker.cli.reaching.finding import ERROR, OK
+from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving
 from pyclient.core.rights import Rights
@@ -111,10 +111,11 @@ def test_a_right_that_is_missing_is_told_with_what_grants_it() -> None:
 
     denying: Any = Denying()
     (found,) = doctors_cluster.state(denying)
-    assert found.level == ERROR
-    assert f"User:{USER} needs DESCRIBE on the cluster" in found.found
+    assert found.level == WARNING
+    assert found.found.endswith(f"User:{USER} needs DESCRIBE on the cluster")
     right = "--operation describe --cluster"
-    assert found.advice == f"an administrator grants it: `pybroker acl create --allow User:{USER} {right}`"
+    command = f"pybroker acl create --allow User:{USER} {right} --command-config admin.properties"
+    assert found.advice == f"an administrator grants it: `{command}`"
 
 
 def test_every_verb_fails_at_once_by_one_line(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from pyclient.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-ALICE = Rights("User:alice", PRODUCING)
+WHERE = "-b a:1,b:2 --command-config admin.properties"
+ALICE = Rights("User:alice", PRODUCING, "a:1,b:2")
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="x";'
 TOKEN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="x" tokenauth="true";'
 
@@ -34,18 +35,24 @@ TOKEN = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
         ),
         (
             ClusterAuthorizationFailed(),
-            "needs IDEMPOTENT_WRITE on the cluster (or WRITE on any topic)",
-            "--operation idempotent-write --cluster",
+            "needs WRITE on topic t (or IDEMPOTENT_WRITE on the cluster)",
+            "--operation write --topic t",
         ),
     ],
 )
 def test_an_error_names_the_right_and_what_grants_it(error: Exception, told: str, right: str) -> None:
     found = ALICE.told(error, topic="t", group="my g", transactional_id="x")
     assert type(found) is type(error)
-    assert found.grant == f"pybroker acl create --allow User:alice {right}"
-    assert str(found).endswith(f"User:alice {told}: `{found.grant}` grants it")
+    assert found.grant == f"pybroker acl create --allow User:alice {right} {WHERE}"
+    assert str(found).endswith(f"User:alice {told}, which an administrator grants: `{found.grant}`")
     assert pickle.loads(pickle.dumps(found)).grant == found.grant
     assert ALICE.told(found, topic="other") is found
+
+
+def test_a_producer_without_an_id_and_a_topic_needs_it_of_the_cluster() -> None:
+    found = ALICE.told(ClusterAuthorizationFailed())
+    assert "User:alice needs IDEMPOTENT_WRITE on the cluster" in str(found)
+    assert "--operation idempotent-write --cluster" in found.grant
 
 
 def test_what_is_not_known_is_not_told() -> None:
@@ -55,8 +62,8 @@ def test_what_is_not_known_is_not_told() -> None:
     assert ALICE.told(OffsetOutOfRange(), topic="t").grant == ""
     told = Rights(None, CONSUMING).told(denied, topic="t", more=" (and more)")
     assert str(told) == (
-        "t: no; its user needs READ on topic t (and more): "
-        "`pybroker acl create --allow USER --operation read --topic t` grants it"
+        "t: no; its user needs READ on topic t (and more), which an administrator grants: "
+        "`pybroker acl create --allow USER --operation read --topic t --command-config admin.properties`"
     )
 
 

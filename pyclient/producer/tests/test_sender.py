@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cy.batch import iterate, read_header
-from pyclient.errors import ClientClosed, ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.errors import ClientClosed, ClusterAuthorizationFailed, ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.producer.errors import TransactionAborted
 from pyclient.producer.tests.scripted import answer, batches_of, make
 from pyclient.producer.transactions import State
@@ -345,3 +345,12 @@ def test_what_waits_is_refused_when_nothing_is_sent_any_more():
         assert isinstance(report.error, TransactionAborted)
         assert str(report.error.__cause__) == "why"
     assert (client.posts, queues.used) == ([], 0)
+
+
+def test_a_producer_that_gets_no_id_is_told_to_need_write_on_its_topic():
+    _, queues, sender = make()
+    report = queues.send("t", b"v", partition=0)
+    sender.drop(ClusterAuthorizationFailed())
+    with pytest.raises(ClusterAuthorizationFailed, match="its user needs WRITE on topic t") as caught:
+        report.result(0)
+    assert "--operation write --topic t" in caught.value.grant
