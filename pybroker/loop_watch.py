@@ -8,8 +8,8 @@ everybody waits meanwhile. A broker that stalls for its session's length is lost
 * A thread looks at the stamp. Once the loop has been silent for ``STACK_S``, it logs where the loop's thread is.
 
 Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log reports a stall with the CPU time
-that the loop's thread has used meanwhile. A stall without CPU waited for a disk, or for the machine, which is no
-warning unless it lasts.
+that the loop's thread has used meanwhile. A stall without CPU waited for a disk, or for the machine, and is a line of
+DEBUG unless it lasts: a busy machine has one every few seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STALL_S: Final = 0.05
 """No callback should take longer."""
 TICK_S: Final = 0.1
 STACK_S: Final = 0.5
-"""The silence, in seconds, after which the loop's stack is logged."""
+"""The silence, in seconds, after which the loop's stack is logged, and a stall lasts."""
 LOOK_S: Final = 0.25
 LINE_S: Final = 1.0
 """The time between two lines at least, in seconds."""
@@ -83,7 +83,8 @@ class LoopWatch:
         """``what`` has stalled the loop for ``seconds``, which are more than ``STALL_S``."""
         self._told = True
         self._count(seconds)
-        self._log(f"{what} held the event loop for {seconds * 1000:.0f} ms")
+        cpu = time.thread_time() - self._cpu
+        self._log(f"{what} held the event loop for {seconds * 1000:.0f} ms", level_of(seconds, cpu, logging.WARNING))
 
     # -- on the loop -------------------------------------------------------------------------------
 
@@ -108,13 +109,15 @@ class LoopWatch:
         if not self._told:
             self._count(late)
             text = f"the event loop was held for {late * 1000:.0f} ms ({cpu * 1000:.0f} ms of CPU)"
-            self._log(text, logging.WARNING if cpu > STALL_S else logging.INFO)
+            self._log(text, level_of(late, cpu, logging.INFO))
 
     def _count(self, seconds: float) -> None:
         self.stalls += 1
         self.longest_s = max(self.longest_s, seconds)
 
-    def _log(self, text: str, level: int = logging.WARNING) -> None:
+    def _log(self, text: str, level: int) -> None:
+        if not logger.isEnabledFor(level):
+            return
         now = time.monotonic()
         if now < self._line_at:
             self._left_out += 1
@@ -138,6 +141,15 @@ class LoopWatch:
         frame = sys._current_frames().get(self._thread_id)
         where = stack_line(frame) if frame is not None else "nowhere"
         logger.warning("the event loop has been blocked for %.1f s; it is at %s", silent_s, where)
+
+
+def level_of(seconds: float, cpu: float, lasting: int) -> int:
+    """How much a stall matters. ``cpu``: the most seconds of CPU that it can have used. ``lasting``: the level of one
+    that has lasted, though it used none.
+    """
+    if cpu > STALL_S:
+        return logging.WARNING
+    return lasting if seconds > STACK_S else logging.DEBUG
 
 
 def stack_line(frame: FrameType) -> str:

@@ -57,15 +57,32 @@ def test_a_callback_that_waits_uses_no_cpu() -> None:
     assert watch.busiest_s < 0.1
 
 
-@pytest.mark.parametrize(("cpu_s", "level"), [(STALL_S / 2, logging.INFO), (STALL_S * 2, logging.WARNING)])
-def test_a_loop_that_waited_for_the_machine_is_no_warning(
-    caplog: pytest.LogCaptureFixture, cpu_s: float, level: int
+@pytest.mark.parametrize(
+    ("stall_s", "cpu_s", "level"),
+    [
+        (STALL_S * 3, STALL_S / 2, logging.DEBUG),
+        (STALL_S * 3, STALL_S * 2, logging.WARNING),
+        (STACK_S * 2, STALL_S / 2, logging.INFO),
+    ],
+)
+def test_a_loop_that_waited_for_the_machine_is_told_only_where_that_lasts(
+    caplog: pytest.LogCaptureFixture, stall_s: float, cpu_s: float, level: int
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, loop_watch.logger.name)
     loop = asyncio.new_event_loop()
-    LoopWatch(loop)._has_stalled(STALL_S * 3, cpu_s)
+    LoopWatch(loop)._has_stalled(stall_s, cpu_s)
     loop.close()
     assert [record.levelno for record in caplog.records] == [level]
+
+
+def test_a_line_that_nobody_wants_keeps_no_other_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, loop_watch.logger.name)
+    loop = asyncio.new_event_loop()
+    watch = LoopWatch(loop)
+    watch._has_stalled(STALL_S * 3, 0.0)
+    watch._has_stalled(STALL_S * 3, STALL_S * 2)
+    loop.close()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 def a_long_computation() -> None:
@@ -108,6 +125,7 @@ def test_the_stack_is_told_on_one_line_the_innermost_function_first(caplog: pyte
 
 def test_what_held_the_loop_is_named_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_watch, "LINE_S", 0.0)
+    caplog.set_level(logging.DEBUG, loop_watch.logger.name)
 
     async def run() -> int:
         watch = LoopWatch(asyncio.get_running_loop())
