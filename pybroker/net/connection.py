@@ -266,10 +266,10 @@ class Connection:
         if route is None:
             self._put(self._server.routes.unsupported(correlation_id))
             return
-        self._route = route
         call, client_id = self._call, header.client_id
-        if call is None or call.version != version or call.client_id != client_id:
-            call = self._call = self._server.routes.make_call(version, client_id, self)
+        if route is not self._route or call.version != version or call.client_id != client_id:
+            self._route = route
+            call = self._call = self._server.routes.make_call(version, client_id, self, route.name)
         try:
             request = route.decode(version, view, header.position, end, LOOP_UNITS)
         except TooMuch:

@@ -64,7 +64,7 @@ class Refused(Exception):
 class Routes:
     """The served APIs by key.
 
-    ``make_call(version, client_id, connection)`` makes the second argument of a handler;
+    ``make_call(version, client_id, connection, api)`` makes the second argument of a handler;
     ``unsupported(correlation_id)`` the reply to an ApiVersions request of an unknown version, the
     one request for which that is no end (KIP-511).
     """
@@ -72,7 +72,7 @@ class Routes:
     def __init__(
         self,
         rows: Iterable[Row],
-        make_call: Callable[[int, str | None, Any], Any],
+        make_call: Callable[[int, str | None, Any, str], Any],
         unsupported: Callable[[int], bytes],
     ) -> None:
         self.make_call = make_call

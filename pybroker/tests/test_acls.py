@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_forwarding import ask, others
-from pyclient.protocol import CreateAcls, DeleteAcls, DescribeAcls, errors
+from pyclient.protocol import CreateAcls, CreateTopics, DeleteAcls, DescribeAcls, Metadata, errors
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 AUTHORIZED: Any = {"authorizer.class.name": rights.STANDARD, "super.users": "User:ANONYMOUS"}
@@ -188,3 +189,25 @@ def test_the_settings_of_an_authorizer_are_obeyed(tmp_path: Path, everyone: str)
             assert LOGGER in broker_loggers.levels()
 
     in_loop(scenario)
+
+
+def test_the_audit_log_names_the_request_also_one_that_was_handed_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **{**AUTHORIZED, "super.users": ""}) as cluster:
+            for node_id in (1, 2):
+                await cluster.start(node_id)
+            (other,) = others(cluster)
+            await ask(other, Metadata, 8, Metadata.Request(topics=[Metadata.Request.MetadataRequestTopic(name="t")]))
+            wanted = CreateTopics.Request.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            await ask(other, CreateTopics, 5, CreateTopics.Request(topics=[wanted]))
+
+    with caplog.at_level(logging.INFO, LOGGER):
+        in_loop(scenario)
+    lines = {each.getMessage() for each in caplog.records if each.name == LOGGER}
+    begin = "Principal = User:ANONYMOUS is Denied operation = "
+    asked = " from host = 127.0.0.1 on resource = Topic:LITERAL:t for request = "
+    end = " with resourceRefCount = 1 based on rule DefaultDeny"
+    assert f"{begin}DESCRIBE{asked}Metadata{end}" in lines
+    assert f"{begin}CREATE{asked}CreateTopics{end}" in lines

@@ -198,19 +198,21 @@ class Broker(Protocol):
 
 
 class Call:
-    """One request's context. Shared by consecutive requests of a connection: after it is made, only what it remembers
-    of the authorizer changes.
+    """One request's context. Shared by consecutive requests of a connection to the same API: after it is made, only
+    what it remembers of the authorizer changes.
     """
 
-    __slots__ = ("broker", "client_id", "connection", "decisions", "version")
+    __slots__ = ("api", "broker", "client_id", "connection", "decisions", "version")
 
     def __init__(
-        self, broker: Broker, version: int, client_id: str | None, connection: Connection
+        self, broker: Broker, version: int, client_id: str | None, connection: Connection, api: str = ""
     ) -> None:
+        """``api``: its name, for the audit log."""
         self.broker = broker
         self.version = version
         self.client_id = client_id
         self.connection = connection
+        self.api = api
         self.decisions: Any = None
         """What the authorizer has said of this client before (``rights.Decisions``)."""
 
@@ -249,9 +251,10 @@ class ForwardedCall(Call):
         principal: str,
         host: str,
         is_by_token: bool = False,
+        api: str = "",
     ) -> None:
         """``connection``: that of the other broker."""
-        super().__init__(broker, version, client_id, connection)
+        super().__init__(broker, version, client_id, connection, api)
         self._principal = principal
         self._host = host
         self._is_by_token = is_by_token

@@ -128,11 +128,12 @@ async def open_envelope(
     if api is None or api not in handlers:
         raise errors.InvalidRequest(f"API key {header.api_key} is not for the controller")
     request = api.decode_request(header.api_version, data, header.position, len(data))
-    inner = Call(call.broker, header.api_version, header.client_id, call.connection)
+    context = (call.broker, header.api_version, header.client_id, call.connection)
+    inner = Call(*context, api.name)
     principal = envelope.request_principal
     if principal is not None and (principal or call.broker.authorizer is not None):  # brokers of before sent nothing
         who = identity.decoded(principal, envelope.client_host_address)
-        inner = ForwardedCall(call.broker, header.api_version, header.client_id, call.connection, *who)
+        inner = ForwardedCall(*context, *who, api.name)
     response = await settled(handlers[api](request, inner))
     frame = _joined(api.encode_response(header.api_version, 0, response))
     return _version.pack(call.broker.metadata.image.version) + frame

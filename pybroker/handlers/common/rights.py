@@ -20,7 +20,7 @@ from pyclient.protocol import errors
 from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 MOST_KEPT: Final = 10_000
-"""Decisions that are kept for a connection; only those of topics that exist."""
+"""Names that are kept for a connection; only those of topics that exist."""
 
 T = TypeVar("T")
 Handle = Callable[[Any, Call], Any]
@@ -127,7 +127,8 @@ def may(call: Call, right: Right, name: str = CLUSTER_NAME, *, is_told: bool = T
     authorizer = call.broker.authorizer
     if authorizer is None or call.is_of_broker:
         return True
-    return authorizer.authorize(call.principal, call.host, right.operation, right.kind, name, is_told=is_told)
+    operation, kind = right
+    return authorizer.authorize(call.principal, call.host, operation, kind, name, request=call.api, is_told=is_told)
 
 
 def may_any(call: Call, right: Right) -> bool:
@@ -176,8 +177,10 @@ async def check_all(call: Call, right: Right, names: Iterable[str]) -> None:
     await settled(walk(asked(), call))
 
 
-class Decisions(dict[str, bool]):
-    """What the authorizer has said of one right, by name, while its ACLs and the principal were the same."""
+class Decisions(set[str]):
+    """Names to which the authorizer has allowed one right, while its ACLs and the principal were the same. What it
+    denies is asked each time, as the audit log tells it again some time.
+    """
 
     __slots__ = ("principal", "right", "version")
 
@@ -203,13 +206,12 @@ def check_topic(call: Call, right: Right, name: str | None, topic_id: bytes) -> 
     kept: Decisions | None = call.decisions
     if kept is None or kept.version != version or kept.right is not right or kept.principal != call.principal:
         kept = call.decisions = Decisions(right, version, call.principal)
-    allowed = kept.get(name)
-    if allowed is None:
-        allowed = may(call, right, name)
-        topic = image.topic(name)
-        if topic is not None:
-            if len(kept) >= MOST_KEPT:
-                kept.clear()
-            kept[topic.name] = allowed
-    if not allowed:
+    if name in kept:
+        return
+    if not may(call, right, name):
         raise errors.TopicAuthorizationFailed
+    topic = image.topic(name)
+    if topic is not None:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        kept.add(topic.name)

@@ -34,8 +34,8 @@ def serve(pipe: Pipe) -> None:
     response = Heartbeat.Response()
     row = SimpleNamespace(api=Heartbeat, handle=lambda request, call: response, most_units=1000)
 
-    def make_call(version: int, client_id: str | None, connection: object) -> SimpleNamespace:
-        return SimpleNamespace(version=version, client_id=client_id, connection=connection)
+    def make_call(version: int, client_id: str | None, connection: object, api: str) -> SimpleNamespace:
+        return SimpleNamespace(version=version, client_id=client_id, connection=connection, api=api)
 
     server = SocketServer(Routes([row], make_call, lambda _: b""), Limits(), loop)
     listener = bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0))

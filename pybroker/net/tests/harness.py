@@ -174,8 +174,8 @@ class Harness:
         self.tls_port = by_tls.endpoint.port
         self.server.start([plain, by_tls], {"OUTSIDE": secured})
 
-    def make_call(self, version: int, client_id: str | None, connection: Connection) -> Any:
-        call = SimpleNamespace(version=version, client_id=client_id, connection=connection)
+    def make_call(self, version: int, client_id: str | None, connection: Connection, api: str) -> Any:
+        call = SimpleNamespace(version=version, client_id=client_id, connection=connection, api=api)
         self.calls.append(call)
         return call
 

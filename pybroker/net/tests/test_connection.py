@@ -106,6 +106,9 @@ async def test_calls_share_their_context_while_it_stays_the_same(harness: Harnes
     client.send(ECHO, 9, version=0)
     await client.receive()
     assert harness.calls[1].version == 0
+    client.send(BULK, 10, b"1")
+    await client.receive()
+    assert harness.calls[1].api != harness.calls[2].api
 
 
 @scenario()

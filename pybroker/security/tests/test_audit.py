@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.security.audit import LOGGER, MOST_LINES, WINDOW_MS, Audit
+from pybroker.security import audit
+from pybroker.security.audit import LOGGER, MOST_OF_ADDRESS, WINDOW_MS, Audit
 from pybroker.security.authorizer import StandardAuthorizer
 from pybroker.security.tests.acl_samples import DENY, PREFIXED, READ, TOPIC, acl, by_pattern
 
@@ -22,10 +23,10 @@ class Asked:
         self.authorizer.update(by_pattern([acl("flights"), acl("fl", "User:bob", permission=DENY, pattern=PREFIXED)]))
         self._log = log
 
-    def __call__(self, who: str, name: str = "flights", **told: object) -> list[str]:
+    def __call__(self, who: str, name: str = "flights", host: str = "10.0.0.1", **told: object) -> list[str]:
         """The new lines after the question."""
         self._log.clear()
-        self.authorizer.authorize(f"User:{who}", "10.0.0.1", READ, TOPIC, name, **told)  # type: ignore[arg-type]
+        self.authorizer.authorize(f"User:{who}", host, READ, TOPIC, name, **told)  # type: ignore[arg-type]
         return [record.getMessage() for record in self._log.records if record.name == LOGGER]
 
 
@@ -60,15 +61,44 @@ def test_the_same_denial_is_told_once_in_a_while_and_then_counted(ask: Asked) ->
     assert [len(ask("bob")) for _ in range(5)] == [1, 0, 0, 0, 0]
     ask.clock.advance(WINDOW_MS)
     counted, told = ask("bob")
-    assert counted == "4 denials more were not logged: the same ones, or too many"
+    assert counted == "4 denials more of User:bob were not logged: the same ones, or too many"
     assert told.startswith("Principal = User:bob is Denied")
 
 
-def test_a_flood_of_different_denials_is_cut(ask: Asked) -> None:
-    lines = sum(len(ask("eve", f"topic-{number}")) for number in range(MOST_LINES + 100))
-    assert lines == MOST_LINES
+def test_a_flood_of_different_denials_is_cut_and_counted(ask: Asked) -> None:
+    lines = sum(len(ask("eve", f"topic-{number}")) for number in range(MOST_OF_ADDRESS + 100))
+    assert lines == MOST_OF_ADDRESS
     ask.clock.advance(WINDOW_MS)
-    assert ask("eve")[0].startswith("100 denials more")
+    assert ask("eve")[0].startswith("100 denials more of User:eve")
+
+
+def test_a_flood_hides_nobody_elses_denials(ask: Asked) -> None:
+    for number in range(1000):
+        ask("eve", f"topic-{number}")
+    assert "User:carol is Denied" in ask("carol")[0]
+    assert "User:eve is Denied" in ask("eve", host="10.0.0.2")[0]
+
+
+def test_many_addresses_of_one_principal_hide_no_other(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_OF_PRINCIPAL", 3)
+    assert sum(len(ask("eve", host=f"10.0.1.{number}")) for number in range(9)) == 3
+    assert len(ask("carol")) == 1
+
+
+def test_each_principal_has_a_line_where_all_have_too_many(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_LINES", 2)
+    assert [len(ask("eve", name)) for name in "abc"] == [1, 1, 0]
+    assert [len(ask("carol", name)) for name in "abc"] == [1, 0, 0]
+
+
+def test_only_the_principals_with_most_are_counted_by_name(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_COUNTED", 1)
+    for who in ("bob", "bob", "bob", "carol", "carol", "dave", "dave"):
+        ask(who)
+    ask.clock.advance(WINDOW_MS)
+    assert [line.partition(":")[0] for line in ask("eve")[:2]] == [
+        "2 denials more of User", "2 denials more of 2 others were not logged"
+    ]
 
 
 def test_a_name_writes_no_line_of_its_own(ask: Asked) -> None:
