@@ -170,8 +170,10 @@ def test_what_a_reader_was_given_too_early_or_wrongly_is_caught(
     ],
 )
 def test_a_copy_that_is_not_its_source_is_caught(copy: list[bytes], kind: str) -> None:
-    assert transactions.check_copy([b"a", b"b", b"c"], [b"a", b"b", b"c"], "copy") == []
-    assert [anomaly.kind for anomaly in transactions.check_copy([b"a", b"b", b"c"], copy, "copy")] == [kind]
+    source = [b"a", b"b", b"c"]
+    assert transactions.check_copy(source, [(b"t", value) for value in source], "copy") == []
+    found = transactions.check_copy(source, [(b"t", value) for value in copy], "copy")
+    assert [anomaly.kind for anomaly in found] == [kind]
 
 
 def append(path: Path, *lines: tuple[object, ...]) -> None:

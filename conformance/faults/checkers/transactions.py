@@ -190,16 +190,18 @@ def check_seen(seen: Logs, logs: Logs, transactions: Iterable[Transaction]) -> l
     return found
 
 
-def check_copy(source: Sequence[bytes], copy: Sequence[bytes], name: str) -> list[Anomaly]:
-    """A consume-transform-produce application's output partition: its input's records, each once, in order."""
+def check_copy(source: Sequence[bytes], rows: Sequence[tuple[bytes, bytes]], name: str) -> list[Anomaly]:
+    """A consume-transform-produce application's output partition, the name of a transaction and a record of the input
+    each: the records of the input, each once, in order.
+    """
+    copy = [value for _, value in rows]
     found = [Anomaly(LOST, f"{value!r} of {name}") for value in sorted(set(source) - set(copy))]
     found += [Anomaly(PHANTOM, f"{value!r} of {name}") for value in sorted(set(copy) - set(source))]
-    found += [
-        Anomaly(DUPLICATE, f"{value!r} is {count} times in {name}")
-        for value, count in Counter(copy).items()
-        if count > 1
-    ]
-    if not found and list(source) != list(copy):
+    for value, count in Counter(copy).items():
+        if count > 1:
+            by = b", ".join(transaction for transaction, other in rows if other == value).decode()
+            found.append(Anomaly(DUPLICATE, f"{value!r} is {count} times in {name}: {by}"))
+    if not found and list(source) != copy:
         turn = next(turn for turn, (one, other) in enumerate(zip(source, copy, strict=True)) if one != other)
         found.append(Anomaly(REORDERED, f"{copy[turn]!r} of {name} comes as number {turn}"))
     return found

@@ -407,8 +407,9 @@ class Transactions:
         for application in self.plan.applications:
             for partition in range(TOPICS["input"]):
                 source = [value for _, value in logs[Place("input", partition)]]
-                copy = [value.split(b" ", 1)[1] for _, value in logs[Place(application.target, partition)]]
-                found += transactions.check_copy(source, copy, f"{application.target}-{partition}")
+                place = Place(application.target, partition)
+                rows = [(by, value) for by, _, value in (row.partition(b" ") for _, row in logs[place])]
+                found += transactions.check_copy(source, rows, f"{application.target}-{partition}")
         if self.reader.failure:
             found.append(Anomaly(STUCK, self.reader.failure))
         self.report.anomalies += found
