@@ -11,8 +11,8 @@ from cy.batch import iterate
 from pybroker.log.compaction.cleaner import Cleaner
 from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.interruption import Interrupted, Interruption
+from pybroker.log.tests.compacted import CONFIG, SMALL, Compacted, records
 from pybroker.log.tests.helpers import NOW
-from pybroker.log.tests.test_compaction import CONFIG, SMALL, Compacted, records
 
 
 def before_each_turn(made: Compacted, happens) -> None:

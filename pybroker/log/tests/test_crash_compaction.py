@@ -11,8 +11,8 @@ from proofs.crash import CrashImage, RecordingStorage, crash_images
 from pybroker.config.log_config import LogConfig
 from pybroker.log.log import Log
 from pybroker.log.segment.cleaned_segment import CleanedSegment
+from pybroker.log.tests.compacted import HOUR_MS, Compacted
 from pybroker.log.tests.helpers import TP, UnsyncedStorage, manager
-from pybroker.log.tests.test_compaction import HOUR_MS, Compacted
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),

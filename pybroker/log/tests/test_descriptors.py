@@ -28,6 +28,7 @@ from pybroker.log.files.storage import OutOfDescriptors, Storage
 from pybroker.log.log import Log
 from pybroker.log.manager import NoLogDir
 from pybroker.log.segment.segment import UNKNOWN_TIMESTAMP
+from pybroker.log.tests.compacted import Compacted, records
 from pybroker.log.tests.helpers import (
     NOW,
     TOPIC_ID,
@@ -41,7 +42,6 @@ from pybroker.log.tests.helpers import (
     open_files,
     open_log,
 )
-from pybroker.log.tests.test_compaction import Compacted, records
 from pybroker.log.timestamps import first_record_since
 from pyclient.protocol import errors
 
