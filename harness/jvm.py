@@ -79,7 +79,7 @@ class Jvm:
     def tool(self, main_class: str, *arguments: str, stdin: str = "") -> Printed:
         """Runs the main method of a tool of Kafka's; they run one after the other."""
         used("Java")
-        words: dict[str, object] = {"class": main_class, "arguments": arguments, "stdin": stdin}
+        words: dict[str, Any] = {"class": main_class, "arguments": arguments, "stdin": stdin}
         answer = self.ask("tool", **words)
         if answer.error is not None:
             raise answer.error

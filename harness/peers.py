@@ -20,7 +20,7 @@ import venv
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from harness.witnesses import used
 
@@ -227,7 +227,7 @@ class Java:
             PeerError: the exit code is not 0 (with ``check``), or stderr shows an exception.
         """
         used("Java")
-        feed: dict[str, object] = {}
+        feed: dict[str, Any] = {}
         if isinstance(stdin, str | bytes):
             feed["input"] = stdin.encode() if isinstance(stdin, str) else stdin
         elif stdin is not None:
@@ -236,7 +236,9 @@ class Java:
             feed["stdin"] = subprocess.DEVNULL
         with _archiving(main_class) as archive_to:
             command = tool(main_class, *arguments, heap=heap, archive_to=archive_to)
-            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, **feed)  # type: ignore[call-overload]
+            done: subprocess.CompletedProcess[bytes] = subprocess.run(
+                command, capture_output=True, timeout=timeout_s, check=False, **feed
+            )
         output, errors = done.stdout.decode(), done.stderr.decode()
         if check and (done.returncode != 0 or "Exception" in errors):
             raise PeerError(

@@ -24,7 +24,7 @@ class Served(Protocol):
         """``host:port,…``"""
 
 
-def until(look: Callable[[], Found], what: str, timeout_s: float = 90, pause_s: float = 0.05) -> Found:
+def until(look: Callable[[], Found | None], what: str, timeout_s: float = 90, pause_s: float = 0.05) -> Found:
     """Polls until ``look`` returns something true, with a pause after each look; fails with ``what`` was waited for."""
     deadline = time.monotonic() + timeout_s
     while not (found := look()):

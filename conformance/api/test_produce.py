@@ -53,8 +53,7 @@ def test_every_version_of_produce_appends(wire: Wire, topic: str, version: int) 
 
 
 def test_produce_13_names_its_topic_by_id(wire: Wire, topic: str) -> None:
-    data = {"topic_id": wire.topic_id(topic)}
-    data["partition_data"] = [{"index": 0, "records": batch([b"a"])}]
+    data = {"topic_id": wire.topic_id(topic), "partition_data": [{"index": 0, "records": batch([b"a"])}]}
     fields = {"transactional_id": None, "acks": -1, "timeout_ms": 30_000}
     reply = wire.ask("Produce", 13, topic_data=[data], **fields)
     assert reply.responses[0].partition_responses[0].base_offset == 0

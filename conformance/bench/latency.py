@@ -33,7 +33,7 @@ def consume(bootstrap: str, topic: str, expected: int, reply: Connection) -> Non
     consumer.assign([TopicPartition(topic, 0, 0)])
     consumer.poll(0.5)
     reply.send("ready")
-    delays = []
+    delays: list[float] = []
     while len(delays) < expected:
         message = consumer.poll(10)
         if message is None:

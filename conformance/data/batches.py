@@ -190,9 +190,8 @@ def headers(data: bytes) -> list[Header]:
         epoch, magic, crc = struct.unpack_from(">ibI", data, position + 12)
         body = bytes(data[position + 21 : position + 12 + length])
         right = calc_crc32c(body) == crc
-        found.append(
-            Header(base_offset, 12 + length, epoch, magic, crc, *BODY.unpack_from(body), right)
-        )
+        fields = (base_offset, 12 + length, epoch, magic, crc, *BODY.unpack_from(body), right)
+        found.append(Header(*fields))
         position += 12 + length
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from conformance.data import batches
 from conformance.data.batches import Record
@@ -42,7 +43,7 @@ class CompactedTopic:
             dotted = {key.replace("_", "."): value for key, value in {**COMPACTED, **configs}.items()}
             wire.create_topic(self.name, 1, dotted)
 
-    def write(self, *pairs: Pair, codec: int = 0, **fields: int) -> int:
+    def write(self, *pairs: Pair, codec: int = 0, **fields: Any) -> int:
         """Writes one batch; returns its first offset."""
         records = [Record(value, key) for key, value in pairs]
         with Wire(self.broker.address) as wire:

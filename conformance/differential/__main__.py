@@ -80,7 +80,8 @@ def tell(sides: tuple[Side, Side], file: Path) -> None:
         steps = sequence(int(seed), int(number), kinds[0].split(",") if kinds else KINDS)[1]
     click.echo(show(steps))
     prefix = f"told-{int(time.time())}-"
-    duel = Duel(*(side.world(prefix, own_topic=True) for side in sides), CALM)
+    left, right = (side.world(prefix, own_topic=True) for side in sides)
+    duel = Duel(left, right, CALM)
     found = duel.run(steps)
     click.echo("\n".join(duel.trace))
     click.echo("no difference" if found is None else "\n".join(str(one) for one in found.differences))

@@ -179,7 +179,8 @@ class Campaign:
         own = any(one.get("topic", "own") == "own" and one.verb in OWN_TOPIC for one in steps)
         worlds = [side.world(prefix, own_topic=own) for side in self.sides]
         try:
-            duel = Duel(*worlds, patience)
+            left, right = worlds
+            duel = Duel(left, right, patience)
             found = duel.run(steps)
             with self._lock:
                 self.tally.requests += duel.requests // 2
@@ -205,7 +206,7 @@ OWN_TOPIC = {"produce", "add_partitions", "mark", "describe_producers", "read", 
 
 def signature(found: Found | None) -> tuple[str, tuple[str, ...]] | None:
     """By what a difference is known again."""
-    return found and (found.step.verb, tuple(sorted({one.path for one in found.differences})))
+    return None if found is None else (found.step.verb, tuple(sorted({one.path for one in found.differences})))
 
 
 def grouped(findings: Sequence[Finding]) -> Iterator[tuple[Difference, list[Finding]]]:

@@ -108,9 +108,10 @@ class Duel:
             if self._over:
                 return None
             self._waiting[place] = (self._ask(self.sides[0], one), self._ask(self.sides[1], one))
-            found = self._collect(place) or self._settle()
-            if found:
+            found = self._collect(place)
+            if found is not None:
                 return found
+            self._settle()
             time.sleep(self.patience.pause_s)
         return None
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.conftest import NewBroker
+from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
-from conformance.faults.loads.load import IdempotentWriter, Place, read_back
+from conformance.faults.loads.load import IdempotentWriter, read_back
 from harness.brokers import Broker, free_port
 from harness.proxy import FaultProxy
 from harness.support import until

@@ -5,17 +5,17 @@ from kafka.protocol.api_message import ApiMessage
 HERE = "harness.messages"
 
 
-class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=HERE):
+class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=HERE):  # type: ignore[call-arg, misc]
     pass
 
 
-class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=HERE):
+class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=HERE):  # type: ignore[call-arg, misc]
     pass
 
 
-class ConsumerGroupDescribeRequest(ApiMessage, load_json=HERE):
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=HERE):  # type: ignore[call-arg, misc]
     pass
 
 
-class ConsumerGroupDescribeResponse(ApiMessage, load_json=HERE):
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=HERE):  # type: ignore[call-arg, misc]
     pass

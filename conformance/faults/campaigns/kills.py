@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from conformance.drivers.base import Place
 from conformance.faults.checkers import history
 from conformance.faults.checkers.history import Anomaly, PartitionHistory, TopicHistory, Watermark
 from conformance.faults.loads.load import (
@@ -20,7 +21,6 @@ from conformance.faults.loads.load import (
     GroupReader,
     IdempotentWriter,
     Load,
-    Place,
     RawWriter,
     Resender,
     TopicMaker,

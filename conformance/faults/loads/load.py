@@ -237,7 +237,7 @@ class Committer(Load):
 
     def _commit(self, wire: Wire, offset: int) -> None:
         self.mark.trying(offset)
-        row = {"partition_index": self.place.partition, "committed_offset": offset}
+        row: dict[str, object] = {"partition_index": self.place.partition, "committed_offset": offset}
         row |= {"committed_leader_epoch": -1, "committed_metadata": ""}
         reply = wire.ask(
             "OffsetCommit",

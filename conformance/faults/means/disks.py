@@ -49,7 +49,7 @@ class Disks:
         return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for path in reversed(self.paths.values()):
+        for path in reversed(list(self.paths.values())):
             if os.path.ismount(path):
                 subprocess.run(["umount", "-l", str(path)], check=False)
 

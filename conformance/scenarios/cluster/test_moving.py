@@ -86,8 +86,8 @@ def test_s98_partitions_move_and_get_more_replicas_under_load(
         flowing.goes_on()
         acked = flowing.finish()
     cluster.await_alike(topic)
-    rows = by_spark(cluster, topic)
-    assert len({(row.partition, row.value) for row in rows}) == len(rows) == acked
+    records = by_spark(cluster, topic)
+    assert len({(row.partition, row.value) for row in records}) == len(records) == acked
     gone = cluster.partition_dir(1, topic, 0)
     until(lambda: not gone.exists(), "the files of a replica that has moved to be gone")
 
