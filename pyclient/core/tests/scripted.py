@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pyclient.config import ADMIN, load
@@ -13,6 +14,7 @@ from pyclient.core.client import Client
 from pyclient.protocol import ApiVersions, Metadata
 from pyclient.protocol.apis import ALL, Api, by_key
 from pyclient.protocol.frames import decode_request_header
+from pyclient.tests.support import PATIENCE_S
 
 SILENCE = object()
 """A handler returns it to answer never; the requests behind it are not answered either."""
@@ -151,3 +153,13 @@ async def client_of(*addresses: str, **settings: Any):
         yield client
     finally:
         await client.close()
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test on a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **keywords: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **keywords), PATIENCE_S))
+
+    return run
