@@ -10,7 +10,7 @@ from pybroker.handlers import metadata
 from pyclient.core import metadata as client_metadata
 
 
-@defect("pybroker/cluster/tests/test_node.py::test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas")
+@defect("pybroker/cluster/tests/test_created_topics.py::test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas")
 @in_histories("first start", "factor")
 def internal_topics_take_what_brokers_there_are() -> list[Patch]:
     """A client that is quicker than the second broker fixes the factor for good."""
@@ -30,7 +30,7 @@ def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
     return [(metadata, "_may_pass", lambda error: False)]
 
 
-@defect("pyclient/core/tests/test_client.py::test_a_topic_for_which_there_are_too_few_brokers_is_waited_for")
+@defect("pyclient/core/tests/test_client_metadata.py::test_a_topic_for_which_there_are_too_few_brokers_is_waited_for")
 def clients_take_a_lack_of_brokers_as_final() -> list[Patch]:
     """A client that starts before the second broker fails."""
     return [(client_metadata, "may_pass", lambda error: error.retriable)]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
-from pybroker.clock import ManualClock
 from pybroker.cluster import cluster_secret
 from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
@@ -17,73 +14,11 @@ from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.endpoints import name_of_machine
 from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.metadata import znodes
-from pybroker.cluster.metadata.image import (
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    MetadataDelta,
-    MetadataImage,
-    ResourceType,
-    TopicImage,
-)
-from pybroker.cluster.node import ClusterNode
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, ResourceType, TopicImage
 from pybroker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
-from pybroker.config import BrokerConfig, Endpoint
-from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
+from pybroker.cluster.tests.one_store import LISTENERS, Cluster, Run
 from pybroker.tests.waiting import until_async
 from pyclient.protocol import errors
-
-LISTENERS = {"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)}
-
-
-class Cluster:
-    """Brokers on one store's file; ``deltas`` of the first of them."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = str(file)
-        self.deltas: list[MetadataDelta] = []
-
-    async def __aenter__(self) -> Cluster:
-        self.server = await EmbeddedServer.open(self.file)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.server.close()
-
-    async def broker(
-        self,
-        node_id: int = 1,
-        settings: dict[str, str] | None = None,
-        cluster_id: str | None = None,
-        *,
-        was_clean: bool = False,
-    ) -> tuple[ClusterNode, EmbeddedStore, BrokerConfig]:
-        store = await self.server.connect()
-        config = BrokerConfig(settings or {})
-        node = await ClusterNode.open(store, config, node_id, ManualClock(), cluster_id)
-
-        async def remember(delta: MetadataDelta, image: MetadataImage) -> None:
-            self.deltas.append(delta)
-
-        node.metadata.add_listener(remember)
-        await node.join(LISTENERS, was_clean=was_clean)
-        return node, store, config
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Callable[[Callable[[Cluster], Awaitable[None]]], None]:
-    """Runs a scenario on a fresh store; twice on the same is twice on the same file."""
-
-    def go(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(30), Cluster(tmp_path / "db") as cluster:
-                await scenario(cluster)
-
-        asyncio.run(main())
-
-    return go
-
-
-Run = Callable[[Callable[[Cluster], Awaitable[None]]], None]
 
 
 def test_the_first_broker_becomes_controller_and_registers_as_kafka_does(run: Run) -> None:
@@ -311,76 +246,6 @@ def test_a_key_is_set_taken_away_and_set_again(run: Run, kind: int, name: str, k
 
     run(first)
     run(second)
-
-
-def test_a_hundred_concurrent_requests_for_one_topic_make_it_once(run: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        node, _, _ = await cluster.broker()
-        outcomes = await asyncio.gather(
-            *(node.controller.auto_create(["t", "u"]) for _ in range(100))
-        )
-        ids = {outcome.id for each in outcomes for outcome in each.values()}  # type: ignore[union-attr]
-        assert len(ids) == 2
-
-    run(scenario)
-
-
-def test_a_caller_who_gives_up_does_not_stop_the_change_half_way(run: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        node, _, _ = await cluster.broker()
-        caller = asyncio.ensure_future(node.controller.create_topics([NewTopic("t", 1, 1)]))
-        await asyncio.sleep(0)
-        caller.cancel()
-        await asyncio.wait([caller])
-        assert caller.cancelled()
-        [error] = await node.controller.create_topics([NewTopic("t", 1, 1)])
-        assert isinstance(error, errors.TopicAlreadyExists)
-        assert "t" in node.metadata.image.topics
-
-    run(scenario)
-
-
-def test_internal_topics_have_their_own_configuration(run: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        node, _, _ = await cluster.broker()
-        offsets = await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
-        assert len(offsets.partitions) == 50
-        assert offsets.partitions[0].replicas == (1,)
-        assert offsets.configs["cleanup.policy"] == "compact"
-        assert await node.controller.ensure_internal_topic(OFFSETS_TOPIC) is offsets
-        transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
-        assert transactions.configs["min.insync.replicas"] == "1"
-        assert transactions.is_internal
-
-    run(scenario)
-
-
-def test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas(run: Run) -> None:
-    """The first client may be quicker than the second broker, and the factor stays for good."""
-
-    async def scenario(cluster: Cluster) -> None:
-        settings = {"default.replication.factor": "2"}
-        node, _, _ = await cluster.broker(1, settings=settings)
-        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
-            with pytest.raises(errors.InvalidReplicationFactor):
-                await node.controller.ensure_internal_topic(name)
-        await cluster.broker(2, settings=settings)
-        offsets = await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
-        assert {len(partition.replicas) for partition in offsets.partitions} == {2}
-        transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
-        assert {len(partition.replicas) for partition in transactions.partitions} == {2}
-        assert transactions.configs["min.insync.replicas"] == "2"
-
-    run(scenario)
-
-
-def test_a_replication_factor_that_was_asked_for_is_not_lowered(run: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        node, _, _ = await cluster.broker(settings={"offsets.topic.replication.factor": "3"})
-        with pytest.raises(errors.InvalidReplicationFactor):
-            await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
-
-    run(scenario)
 
 
 def test_case_20_a_controller_whose_epoch_is_over_changes_nothing(run: Run) -> None:
