@@ -24,6 +24,7 @@ from pyclient.core.kinds import Coordinator, request_of
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.node import Node, NodeSettings
 from pyclient.core.outages import Outages
+from pyclient.core.reaper import Reaper
 from pyclient.core.rights import NO_NEEDS, Needs, Rights, principal
 from pyclient.core.transport import Transport
 from pyclient.core.versions import Versions
@@ -95,7 +96,7 @@ class Client:
         self._absent = AbsentCoordinators()
         self._error: KafkaError | None = None
         self._process = getpid()
-        self._reaper: asyncio.TimerHandle | None = None
+        self._reaper = Reaper(loop, config.connections_max_idle_ms / 1000, lambda: self._nodes.values())
         max_idle = config.metadata_max_idle_ms if "metadata_max_idle_ms" in config else config.request_timeout_ms
         self._keeper = MetadataKeeper(
             self.cluster,
@@ -249,7 +250,7 @@ class Client:
                 node.move(broker.host, broker.port)
             elif id >= 0 and not node.in_flight:
                 self._nodes.pop(id).close(ClientClosed("the broker has left the cluster"))
-        self._reap_later()
+        self._reaper.start()
 
     def _adopt_bootstrap(self) -> None:
         """A bootstrap server with the address of a broker is that broker: its connection is kept."""
@@ -402,9 +403,7 @@ class Client:
         return known
 
     async def _find_coordinator(self, key: str, kind: Coordinator) -> int:
-        response = await self.send(
-            self.any_node(), FindCoordinator, lambda version: request_of(version, key, kind)
-        )
+        response = await self.send(self.any_node(), FindCoordinator, lambda version: request_of(version, key, kind))
         row = response.coordinators[0] if response.coordinators else response
         try:
             check(row.error_code, row.error_message)
@@ -461,21 +460,6 @@ class Client:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _reap_later(self) -> None:
-        """Looks for idle connections from time to time, while there are connections."""
-        if self._reaper is None and self._error is None:
-            idle = self.config.connections_max_idle_ms / 1000
-            self._reaper = self.loop.call_later(max(1.0, idle / 4), self._reap)
-
-    def _reap(self) -> None:
-        self._reaper = None
-        limit = self.loop.time() - self.config.connections_max_idle_ms / 1000
-        for node in self._nodes.values():
-            used_at = node.idle_since()
-            if used_at is not None and used_at < limit:
-                node.disconnect("idle")
-        self._reap_later()
-
     def check_process(self) -> None:
         """Raises ClientForked in a child of the process that made this: its loop does not run there."""
         if getpid() != self._process:
@@ -497,8 +481,7 @@ class Client:
                 await asyncio.sleep(0.01)
         finally:
             self._error = error
-            if self._reaper is not None:
-                self._reaper.cancel()
+            self._reaper.stop()
             try:
                 await self._keeper.stop()
             finally:

@@ -1,0 +1,43 @@
+"""Closes connections that nobody has used for connections.max.idle.ms. It lives on the client's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pyclient.core.node import Node
+
+LEAST_S: Final = 1.0
+"""Between two looks, however short connections.max.idle.ms is."""
+
+
+class Reaper:
+    """Looks for idle connections from time to time, once it was started."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, idle_s: float, nodes: Callable[[], Iterable[Node]]) -> None:
+        self._loop = loop
+        self._idle_s = idle_s
+        self._nodes = nodes
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Looks later, if that is not planned yet."""
+        if self._timer is None and not self._is_stopped:
+            self._timer = self._loop.call_later(max(LEAST_S, self._idle_s / 4), self._reap)
+
+    def _reap(self) -> None:
+        self._timer = None
+        limit = self._loop.time() - self._idle_s
+        for node in self._nodes():
+            used_at = node.idle_since()
+            if used_at is not None and used_at < limit:
+                node.disconnect("idle")
+        self.start()
+
+    def stop(self) -> None:
+        """Closes no further connection."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
