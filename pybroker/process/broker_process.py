@@ -121,6 +121,8 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
     words = [sys.executable, "-P", "-m", "pybroker", "start", "--member"]
     words += ["--data-dir", str(root), "--log-level", options.log_level]
     words += as_arguments(settings_of(options, settings))
+    if options.audit_log is not None:
+        words += ["--audit-log", options.audit_log]
     if options.set_scram:
         words.append("--set-scram")
     words += (word for text in options.add_acl for word in ("--add-acl", text))

@@ -14,7 +14,7 @@ import queue
 import stat
 import sys
 from collections.abc import Mapping
-from logging.handlers import QueueHandler, QueueListener
+from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from typing import TextIO
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s {who}%(name)s: %(message)s"
@@ -32,6 +32,10 @@ PATIENCE_S = 1.0
 logger = logging.getLogger(__name__)
 
 
+def _formatter(who: str) -> logging.Formatter:
+    return logging.Formatter(FORMAT.format(who=who and f"[{who}] "), "%Y-%m-%d %H:%M:%S")
+
+
 def level_of(environment: Mapping[str, str]) -> str:
     """The level that KAFKA_LOG4J_ROOT_LOGLEVEL, a variable of Kafka's images, asks for; ``info`` without it, or where
     it names none.
@@ -42,11 +46,24 @@ def level_of(environment: Mapping[str, str]) -> str:
 def set_up(level: str, who: str = "") -> None:
     """Sends the lines of ``level`` and above to stderr; ``who`` tells apart processes that share it."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(FORMAT.format(who=who and f"[{who}] "), "%Y-%m-%d %H:%M:%S"))
+    handler.setFormatter(_formatter(who))
     if has_reader(sys.stderr):
         handler = Lines(handler)
     logging.raiseExceptions = False  # a closed stderr must not end a broker
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def into_file(name: str, file: str, who: str = "") -> None:
+    """Sends the lines of one logger, from INFO on, to this file alone. A file that was moved away is made again.
+
+    Raises OSError.
+    """
+    handler = WatchedFileHandler(file, encoding="utf-8")
+    handler.setFormatter(_formatter(who))
+    log = logging.getLogger(name)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def flush() -> None:

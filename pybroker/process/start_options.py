@@ -19,6 +19,7 @@ from pybroker.config import (
     tls_slips,
     unprotected,
 )
+from pybroker.config.rights import AUTHORIZER
 from pybroker.data_folder import DataFolder, plan
 from pybroker.process.secret_settings import is_secret
 from pybroker.store.stores import StoreOptions
@@ -61,6 +62,8 @@ class StartOptions:
     processes: int = 1
     zookeeper: str | None = None
     log_level: str = "info"
+    audit_log: str | None = None
+    """The file of the audit log; without it, its lines go where all others go."""
     restart_delay: float = RESTART_DELAY_S
     """Seconds until a broker process that has ended is started again."""
     embedded: bool = False
@@ -139,6 +142,8 @@ def remark(config: BrokerConfig, options: StartOptions) -> None:
     """Logs what of the environment and of the settings is not obeyed, and what they make of an option."""
     for line in (*remarks.of_environment(os.environ), *remarks.of_settings(config)):
         logger.warning("%s", line)
+    if options.audit_log is not None and not config[AUTHORIZER]:
+        logger.warning("--audit-log %s stays empty: authorizer.class.name is not set", options.audit_log)
     told = {endpoint.port for endpoint in advertised_listeners(config).values()}
     if options.port and told and options.port not in told:
         text = ",".join(map(str, advertised_listeners(config).values()))

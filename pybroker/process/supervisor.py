@@ -84,11 +84,24 @@ def run(options: StartOptions) -> int:
 
 def run_one(options: StartOptions, config: BrokerConfig) -> int:
     """Runs a broker in this process."""
+    who = f"broker {config['node.id']}" if options.member else ""
     if options.member:
-        diagnostics.set_up(options.log_level, f"broker {config['node.id']}")
+        diagnostics.set_up(options.log_level, who)
+    if options.audit_log is not None:
+        audit_into(options.audit_log, who)
     folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
     with claimed(folder, options, config), event_loop() as loop:
         return loop.run_until_complete(serve(config, folder, options))
+
+
+def audit_into(file: str, who: str) -> None:
+    """Sends the audit log to the file. Raises ConfigError."""
+    from pybroker.security.audit import LOGGER
+
+    try:
+        diagnostics.into_file(LOGGER, file, who)
+    except OSError as error:
+        raise ConfigError(f"--audit-log {file}: {error.strerror}") from error
 
 
 def run_several(options: StartOptions, config: BrokerConfig) -> int:

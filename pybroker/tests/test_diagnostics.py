@@ -140,3 +140,16 @@ def test_the_thread_that_logs_writes_the_line_where_stderr_is_a_file(tmp_path: P
 def test_the_level_of_kafkas_images_is_understood(told: str, level: str) -> None:
     assert diagnostics.level_of({"KAFKA_LOG4J_ROOT_LOGLEVEL": told}) == level
     assert diagnostics.level_of({}) == "info"
+
+
+@pytest.mark.nightly
+def test_a_logger_has_a_file_of_its_own_whatever_the_level_of_the_others(tmp_path: Path) -> None:
+    text = (
+        "import logging; from pybroker.process import diagnostics; diagnostics.set_up('error');"
+        "diagnostics.into_file('own.logger', 'own.log', 'broker 7'); log = logging.getLogger('own.logger');"
+        "log.info('one'); log.debug('no'); logging.getLogger('other').error('two')"
+    )
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path, timeout=LIMIT_S)
+    (line,) = (tmp_path / "own.log").read_text().splitlines()
+    assert line.endswith("INFO    [broker 7] own.logger: one")
+    assert (ended.stderr.count("two"), ended.stderr.count("one")) == (1, 0)
