@@ -3,7 +3,7 @@
 ```` ```python ````   a program of its own            ```` ```sh ````   typed into a shell, in the page's folder
 ```` ```text ````     behind one of them: exactly what it prints; ``…`` stands for anything
 
-A comment ``<!-- not run: why -->`` above a block spares it. ``localhost:9092`` is the page's broker.
+A comment ``<!-- not run: why -->`` above a block spares it. ``localhost:9092`` is the broker of most pages.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ class Block(NamedTuple):
 
 
 class Shell(NamedTuple):
-    """Where blocks run: a folder, with ``pybroker`` and ``python`` in the path."""
+    """Where blocks run: a folder, with ``pybroker`` and ``python`` in the path. ``address``: of the broker, as the page
+    has it; ``bootstrap`` stands for it.
+    """
 
     folder: Path
     bootstrap: str
+    address: str = "localhost:9092"
 
     def run(self, block: Block) -> str:
         """What it printed. Raises AssertionError with all of its output where it fails."""
-        text = block.text.replace("localhost:9092", self.bootstrap)
+        text = block.text.replace(self.address, self.bootstrap)
         ended = subprocess.run(
             RUN[block.language],
             input=text,
@@ -53,7 +56,7 @@ class Shell(NamedTuple):
             timeout=BLOCK_S,
         )
         assert ended.returncode == 0, f"exit code {ended.returncode}\n{text}\n{ended.stdout}{ended.stderr}"
-        return ended.stdout.replace(self.bootstrap, "localhost:9092")
+        return ended.stdout.replace(self.bootstrap, self.address)
 
     def _environment(self) -> dict[str, str]:
         programs = self.folder / ".bin"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
-from harness.brokers import KINDS, Broker
+from harness.brokers import KINDS, Broker, free_port
 
 LIBRARIES = (
     ("confluent_kafka", "confluent_kafka.admin"),
@@ -18,6 +21,8 @@ LIBRARIES = (
     ("aiokafka", "aiokafka.admin"),
     ("pyclient", "cy.produce.producer_batch"),
 )
+PROTECTED = ROOT / "docs" / "protect-a-broker.md"
+PROTECTED_ADDRESS = "localhost:9094"
 PAGES = ("README.md", "docs/tutorial.md", "docs/coming-from.md", "docs/testing.md")
 
 
@@ -39,14 +44,29 @@ def broker(kind: type[Broker], tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_the_blocks_of_a_page_run_and_print_what_it_says_behind_those_of_the_page_before(
     page: str, tmp_path: Path, broker: Broker
 ) -> None:
-    found = list(blocks((ROOT / page).read_text(encoding="utf-8")))
-    assert found
     (tmp_path / "reader").mkdir()
-    shell = Shell(tmp_path / "reader", broker.bootstrap)
+    run_all(ROOT / page, Shell(tmp_path / "reader", broker.bootstrap))
+
+
+@pytest.mark.nightly
+def test_the_way_to_a_protected_broker_leads_to_its_end(tmp_path: Path) -> None:
+    """The page starts its own broker."""
+    try:
+        run_all(PROTECTED, Shell(tmp_path, f"localhost:{free_port()}", PROTECTED_ADDRESS))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.kill(int((tmp_path / "broker.pid").read_text()), signal.SIGKILL)
+        raise
+
+
+def run_all(page: Path, shell: Shell) -> None:
+    """Runs each block of a page, and looks at what it prints."""
+    found = list(blocks(page.read_text(encoding="utf-8")))
+    assert found
     for block in found:
         printed = shell.run(block)
         if block.expected is not None:
-            assert is_as_expected(printed, block.expected), f"{page}:{block.line} printed\n{printed}"
+            assert is_as_expected(printed, block.expected), f"{page.name}:{block.line} printed\n{printed}"
 
 
 def test_every_link_of_a_page_leads_somewhere() -> None:
