@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pybroker.cluster.decisions.quota_changes import Results as QuotaResults
     from pybroker.cluster.decisions.scram_changes import Results as ScramResults
     from pybroker.cluster.decisions.scram_changes import ScramChange
-    from pybroker.security.acls import AclBinding, AclFilter
+    from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 
 T = TypeVar("T")
 
@@ -280,11 +280,13 @@ class ControllerService:
         await make(self.store, acl_nodes.FOLDERS)
         return await self._change_what_can_be(lambda image: create(image, bindings))
 
-    async def delete_acls(self, wanted: AclFilter) -> list[AclBinding]:
-        """The ACLs that the filter has found. They do not count any more when this returns."""
+    async def delete_acls(self, wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
+        """The ACLs that the filter has found ``among`` those of some patterns. They do not count any more when this
+        returns.
+        """
         from pybroker.cluster.decisions.acl_changes import delete
 
-        return await self._change_what_can_be(lambda image: delete(image, wanted))
+        return await self._change_what_can_be(lambda image: delete(image, wanted, among))
 
     async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
         """What a decision of ``token_changes`` results in. It counts here when this returns; raises its KafkaError."""

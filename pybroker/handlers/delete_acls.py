@@ -1,21 +1,29 @@
 """DeleteAcls (31), 1 to 3: deletes the ACLs that filters find, and returns them (KIP-140).
 
-They do not count any more, on any connection of this broker, when the reply comes.
+They do not count any more, on any connection of this broker, when the reply comes. A filter that may find any of many
+ACLs looks at them in turns, and deletes what it has found piece by piece.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
+from pybroker.cluster.decisions.acl_changes import Acls, candidates, finds
 from pybroker.handlers.common.acls import filter_of, refusal
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.pacing import one_by_one
-from pybroker.security.acls import AclBinding
+from pybroker.handlers.common.pacing import PIECE, Paced, one_by_one, pieces, settled, walk
+from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 from pyclient.protocol import DeleteAcls
 from pyclient.protocol.errors import KafkaError
 
 Response = DeleteAcls.Response
 Filter = DeleteAcls.Request.DeleteAclsFilter
 Result = Response.DeleteAclsFilterResult
+
+ACLS_AT_ONCE: Final = 1000
+"""ACLs, deleted or not, of the patterns of one change; those of one pattern are not divided."""
 
 
 async def handle(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
@@ -34,7 +42,7 @@ def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> Delet
 async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
     async def delete(each: Filter) -> Result:
         try:
-            return _deleted(await call.broker.controller.delete_acls(filter_of(each)))
+            return await _delete_found(filter_of(each), call)
         except KafkaError as error:
             return _refused(error)
 
@@ -44,22 +52,49 @@ async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Respons
 _at_controller = forwarded(DeleteAcls, _delete)
 
 
+async def _delete_found(wanted: AclFilter, call: Call) -> Result:
+    """What the filter finds. Raises KafkaError."""
+    wanted.check()
+    acls = call.broker.metadata.image.acls
+    result = Result()
+    for part in _parts(acls, await settled(walk(_found(acls, wanted), call))):
+        result.matching_acls += map(_told, await call.broker.controller.delete_acls(wanted, part))
+    return result
+
+
+def _found(acls: Acls, wanted: AclFilter) -> Paced[list[ResourcePattern]]:
+    found: list[ResourcePattern] = []
+    for piece in pieces(candidates(acls, wanted), PIECE):
+        found += (pattern for pattern in piece if finds(acls, wanted, pattern))
+        yield
+    return found
+
+
+def _parts(acls: Acls, found: list[ResourcePattern]) -> Iterator[list[ResourcePattern]]:
+    part: list[ResourcePattern] = []
+    count = 0
+    for pattern in found:
+        part.append(pattern)
+        count += len(acls[pattern])
+        if count >= ACLS_AT_ONCE:
+            yield part
+            part, count = [], 0
+    if part:
+        yield part
+
+
 def _refused(error: KafkaError) -> Result:
     return Result(error_code=error.code, error_message=str(error))
 
 
-def _deleted(bindings: list[AclBinding]) -> Result:
-    return Result(
-        matching_acls=[
-            Response.DeleteAclsMatchingAcl(
-                resource_type=kind,
-                resource_name=name,
-                pattern_type=pattern_type,
-                principal=principal,
-                host=host,
-                operation=operation,
-                permission_type=permission,
-            )
-            for (kind, name, pattern_type), (principal, host, operation, permission) in bindings
-        ]
+def _told(binding: AclBinding) -> Response.DeleteAclsMatchingAcl:
+    (kind, name, pattern_type), (principal, host, operation, permission) = binding
+    return Response.DeleteAclsMatchingAcl(
+        resource_type=kind,
+        resource_name=name,
+        pattern_type=pattern_type,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=permission,
     )

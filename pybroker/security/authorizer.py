@@ -10,8 +10,9 @@ An ACL that allows reading, writing, deleting or altering also allows describing
 configurations allows describing them. An ACL that denies implies nothing.
 
 For each pattern, principal and host the operations are kept as bits of numbers. A decision looks at the literal, at the
-wildcard, and at one prefix of the name for each length that prefixes have. So it costs the same with few ACLs and with
-many. What a principal may do to a resource is kept until an ACL changes.
+wildcard, and at one prefix of the name for each length that prefixes have. Whether a principal may do something to any
+resource is found by the patterns that have the same entry. So both cost the same with few ACLs and with many. What a
+principal may do to a resource is kept until an ACL changes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain, product
 from typing import Final, NamedTuple
 
 from pybroker.security.acls import (
     ANYBODY,
+    NO_ENTRIES,
     AccessControlEntry,
     AclBinding,
     Entries,
@@ -51,14 +54,13 @@ _IMPLIED: Final = {
 
 
 class _Bits(NamedTuple):
-    """Of one pattern, one principal and one host. ``named``: what is allowed without what is implied."""
+    """Of one pattern, one principal and one host."""
 
     denied: int
     allowed: int
-    named: int
 
 
-_NO_BITS: Final = _Bits(0, 0, 0)
+_NO_BITS: Final = _Bits(0, 0)
 _Hosts = dict[str, _Bits]
 _Group = dict[str, _Hosts]
 """One pattern's, by principal and host."""
@@ -67,31 +69,32 @@ _Group = dict[str, _Hosts]
 class _Kind:
     """The ACLs of one kind of resources, by pattern."""
 
-    __slots__ = ("lengths", "literal", "of_principal", "prefixed", "sizes")
+    __slots__ = ("lengths", "literal", "patterns", "prefixed", "sizes")
 
     def __init__(self) -> None:
         self.literal: dict[str, _Group] = {}
         self.prefixed: dict[str, _Group] = {}
-        self.of_principal: dict[str, dict[ResourcePattern, _Hosts]] = {}
+        self.patterns: dict[AccessControlEntry, dict[ResourcePattern, None]] = {}
+        """Those that have an entry, by the entry with its host in one form."""
         self.lengths: list[int] = []
         """Of the prefixes, in order."""
         self.sizes = Counter[int]()
 
-    def put(self, pattern: ResourcePattern, group: _Group) -> None:
-        """An empty group: there is no ACL of the pattern any more."""
-        groups = self.literal if pattern.pattern_type is PatternType.LITERAL else self.prefixed
-        before = groups.pop(pattern.name, {})
-        for principal in before:
-            patterns = self.of_principal[principal]
+    def put(self, pattern: ResourcePattern, before: Entries, entries: Entries) -> None:
+        """``before``: those that the pattern had; without ``entries`` there is no ACL of it any more."""
+        for entry in set(map(_in_one_form, before)):
+            patterns = self.patterns[entry]
             del patterns[pattern]
             if not patterns:
-                del self.of_principal[principal]
-        if group:
-            groups[pattern.name] = group
-        for principal, hosts in group.items():
-            self.of_principal.setdefault(principal, {})[pattern] = hosts
+                del self.patterns[entry]
+        for entry in map(_in_one_form, entries):
+            self.patterns.setdefault(entry, {})[pattern] = None
+        groups = self.literal if pattern.pattern_type is PatternType.LITERAL else self.prefixed
+        groups.pop(pattern.name, None)
+        if entries:
+            groups[pattern.name] = _grouped(entries)
         if groups is self.prefixed:
-            self._count(len(pattern.name), bool(group) - bool(before))
+            self._count(len(pattern.name), bool(entries) - bool(before))
 
     def _count(self, length: int, change: int) -> None:
         self.sizes[length] += change
@@ -132,7 +135,7 @@ class StandardAuthorizer:
     def update(self, acls: Mapping[ResourcePattern, Entries]) -> None:
         """The ACLs of these patterns are others now; of one without entries there are none any more."""
         for pattern, entries in acls.items():
-            self._kinds[pattern.resource_type].put(pattern, _grouped(entries))
+            self._kinds[pattern.resource_type].put(pattern, self._acls.get(pattern, NO_ENTRIES), entries)
             self._acls[pattern] = entries
             if not entries:
                 del self._acls[pattern]
@@ -175,7 +178,7 @@ class StandardAuthorizer:
         found = self._any.get(key)
         if found is None:
             found = self.authorize(principal, host, operation, resource_type, ANY_NAME, is_told=False)
-            found = found or self._may_any(principal, canonical(host), operation, self._kinds[resource_type])
+            found = found or self._may_any(principal, canonical(host), operation, resource_type)
             if len(self._any) >= MOST_KEPT:
                 self._any.clear()
             self._any[key] = found
@@ -202,26 +205,27 @@ class StandardAuthorizer:
             self._rights[principal, host, resource_type, name] = rights
         return rights
 
-    def _may_any(self, principal: str, address: str, operation: AclOperation, kind: _Kind) -> bool:
-        allowed: dict[ResourcePattern, None] = {}
-        denied: set[ResourcePattern] = set()
-        for who in dict.fromkeys((principal, ANYBODY)):
-            for pattern, hosts in kind.of_principal.get(who, {}).items():
-                for where in (address, WILDCARD):
-                    bits = hosts.get(where, _NO_BITS)
-                    if bits.denied >> operation & 1:
-                        denied.add(pattern)
-                    if bits.named >> operation & 1:
-                        allowed[pattern] = None
-        literal = {each.name for each in denied if each.pattern_type is PatternType.LITERAL}
-        prefixed = {each.name for each in denied if each.pattern_type is PatternType.PREFIXED}
-        if WILDCARD in literal:
+    def _may_any(self, principal: str, address: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        kind = self._kinds[resource_type]
+
+        def patterns(permission: AclPermissionType) -> Iterator[dict[ResourcePattern, None]]:
+            for entry in product(
+                dict.fromkeys((principal, ANYBODY)), (address, WILDCARD), (operation, AclOperation.ALL), (permission,)
+            ):
+                if (found := kind.patterns.get(AccessControlEntry(*entry))) is not None:
+                    yield found
+
+        denied = list(patterns(AclPermissionType.DENY))
+
+        def is_denied(pattern: ResourcePattern) -> bool:
+            return any(pattern in each for each in denied)
+
+        if is_denied(ResourcePattern(resource_type, WILDCARD)):
             return False
-        for pattern in allowed:
-            is_literal = pattern.pattern_type is PatternType.LITERAL
-            if is_literal and pattern.name == WILDCARD:
+        for pattern in chain.from_iterable(patterns(AclPermissionType.ALLOW)):
+            if not denied or pattern == (resource_type, WILDCARD, PatternType.LITERAL):
                 return True
-            if not (is_literal and pattern.name in literal) and not _has_prefix(pattern.name, prefixed):
+            if not is_denied(pattern) and not any(map(is_denied, self._prefixes(resource_type, pattern.name))):
                 return True
         return False
 
@@ -249,9 +253,12 @@ class StandardAuthorizer:
         """Those of ACLs that the resource matches."""
         kind, name = resource.resource_type, resource.name
         literal = [ResourcePattern(kind, each) for each in dict.fromkeys((name, WILDCARD))]
+        return (each for each in (*literal, *self._prefixes(kind, name)) if each in self._acls)
+
+    def _prefixes(self, kind: AclResourceType, name: str) -> Iterator[ResourcePattern]:
+        """Those that a name has, of the lengths that prefixes of ACLs have."""
         lengths = self._kinds[kind].lengths
-        prefixes = [ResourcePattern(kind, name[:n], PatternType.PREFIXED) for n in lengths if n <= len(name)]
-        return (each for each in (*literal, *prefixes) if each in self._acls)
+        return (ResourcePattern(kind, name[:n], PatternType.PREFIXED) for n in lengths if n <= len(name))
 
 
 def _grouped(entries: Entries) -> _Group:
@@ -259,13 +266,17 @@ def _grouped(entries: Entries) -> _Group:
     for principal, host, operation, permission in entries:
         hosts = group.setdefault(principal, {})
         host = canonical(host)
-        denied, allowed, named = hosts.get(host, _NO_BITS)
+        denied, allowed = hosts.get(host, _NO_BITS)
         bits = EVERYTHING if operation is AclOperation.ALL else 1 << operation
         if permission is AclPermissionType.DENY:
-            hosts[host] = _Bits(denied | bits, allowed, named)
+            hosts[host] = _Bits(denied | bits, allowed)
         else:
-            hosts[host] = _Bits(denied, allowed | bits | _IMPLIED.get(operation, 0), named | bits)
+            hosts[host] = _Bits(denied, allowed | bits | _IMPLIED.get(operation, 0))
     return group
+
+
+def _in_one_form(entry: AccessControlEntry) -> AccessControlEntry:
+    return entry._replace(host=canonical(entry.host)) if ":" in entry.host else entry
 
 
 def _bits(hosts_of: Callable[[str], _Hosts | None], principal: str, address: str) -> Iterator[_Bits]:
@@ -287,10 +298,6 @@ def _is_about(entry: AccessControlEntry, principal: str, address: str, operation
         return True
     is_allowed = entry.permission_type is AclPermissionType.ALLOW
     return is_allowed and bool(_IMPLIED.get(entry.operation, 0) >> operation & 1)
-
-
-def _has_prefix(name: str, prefixes: Collection[str]) -> bool:
-    return bool(prefixes) and any(name[:length] in prefixes for length in range(1, len(name) + 1))
 
 
 @lru_cache(maxsize=4096)

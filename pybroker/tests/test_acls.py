@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from pybroker.config import rights
+from pybroker.handlers import delete_acls
 from pybroker.handlers.common import broker_loggers
+from pybroker.handlers.tests.harness import OneItemTurns
 from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
@@ -155,6 +157,24 @@ def test_a_long_request_is_answered_in_its_order(tmp_path: Path) -> None:
             assert len(await described(broker)) == 249
             answer = await delete(broker, *(wanted(resource_name_filter=name) for name in names[:25]))
             assert [each.matching_acls[0].resource_name for each in answer] == names[:25]
+
+    in_loop(scenario)
+
+
+def test_a_filter_that_finds_many_acls_takes_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delete_acls, "PIECE", 4)
+    monkeypatch.setattr(delete_acls, "ACLS_AT_ONCE", 5)
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            names = [f"t{number}" for number in range(24)]
+            await create(broker, *map(creation, names), creation("t3", "User:bob"))
+            broker.turns = turns = OneItemTurns()
+            (result,) = await delete(broker, wanted(principal_filter="User:alice"))
+            assert [each.resource_name for each in result.matching_acls] == names
+            assert turns.count >= len(names) / 4
+            assert await described(broker) == {"t3": ["User:bob"]}
 
     in_loop(scenario)
 

@@ -60,28 +60,30 @@ def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> in
     return size
 
 
-def matching(acls: Acls, wanted: AclFilter) -> list[AclBinding]:
-    """Those that a filter finds, the ones of a pattern together."""
-    return [
-        AclBinding(pattern, entry)
-        for pattern, entries in _found(acls, wanted)
-        for entry in entries
-        if wanted.matches_entry(entry)
-    ]
-
-
-def _found(acls: Acls, wanted: AclFilter) -> Iterable[tuple[ResourcePattern, Entries]]:
+def candidates(acls: Acls, wanted: AclFilter) -> Iterable[ResourcePattern]:
+    """The only patterns that a filter may find: the one that it names, or else all."""
     kind, name, pattern_type = wanted[:3]
     if kind > AclResourceType.ANY and name is not None and pattern_type > PatternType.MATCH:
         pattern = ResourcePattern(kind, name, pattern_type)
-        return [(pattern, acls[pattern])] if pattern in acls else []
-    return ((pattern, entries) for pattern, entries in acls.items() if wanted.matches_pattern(pattern))
+        return [pattern] if pattern in acls else []
+    return acls
 
 
-def delete(image: MetadataImage, wanted: AclFilter) -> Plan[list[AclBinding]]:
-    """Those that a filter has found, which are deleted. Raises InvalidRequest."""
+def finds(acls: Acls, wanted: AclFilter, pattern: ResourcePattern) -> bool:
+    """Whether any ACL of the pattern is wanted."""
+    return wanted.matches_pattern(pattern) and any(map(wanted.matches_entry, acls.get(pattern, NO_ENTRIES)))
+
+
+def delete(image: MetadataImage, wanted: AclFilter, among: Iterable[ResourcePattern]) -> Plan[list[AclBinding]]:
+    """Those that a filter finds among the ACLs of some patterns, which are deleted. Raises InvalidRequest."""
     wanted.check()
-    found = matching(image.acls, wanted)
+    found = [
+        AclBinding(pattern, entry)
+        for pattern in among
+        if wanted.matches_pattern(pattern)
+        for entry in image.acls.get(pattern, NO_ENTRIES)
+        if wanted.matches_entry(entry)
+    ]
     changed: dict[ResourcePattern, Entries] = {}
     for pattern, entries in groupby(found, attrgetter("pattern")):
         gone = {each.entry for each in entries}

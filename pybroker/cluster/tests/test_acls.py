@@ -144,7 +144,7 @@ def test_a_resource_has_as_many_acls_as_fit_into_its_node() -> None:
 
 def test_a_filter_deletes_what_it_finds_and_tells_it() -> None:
     image = with_acls({FLIGHTS: (ALICE, BOB), ResourcePattern(GROUP, "g"): (ALICE,)})
-    plan = acl_changes.delete(image, AclFilter(principal="User:alice"))
+    plan = acl_changes.delete(image, AclFilter(principal="User:alice"), image.acls)
     assert plan.results == [AclBinding(FLIGHTS, ALICE), AclBinding(ResourcePattern(GROUP, "g"), ALICE)]
     ((operations, delta),) = plan.steps
     assert [type(each) for each in operations] == [Set, Delete]
@@ -154,17 +154,17 @@ def test_a_filter_deletes_what_it_finds_and_tells_it() -> None:
 def test_one_of_several_acls_goes_and_the_others_stay() -> None:
     """CVE-2024-27309: with it all of the resource's went."""
     image = with_acls({FLIGHTS: (ALICE, BOB)})
-    plan = acl_changes.delete(image, AclFilter(TOPIC, "flights", PatternType.LITERAL, *ALICE))
+    plan = acl_changes.delete(image, AclFilter(TOPIC, "flights", PatternType.LITERAL, *ALICE), [FLIGHTS])
     assert image.apply(plan.steps[0].delta).acls == {FLIGHTS: (BOB,)}
 
 
 def test_a_filter_that_finds_nothing_writes_nothing() -> None:
     image = with_acls({FLIGHTS: (ALICE,)})
     for wanted in (AclFilter(TOPIC, "other", PatternType.LITERAL), AclFilter(host="10.0.0.1")):
-        plan = acl_changes.delete(image, wanted)
+        plan = acl_changes.delete(image, wanted, image.acls)
         assert (plan.results, plan.steps) == ([], [])
     with pytest.raises(InvalidRequest):
-        acl_changes.delete(image, AclFilter(AclResourceType.UNKNOWN))
+        acl_changes.delete(image, AclFilter(AclResourceType.UNKNOWN), image.acls)
 
 
 # -- brokers -----------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_every_broker_follows_and_a_new_one_loads(tmp_path: Path) -> None:
         assert await service.create_acls([AclBinding(FLIGHTS, BOB)]) == [None]
         assert (await members.start(3)).image.acls[FLIGHTS] == (ALICE, BOB)
         found = [AclBinding(FLIGHTS, ALICE), AclBinding(FLIGHTS, BOB)]
-        assert await service.delete_acls(AclFilter(name="flights")) == found
+        assert await service.delete_acls(AclFilter(name="flights"), [FLIGHTS]) == found
         assert (await members.settled()).acls == {prefix: (BOB,)}
         assert await service.create_acls([AclBinding(FLIGHTS, ALICE)]) == [None]
 
@@ -229,7 +229,7 @@ def test_an_administrator_mends_a_node_by_deleting_what_denies(tmp_path: Path) -
         await members.die(1)
         await members.start(1)
         service = members.controller.node.controller
-        assert await service.delete_acls(AclFilter(name="flights")) == [AclBinding(FLIGHTS, UNREADABLE[0])]
+        assert await service.delete_acls(AclFilter(name="flights"), [FLIGHTS]) == [AclBinding(FLIGHTS, UNREADABLE[0])]
         assert await service.create_acls([AclBinding(FLIGHTS, ALICE)]) == [None]
 
     run(tmp_path / "db", scenario)
@@ -282,7 +282,7 @@ def test_a_node_that_another_program_has_removed_is_missed_and_made_again(tmp_pa
         assert await service.create_acls([AclBinding(FLIGHTS, BOB)]) == [None]
         assert (await members.settled()).acls == {FLIGHTS: (BOB,)}
         await store.delete(acl_nodes.path(FLIGHTS))
-        assert await service.delete_acls(AclFilter()) == []
+        assert await service.delete_acls(AclFilter(), [FLIGHTS]) == []
         assert (await members.settled()).acls == {}
         await store.close()
 

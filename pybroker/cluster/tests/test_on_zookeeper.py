@@ -93,7 +93,7 @@ def test_as_many_acls_as_a_resource_may_have_fit_and_names_of_any_kind(alone: En
             assert len(image.acls[full]) * 200 > acl_changes.MOST_BYTES / 2
             check_agreement(members)
             await members.check_store()
-            assert len(await service.delete_acls(AclFilter(name=LONG_NAME))) == results.count(None)
+            assert len(await service.delete_acls(AclFilter(name=LONG_NAME), image.acls)) == results.count(None)
             assert {pattern.name for pattern in (await members.settled()).acls} == set(names)
 
     asyncio.run(main())

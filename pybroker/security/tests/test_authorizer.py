@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from pybroker.security.acls import UNREADABLE, AclBinding, ResourcePattern
@@ -213,6 +216,24 @@ def test_a_prefix_is_denied_by_a_shorter_one_only() -> None:
     assert may_any(allowed, acl("flights-", operation=WRITE, permission=DENY))
     assert not may_any(allowed, acl("flights-", operation=WRITE, permission=DENY, pattern=PREFIXED))
     assert may_any(allowed, acl("flights-eu", operation=WRITE, permission=DENY, pattern=PREFIXED))
+
+
+@pytest.mark.parametrize("operation", [READ, WRITE])
+def test_many_acls_make_any_no_slower(operation: AclOperation) -> None:
+    calls = []
+    for number in (10, 1000):
+        made = authorizer(*(acl(f"t{each}") for each in range(number)), acl("t", operation=ALL, permission=DENY))
+        count = 0
+
+        def on_event(frame: FrameType, event: str, arg: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(on_event)
+        made.authorize_any(ALICE, HOST, operation, TOPIC)
+        sys.setprofile(None)
+        calls.append(count)
+    assert calls[0] == calls[1]
 
 
 def test_any_is_decided_again_after_a_change() -> None:

@@ -130,4 +130,4 @@ def test_many_changes_leave_what_one_change_makes(
     for kind, one in step_by_step._kinds.items():
         other = at_once._kinds[kind]
         assert (one.literal, one.prefixed, one.lengths) == (other.literal, other.prefixed, other.lengths)
-        assert one.of_principal == other.of_principal
+        assert one.patterns == other.patterns
