@@ -139,6 +139,7 @@ class Broker:
         self._open_partitions()
         self._open_groups()
         self._open_transactions()
+        await self.protection.keys_tried()
         await self._join(was_clean=was_clean)
         self._opened.push_async_callback(self.node.leave)
         self._tell_lost()
@@ -146,7 +147,6 @@ class Broker:
         self.replicas.on_lost = self._tell_lost
         if self._first_users:
             await self._add_users()
-        await self.protection.keys_tried()
         if self._first_acls:
             await self._add_acls()
         self._serve()

@@ -19,7 +19,7 @@ from pyclient.security import http_call
 
 _OPEN: Final = "http:"
 TIMEOUT_S: Final = 10.0
-"""Of connecting, and of each read."""
+"""Of connecting, and of the answer."""
 
 logger = logging.getLogger("pybroker.security")
 

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from joserfc import jwt
@@ -15,6 +15,7 @@ from joserfc.jwk import RSAKey
 
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import ConfigError
+from pybroker.security.key_fetcher import KeyFetcher
 from pybroker.security.tests.keys_server import jwks, serving
 from pybroker.tests.test_sasl import VALUES, address
 from pybroker.tests.test_tls import Running, running
@@ -75,6 +76,27 @@ def test_keys_that_cannot_be_read_stop_the_start_before_others_hear_of_the_broke
     with pytest.raises(ConfigError, match=f"{keys}: it is no JWKS"), running(tmp_path, **settings_for(keys.as_uri())):
         pytest.fail("not reached")
     assert not joined
+
+
+def test_others_hear_of_the_broker_when_it_has_tried_to_fetch_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that takes its time keeps no leader from its clients."""
+    order: list[str] = []
+    join, tried = ClusterNode.join, KeyFetcher.tried
+
+    async def first(self: KeyFetcher) -> None:
+        await tried(self)
+        order.append("tried")
+
+    async def then(self: ClusterNode, *given: Any, **named: Any) -> None:
+        order.append("joined")
+        await join(self, *given, **named)
+
+    monkeypatch.setattr(KeyFetcher, "tried", first)
+    monkeypatch.setattr(ClusterNode, "join", then)
+    with serving(jwks(KEY)) as server, running(tmp_path, **settings_for(server.url)):
+        assert order == ["tried", "joined"]
 
 
 def test_keys_may_come_by_http_also_when_the_broker_runs_already(tmp_path: Path) -> None:

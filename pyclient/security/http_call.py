@@ -1,10 +1,16 @@
-"""One request by HTTP, to who gives tokens or keys. It blocks, follows no redirect, and reads no endless answer."""
+"""One request by HTTP, to who gives tokens or keys. It blocks, follows no redirect, and reads no endless answer: no
+long one, and none that comes byte by byte.
+"""
 
 from __future__ import annotations
 
 import http.client
+import io
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from socket import socket
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 MOST_BYTES = 1 << 20
@@ -24,11 +30,64 @@ def parse(url: str) -> SplitResult | None:
         return None
 
 
+class _InTime:
+    """A connected socket for http.client, whose answer has to be whole by ``due_s``."""
+
+    def __init__(self, sock: socket, due_s: float, time_s: Callable[[], float]) -> None:
+        self._sock = sock
+        self._due_s = due_s
+        self._time_s = time_s
+
+    def sendall(self, data: Any) -> None:
+        self.limit()
+        self._sock.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """What the answer is read from."""
+        return io.BufferedReader(_Answer(self._sock.makefile("rb", buffering=0), self.limit))
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def limit(self) -> None:
+        """The next step has the time that is left. Raises TimeoutError where none is."""
+        left_s = self._due_s - self._time_s()
+        if left_s <= 0:
+            raise TimeoutError("the answer was not whole in time")
+        self._sock.settimeout(left_s)
+
+
+class _Answer(io.RawIOBase):
+    """What a socket receives, each time after ``limit``."""
+
+    def __init__(self, received: io.RawIOBase, limit: Callable[[], None]) -> None:
+        self._received = received
+        self._limit = limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._limit()
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
 def ask(
-    url: SplitResult, headers: Mapping[str, str], form: str | None = None, *, connect_s: float, read_s: float
+    url: SplitResult,
+    headers: Mapping[str, str],
+    form: str | None = None,
+    *,
+    connect_s: float,
+    read_s: float,
+    time_s: Callable[[], float] = time.monotonic,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer to GET, or with a ``form`` to POST. ``https`` checks the certificate by the
-    system's authorities. Raises OSError, where the next attempt may do better, and TooLong.
+    """Status and body of the answer to GET, or with a ``form`` to POST. The answer has ``read_s`` in all. ``https``
+    checks the certificate by the system's authorities. Raises OSError, where the next attempt may do better, and
+    TooLong.
     """
     host, port = url.hostname or "", url.port
     connection: http.client.HTTPConnection
@@ -38,7 +97,7 @@ def ask(
         connection = http.client.HTTPConnection(host, port, timeout=connect_s)
     try:
         connection.connect()
-        connection.sock.settimeout(read_s)
+        connection.sock = _InTime(connection.sock, time_s() + read_s, time_s)
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         connection.request("GET" if form is None else "POST", path, form, dict(headers))
         answer = connection.getresponse()

@@ -43,9 +43,10 @@ class TokenEndpoint:
     def __call__(self) -> Token:
         """Raises OSError, where the next attempt may do better, and Refused."""
         form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
-        limits = {"connect_s": self._connect_s, "read_s": self._read_s}
         try:
-            status, body = http_call.ask(self._url, self._headers(), urlencode(form), **limits)
+            status, body = http_call.ask(
+                self._url, self._headers(), urlencode(form), connect_s=self._connect_s, read_s=self._read_s
+            )
         except http_call.TooLong as error:
             raise Refused(str(error)) from None
         try:
