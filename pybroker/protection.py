@@ -27,15 +27,17 @@ if TYPE_CHECKING:
     from pybroker.security.listener_sasl import ListenerSasl
     from pybroker.security.listener_tls import ListenerTls
     from pybroker.security.oauth import Tokens
+    from pybroker.security.tokens import KnownTokens
 
 
 class Protection:
-    """``authorizer``: None where everybody may do everything. ``tls``: None where no listener has it. ``sasl``: of each
-    listener that has it, by the listener's name.
+    """``authorizer``: None where everybody may do everything. ``known_tokens``: None where there are none. ``tls``:
+    None where no listener has it. ``sasl``: of each listener that has it, by the listener's name.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, loop: AbstractEventLoop, pools: Pools) -> None:
         self.authorizer = _authorizer_of(config, clock)
+        self.known_tokens = _known_tokens(config)
         self.tls: BrokerTls | None = None
         self.sasl: Mapping[str, ListenerSasl] = {}
         self._key_fetchers: list[KeyFetcher] = []
@@ -117,6 +119,8 @@ class Protection:
         """ACLs count before the image is shown. The first image, which has all of them, comes before any client."""
         if self.authorizer is not None and delta.acls:
             self.authorizer.update(delta.acls)
+        if self.known_tokens is not None and delta.tokens:
+            self.known_tokens.update(delta.tokens)
 
 
 def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | None:
@@ -130,6 +134,15 @@ def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | N
     return StandardAuthorizer(
         rights.super_users(config), allows_everyone=config[rights.ALLOW_EVERYONE], audit=audit
     )
+
+
+def _known_tokens(config: BrokerConfig) -> KnownTokens | None:
+    key = config["delegation.token.secret.key"]
+    if not key:
+        return None
+    from pybroker.security.tokens import KnownTokens
+
+    return KnownTokens(key)
 
 
 def _tls_of(config: BrokerConfig) -> BrokerTls:

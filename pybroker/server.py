@@ -116,6 +116,7 @@ class Broker:
         self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))
         self.protection = Protection(config, self.clock, self.loop, self.pools)
         self.authorizer: Authorizer | None = self.protection.authorizer
+        self.known_tokens = self.protection.known_tokens
         self.failed = asyncio.Event()
         """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
@@ -222,7 +223,7 @@ class Broker:
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects
-        if self.authorizer is not None:
+        if self.authorizer is not None or self.known_tokens is not None:
             self.metadata.add_listener(self.protection.on_metadata)  # before others, which may fail
         await self.node.secret.read()
         await self.protection.open_sasl(lambda: self.metadata.image, self.peer_secret, self._opened)

@@ -8,7 +8,7 @@ from pybroker.cluster.decisions.token_changes import NewToken, create
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.rights import CREATE_TOKENS_USER, may
-from pybroker.handlers.common.tokens import joined, secret_key, split, times
+from pybroker.handlers.common.tokens import joined, known, secret_key, split, times
 from pybroker.security.tokens import mac
 from pyclient.protocol import CreateDelegationToken, errors
 
@@ -21,10 +21,12 @@ async def _create(request: CreateDelegationToken.Request, call: Call) -> CreateD
     response = Response()
     response.principal_type, response.principal_name = split(call.principal)
     try:
-        key = secret_key(call)
+        key, tokens = secret_key(call), known(call)
         wanted = _wanted(request, call)
         now_ms, lives = call.broker.clock.now_ms(), times(call)
-        token = await call.broker.controller.change_tokens(lambda image: create(image, wanted, lives, now_ms))
+        token = await call.broker.controller.change_tokens(
+            lambda _: create(wanted, tokens.requested_by(wanted.requester), lives, now_ms)
+        )
     except errors.KafkaError as error:
         response.error_code = error.code
         return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.cluster.decisions.token_changes import expire
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.tokens import found, secret_key
+from pybroker.handlers.common.tokens import found
 from pyclient.protocol import ExpireDelegationToken, errors
 
 Response = ExpireDelegationToken.Response
@@ -13,7 +13,7 @@ Response = ExpireDelegationToken.Response
 
 async def _expire(request: ExpireDelegationToken.Request, call: Call) -> ExpireDelegationToken.Response:
     try:
-        token_id = found(call, secret_key(call), request.hmac)
+        token_id = found(call, request.hmac)
         principal, period_ms, now_ms = call.principal, request.expiry_time_period_ms, call.broker.clock.now_ms()
         expiry = await call.broker.controller.change_tokens(
             lambda image: expire(image, token_id, principal, period_ms, now_ms)

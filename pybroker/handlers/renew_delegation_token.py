@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.cluster.decisions.token_changes import renew
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.tokens import found, secret_key, times
+from pybroker.handlers.common.tokens import found, times
 from pyclient.protocol import RenewDelegationToken, errors
 
 Response = RenewDelegationToken.Response
@@ -13,7 +13,7 @@ Response = RenewDelegationToken.Response
 
 async def _renew(request: RenewDelegationToken.Request, call: Call) -> RenewDelegationToken.Response:
     try:
-        token_id = found(call, secret_key(call), request.hmac)
+        token_id = found(call, request.hmac)
         principal, period_ms = call.principal, request.renew_period_ms
         lives, now_ms = times(call), call.broker.clock.now_ms()
         expiry = await call.broker.controller.change_tokens(

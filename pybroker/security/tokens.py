@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -48,6 +49,40 @@ Tokens = Mapping[str, Token]
 def mac(key: str, token_id: str) -> bytes:
     """What proves that one has the token. It is as secret as a password."""
     return hmac.digest(key.encode(), token_id.encode(), HASH)
+
+
+class KnownTokens:
+    """Finds tokens by their MACs, and counts them. It knows what ``update`` has told it."""
+
+    def __init__(self, key: str) -> None:
+        """``key``: ``delegation.token.secret.key``."""
+        self._key = key
+        self._ids: dict[bytes, str] = {}
+        self._requesters: dict[str, str] = {}
+        self._counts = Counter[str]()
+
+    def update(self, tokens: Mapping[str, Token | None]) -> None:
+        """These tokens are others now; those that are None are gone."""
+        for token_id, token in tokens.items():
+            if (before := self._requesters.pop(token_id, None)) is not None:
+                self._counts[before] -= 1
+                if not self._counts[before]:
+                    del self._counts[before]
+            if token is None:
+                self._ids.pop(mac(self._key, token_id), None)
+            else:
+                self._requesters[token_id] = token.requester
+                self._counts[token.requester] += 1
+                if before is None:
+                    self._ids[mac(self._key, token_id)] = token_id
+
+    def id_of(self, proof: bytes) -> str | None:
+        """The token with this MAC, None where there is none."""
+        return self._ids.get(proof)
+
+    def requested_by(self, principal: str) -> int:
+        """How many there are for which the principal has asked."""
+        return self._counts[principal]
 
 
 class TokenLogins:

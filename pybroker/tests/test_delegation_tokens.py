@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from pybroker.cluster.decisions import token_changes
 from pybroker.tests.test_sasl import LISTENERS, SETTINGS, USERS, add_users, address
 from pybroker.tests.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
@@ -126,6 +127,18 @@ def test_a_client_without_a_name_or_that_asks_for_others_is_refused(served: Runn
         with pytest.raises(errors.InvalidPrincipalType):
             bob.create_delegation_token(renewers="Group:all")
         assert "User:alice" not in [each.owner for each in bob.describe_delegation_tokens()]
+
+
+def test_a_user_gets_only_so_many_tokens_until_one_is_removed(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with admin(served, login("bob")) as bob:
+        token = bob.create_delegation_token()
+        monkeypatch.setattr(token_changes, "MOST_TOKENS", 1)
+        with pytest.raises(errors.PolicyViolation):
+            bob.create_delegation_token()
+        bob.expire_delegation_token(token.hmac)
+        bob.expire_delegation_token(bob.create_delegation_token().hmac)
 
 
 def test_the_secret_is_told_to_nobody(served: Running, caplog: pytest.LogCaptureFixture) -> None:

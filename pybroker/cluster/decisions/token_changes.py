@@ -12,8 +12,10 @@ from pybroker.security.tokens import Token
 from pybroker.store.interface import Create, Delete, Set
 from pyclient.protocol import errors
 
-MOST_BYTES: Final = 1 << 19
+MOST_BYTES: Final = 1 << 14
 """Of a token's node, which many renewers make long."""
+MOST_TOKENS: Final = 10_000
+"""For which one principal has asked: Kafka has no limit, but every broker keeps all of them."""
 REMOVED_AT_ONCE: Final = 500
 
 
@@ -34,8 +36,12 @@ class NewToken(NamedTuple):
     lifetime_ms: int
 
 
-def create(image: MetadataImage, wanted: NewToken, times: Times, now_ms: int) -> Plan[Token]:
-    """The token. Raises InvalidRequest where it does not fit into a node."""
+def create(wanted: NewToken, count: int, times: Times, now_ms: int) -> Plan[Token]:
+    """The token. ``count``: how many its requester has. Raises InvalidRequest where it does not fit into a node, and
+    PolicyViolation where there are too many.
+    """
+    if count >= MOST_TOKENS:
+        raise errors.PolicyViolation(f"{wanted.requester} has {count} tokens already, and may have no more")
     life_ms = min(wanted.lifetime_ms, times.most_ms) if wanted.lifetime_ms > 0 else times.most_ms
     most_ms = now_ms + life_ms
     token = Token(*wanted[:4], now_ms, min(most_ms, now_ms + times.period_ms), most_ms)

@@ -34,15 +34,21 @@ def after(plan: Plan[object], image: MetadataImage = IMAGE) -> MetadataImage:
     ("wanted", "expires", "most"), [(-1, 40, 100), (0, 40, 100), (70, 40, 70), (9, 9, 9), (999, 40, 100)]
 )
 def test_a_new_token_lives_as_long_as_asked_and_allowed(wanted: int, expires: int, most: int) -> None:
-    plan = token_changes.create(MetadataImage(), WANTED._replace(lifetime_ms=wanted), TIMES, NOW)
+    plan = token_changes.create(WANTED._replace(lifetime_ms=wanted), 0, TIMES, NOW)
     assert plan.results == TOKEN._replace(expires_ms=NOW + expires, most_ms=NOW + most)
     assert after(plan, MetadataImage()).tokens == {"t1": plan.results}
 
 
 def test_a_token_that_fits_into_no_node_is_refused() -> None:
-    many = WANTED._replace(renewers=(CAROL,) * 50_000)
+    many = WANTED._replace(renewers=(CAROL,) * 2_000)
     with pytest.raises(errors.InvalidRequest):
-        token_changes.create(MetadataImage(), many, TIMES, NOW)
+        token_changes.create(many, 0, TIMES, NOW)
+
+
+def test_a_principal_has_only_so_many_tokens() -> None:
+    assert token_changes.create(WANTED, token_changes.MOST_TOKENS - 1, TIMES, NOW).steps
+    with pytest.raises(errors.PolicyViolation, match="User:bob c has 10000 tokens already"):
+        token_changes.create(WANTED, token_changes.MOST_TOKENS, TIMES, NOW)
 
 
 @pytest.mark.parametrize("who", [ALICE, BOB, CAROL])
@@ -131,7 +137,7 @@ def test_every_broker_follows_and_a_new_one_and_the_next_controller_have_them(tm
         service = members.controller.node.controller
         for id in ("t1", "t2", "t3"):
             await service.change_tokens(
-                lambda image, id=id: token_changes.create(image, WANTED._replace(id=id), TIMES, NOW)  # type: ignore[misc]
+                lambda _, id=id: token_changes.create(WANTED._replace(id=id), 0, TIMES, NOW)  # type: ignore[misc]
             )
         await service.change_tokens(lambda image: token_changes.expire(image, "t2", ALICE, -1, NOW))
         await service.change_tokens(lambda image: token_changes.renew(image, "t3", ALICE, 90, TIMES, NOW))

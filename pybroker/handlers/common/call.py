@@ -28,6 +28,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:  # they cost a broker without quotas and SASL nothing
     from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.authentication import Authentication
+    from pybroker.security.tokens import KnownTokens
 
 T = TypeVar("T")
 MAPPED: Final = "::ffff:"
@@ -159,6 +160,8 @@ class Broker(Protocol):
     producer_ids: ProducerIds
     authorizer: Authorizer | None
     """None where everybody may do everything."""
+    known_tokens: KnownTokens | None
+    """Delegation tokens; None where there are none."""
     quotas: ClientQuotas | None
     """None where no client has a quota."""
     unpackers: ThreadPoolExecutor

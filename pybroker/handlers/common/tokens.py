@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Any, Final
 
 from pybroker.cluster.decisions.token_changes import Times
 from pybroker.handlers.common.call import Call
-from pybroker.security.tokens import USER, mac
+from pybroker.security.tokens import USER, KnownTokens
 from pyclient.protocol import errors
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -31,11 +30,16 @@ def times(call: Call) -> Times:
     return Times(config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"])
 
 
-def found(call: Call, key: str, proof: Any) -> str | None:
-    """The id of the token that the client has; None if there is none."""
-    given = bytes(proof)
-    tokens = call.broker.metadata.image.tokens
-    return next((id for id in tokens if hmac.compare_digest(mac(key, id), given)), None)
+def known(call: Call) -> KnownTokens:
+    """Those of this broker's metadata. Raises as ``secret_key``."""
+    secret_key(call)
+    assert call.broker.known_tokens is not None  # as there is a key
+    return call.broker.known_tokens
+
+
+def found(call: Call, proof: Any) -> str | None:
+    """The id of the token that the client has; None if there is none. Raises as ``secret_key``."""
+    return known(call).id_of(bytes(proof))
 
 
 def split(principal: str) -> tuple[str, str]:

@@ -1,0 +1,39 @@
+"""Tokens are found by their MACs, without a look at each, and counted by who has asked for them."""
+
+from __future__ import annotations
+
+from pybroker.security.tokens import KnownTokens, Token, mac
+
+KEY = "the-key-of-tokens"
+BOB, CAROL = "User:bob", "User:carol"
+
+
+def token(token_id: str, requester: str = BOB, expires_ms: int = 1) -> Token:
+    return Token(token_id, "User:alice", requester, (), 0, expires_ms, 2)
+
+
+def test_a_token_is_found_by_its_mac_until_it_is_gone() -> None:
+    known = KnownTokens(KEY)
+    known.update({"t1": token("t1"), "t2": token("t2")})
+    known.update({"t1": token("t1", expires_ms=2)})
+    assert [known.id_of(mac(KEY, each)) for each in ("t1", "t2", "t3")] == ["t1", "t2", None]
+    assert known.id_of(mac("another key", "t1")) is None
+    known.update({"t1": None, "t3": None})
+    assert [known.id_of(mac(KEY, each)) for each in ("t1", "t2")] == [None, "t2"]
+
+
+def test_tokens_are_counted_by_who_has_asked_for_them() -> None:
+    known = KnownTokens(KEY)
+    known.update({"t1": token("t1"), "t2": token("t2"), "t3": token("t3", CAROL)})
+    known.update({"t1": token("t1", expires_ms=2)})
+    assert [known.requested_by(each) for each in (BOB, CAROL, "User:alice")] == [2, 1, 0]
+    known.update({"t2": None, "t3": None})
+    assert [known.requested_by(each) for each in (BOB, CAROL)] == [1, 0]
+
+
+def test_no_mac_is_computed_to_find_a_token() -> None:
+    known = KnownTokens(KEY)
+    known.update({f"t{number}": token(f"t{number}") for number in range(100)})
+    proof = mac(KEY, "t50")
+    known._key = None  # type: ignore[assignment]
+    assert known.id_of(proof) == "t50"
