@@ -1,4 +1,4 @@
-"""Tokens are found by their MACs, without a look at each, and counted by who has asked for them."""
+"""Tokens are found by their MACs, without a look at each, and counted for each principal that has asked for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_token_is_found_by_its_mac_until_it_is_gone() -> None:
     assert [known.id_of(mac(KEY, each)) for each in ("t1", "t2")] == [None, "t2"]
 
 
-def test_tokens_are_counted_by_who_has_asked_for_them() -> None:
+def test_tokens_are_counted_for_each_principal_that_has_asked() -> None:
     known = KnownTokens(KEY)
     known.update({"t1": token("t1"), "t2": token("t2"), "t3": token("t3", CAROL)})
     known.update({"t1": token("t1", expires_ms=2)})
