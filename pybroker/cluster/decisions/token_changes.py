@@ -41,7 +41,7 @@ def create(wanted: NewToken, count: int, times: Times, now_ms: int) -> Plan[Toke
     PolicyViolation where there are too many.
     """
     if count >= MOST_TOKENS:
-        raise errors.PolicyViolation(f"{wanted.requester} has {count} tokens already, and may have no more")
+        raise errors.PolicyViolation(f"{wanted.requester} has {count} tokens already, the most that a user may have")
     life_ms = min(wanted.lifetime_ms, times.most_ms) if wanted.lifetime_ms > 0 else times.most_ms
     most_ms = now_ms + life_ms
     token = Token(*wanted[:4], now_ms, min(most_ms, now_ms + times.period_ms), most_ms)

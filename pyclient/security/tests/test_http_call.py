@@ -35,7 +35,7 @@ def endless(request: pytest.FixtureRequest) -> Iterator[str]:
                 while True:
                     peer.sendall(again)
             except OSError:
-                return  # who asked has gone
+                return  # the client has gone
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, daemon=True)
