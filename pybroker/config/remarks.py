@@ -45,6 +45,8 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
 
         if names := sasl_listeners.without_effect(config):
             yield f"without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: {', '.join(names)}"
+        if names := list(sasl_listeners.of_absent_mechanisms(config)):
+            yield f"without effect, as their mechanism is none of their listener's: {', '.join(names)}"
         slips = list(sasl_listeners.slips(config))
         yield from (f"{name} is ignored: it is unknown{meant}" for name, meant in slips)
     for reason, names in _unmet(config, {name for name, _ in slips}).items():

@@ -104,17 +104,19 @@ def check(config: BrokerConfig) -> None:
 
 
 def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
-    """One for each listener, and one for each slip in a name. Raises ConfigError for bad listeners."""
+    """One for each slip in a name, which others may come from, and one for each listener. Raises ConfigError for bad
+    listeners.
+    """
     secured = [each.listener for each in listeners(config) if each.is_sasl]
+    if secured:
+        for name, near in slips(config):
+            if name.startswith(LISTENER_PREFIX) or (near and not _is_of_others(config, name)):
+                yield ConfigError(f"{name}{_from(config, name)} is unknown{near}")
     for listener in secured:
         try:
             read(config, listener)
         except ConfigError as error:
             yield error
-    if secured:
-        for name, near in slips(config):
-            if name.startswith(LISTENER_PREFIX) or (near and not _is_of_others(config, name)):
-                yield ConfigError(f"{name}{_from(config, name)} is unknown{near}")
 
 
 def _is_of_others(config: BrokerConfig, name: str) -> bool:
@@ -128,6 +130,20 @@ def without_effect(config: BrokerConfig) -> list[str]:
     names = [] if any(of_sasl.values()) else [key.name for key in SASL_KEYS if config.where(key.name)]
     others = [key.name for key in config.keys_of_listeners if key_of_listener(key.name) is not None]
     return names + [name for name in others if of_sasl.get(_split(name, of_sasl)[0]) is False]
+
+
+def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
+    """Keys of mechanisms that their listener of SASL has not. Raises ConfigError for bad listeners."""
+    enabled = {
+        each.listener.lower(): {name.lower() for name in config.of_listener(each.listener, MECHANISMS)}
+        for each in listeners(config)
+        if each.is_sasl
+    }
+    for key in config.keys_of_listeners:
+        listener, rest = _split(key.name, enabled)
+        mechanism = rest.partition(".")[0]
+        if listener and mechanism in _KAFKAS and mechanism not in enabled[listener]:
+            yield key.name
 
 
 def read(config: BrokerConfig, listener: str) -> SaslListener:

@@ -128,6 +128,11 @@ def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(
         (["sasl.kerberos.service.name=kafka"],
          [f"without effect, as {UNMET['sasl.kerberos.service.name']}: sasl.kerberos.service.name"]),
         (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=PLAIN", "connections.max.reauth.ms=1"], []),
+        (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=SCRAM-SHA-256",
+          "listener.name.sasl_ssl.plain.sasl.jaas.config=secret",
+          "listener.name.sasl_ssl.scram-sha-256.connections.max.reauth.ms=1"],
+         ["without effect, as their mechanism is none of their listener's: "
+          "listener.name.sasl_ssl.plain.sasl.jaas.config"]),
     ],
 )
 def test_keys_of_sasl_that_have_no_effect_are_told_with_the_reason(settings: list[str], told: list[str]) -> None:
