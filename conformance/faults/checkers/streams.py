@@ -12,6 +12,7 @@ records where these lie side by side::
                                                 the broker knew them already and did not say where they are
     end STREAM COUNT                            the stream is over: everything was sent and is answered
     failed TEXT                                 what must not be: a record given up, an answer out of order
+    ready                                       a signal ends it in order from now on
     hiccup TEXT                                 an error that says of itself that one may try again
     state JSON                                  a reader of everything: {partition: [next offset, CRC of all values]}
     seen PARTITION OFFSET END                   a member of a group was given these records, one by one
@@ -154,6 +155,7 @@ class Journal:
         self.hiccups: Counter[str] = Counter()
         self.state: dict[int, tuple[int, int]] = {}
         self.seen: list[tuple[int, int, int]] = []
+        self.is_ready = False
         self._read = 0
 
     def refresh(self) -> None:
@@ -182,6 +184,8 @@ class Journal:
         elif word == "seen":
             place, offset, end = map(int, rest.split())
             self.seen.append((place, offset, end))
+        elif word == "ready":
+            self.is_ready = True
         elif word == "hiccup":
             self.hiccups[rest] += 1
         else:

@@ -296,9 +296,10 @@ class Streams:
         while not self.all_written():
             now = self.acked()
             self._await(lambda now=now: self.acked() > now or self.all_written(), "the writers end")  # type: ignore[misc]
-        for name, process in self.workers.items():
-            if name not in self.plan.writers:
-                process.process.terminate()
+        readers = [process for name, process in self.workers.items() if name not in self.plan.writers]
+        self._await(lambda: all(process.journal.is_ready for process in readers), "all readers have begun")
+        for process in readers:
+            process.process.terminate()
         for name in self.workers:
             self._finish(name)
 

@@ -424,6 +424,7 @@ def main(arguments: list[str]) -> None:
         worker.stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    log.note("ready")
     try:
         worker.run()
     except Exception as error:
