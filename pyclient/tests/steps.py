@@ -44,6 +44,7 @@ async def at_each_step(
 def run(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Runs the work on a new loop; no task of it is left then, and nothing is told that nobody has looked at."""
     told: list[object] = []
+    gc.collect()  # what other tests have left warns before
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
