@@ -5,7 +5,9 @@ belongs to. Campaigns wait to be asked for by ``-m campaign``.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
         plant_in_children(name)
         plant(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nearly all that is made here stays: the garbage collector never looks for garbage in it, neither now nor when a
+    test calls it, which took it 0.4 s.
+    """
+    gc.disable()
+    collected = yield
+    gc.enable()
+    gc.freeze()
+    return collected
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
