@@ -15,7 +15,7 @@ from pyclient import Consumer, Producer, TopicPartition, aio
 from pyclient.errors import WakeupError
 from pyclient.tests.support import PATIENCE_S
 
-EARLIEST = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+EARLIEST = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "fetch_max_wait_ms": 1}
 STEP_S = 30.0
 """More than a poll without a wait takes on any machine."""
 
