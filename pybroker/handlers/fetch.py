@@ -25,7 +25,7 @@ from pybroker.replication.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
 
 if TYPE_CHECKING:  # it costs a broker without quotas nothing
-    from pybroker.quotas.client_quotas import Allowance
+    from cy.quota import Allowance
 
 Response = Fetch.Response
 TopicResponse = Response.FetchableTopicResponse
@@ -55,7 +55,7 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         return fetch_many(context, request, call)
     allowance = None if call.broker.quotas is None else allowance_of(call)
     fetch = operation(context, request, call, allowance)
-    return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call, allowance))
+    return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call, allowance, fetch))
 
 
 async def follow_new(request: Fetch.Request, call: Call, replica: int) -> Fetch.Response:
@@ -169,8 +169,8 @@ def operation(
     """
     broker = call.broker
     max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
-    if allowance is not None:
-        max_bytes = min(max_bytes, allowance.most_at_once)
+    if allowance is not None and allowance.most_at_once < max_bytes:
+        max_bytes = allowance.most_at_once
     redirects = request.rack_id and is_rack_aware(broker.config)
     fetch = FetchOperation if broker.authorizer is None else partial(PermittedFetch, call)
     return fetch(
@@ -285,17 +285,16 @@ def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
 
 
 def respond(
-    context: Context, call: Call, allowance: Allowance | None, reads: list[PartitionRead]
+    context: Context, call: Call, allowance: Allowance | None, fetch: FetchOperation, reads: list[PartitionRead]
 ) -> Fetch.Response:
-    """The response to what was read."""
-    delay_ms = 0
+    """The response to what ``fetch`` has read."""
+    now_ms, delay_ms = call.broker.clock.monotonic_ms(), 0
     if allowance is not None:
-        size = sum(read.size for read in reads)
-        has_all, delay_ms = allowance.use_or_wait(size, call.broker.clock.monotonic_ms())
+        has_all, delay_ms = allowance.use_or_wait(fetch.size, now_ms)
         if not has_all:
             return put_off(context, delay_ms)
     try:
-        session_id, answers = context.answer(reads, call.broker.clock.monotonic_ms())
+        session_id, answers = context.answer(reads, now_ms)
     except errors.KafkaError as error:
         return Response(error_code=error.code)
     response = response_of(call, session_id, answers)
@@ -305,10 +304,12 @@ def respond(
 
 def allowance_of(call: Call) -> Allowance | None:
     """What the client may fetch, if it has a quota."""
-    quotas = call.broker.quotas
+    quotas, share = call.broker.quotas, call.connection.share
     if quotas is None:
         return None
-    return quotas.share(call.connection.principal, call.client_id, call.broker.clock.monotonic_ms()).fetch
+    if share is None or not share.is_current:
+        share = quotas.share(call.connection.principal, call.client_id, call.broker.clock.monotonic_ms())
+    return share.fetch
 
 
 def put_off(context: Context, delay_ms: int) -> Fetch.Response:

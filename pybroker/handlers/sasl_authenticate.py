@@ -42,7 +42,7 @@ def _on_peer(message: bytes, call: Call) -> SaslAuthenticate.Response:
         connection.authentication = None
         raise errors.SaslAuthenticationFailed(str(error)) from None
     if connection.broker_id is not None:
-        connection.authentication = None
+        connection.authentication = connection.share = None
         if connection.sasl is not None:
             connection.sasl.on_proved()
             connection.on_said()

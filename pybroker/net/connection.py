@@ -30,6 +30,7 @@ from cy.wire.buffer import DecodeError, TooMuch
 from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
 from pybroker import waiting
+from pybroker.loop_watch import STALL_S
 from pybroker.net import complaint
 from pybroker.net.apart import LOOP_UNITS, Apart
 from pybroker.net.limits import Limits
@@ -98,6 +99,7 @@ class Connection:
         "number",
         "peer_address",
         "principal",
+        "share",
     )
 
     def __init__(
@@ -134,6 +136,7 @@ class Connection:
         self.broker_id: int | None = None
         self.authentication: Any = None
         self.principal = principal
+        self.share: Any = None
         self._read(True)
 
     @property
@@ -216,7 +219,9 @@ class Connection:
                 break
         took_s = self._reader.visit_s()
         if took_s > self._server.notable_s:
-            self._server.visited(self._route, self._call, took_s)
+            share = self.share
+            if took_s > STALL_S or share is None or not share.spend(took_s, self.active_at):
+                self._server.visited(self._route, self._call, took_s)
 
     def _serve_frames(self) -> None:
         reader, served = self._reader, False
@@ -268,6 +273,8 @@ class Connection:
             return
         call, client_id = self._call, header.client_id
         if route is not self._route or call.version != version or call.client_id != client_id:
+            if call is None or call.client_id != client_id:
+                self.share = None
             self._route = route
             call = self._call = self._server.routes.make_call(version, client_id, self, route.name)
         try:
@@ -276,15 +283,18 @@ class Connection:
             data = view[header.position : end]
             self._serve_apart(route, call, correlation_id, bytes(data) if self._reader.reuses else data)
             return
-        throttling = self._server.throttling
         try:
-            if throttling is None:
-                result = route.handle(request, call)
-            else:
-                result = throttling.handle(route, request, call, end - start)
-            if type(result) is not route.response and iscoroutine(result):
+            result = route.handle(request, call)
+            is_ready = type(result) is route.response
+            throttling = self._server.throttling
+            if throttling is not None:
+                share = self.share
+                if share is None or not share.is_within(route.name, result, end - start, self.active_at):
+                    result = throttling.count(route, result, call, end - start)
+            if not is_ready and iscoroutine(result):
                 result = waiting.start(result, self._server.loop)
-            if type(result) is route.response and not self._replies:
+                is_ready = type(result) is route.response
+            if is_ready and not self._replies:
                 try:
                     self._out.append(route.encode(version, correlation_id, result, LOOP_UNITS))
                     return
@@ -308,11 +318,9 @@ class Connection:
             request = await self._server.apart.decode(route, call.version, data, 0, size)
             del data
             self._apart = True
-            throttling = self._server.throttling
-            if throttling is None:
-                result = route.handle(request, call)
-            else:
-                result = throttling.handle(route, request, call, size)
+            result = route.handle(request, call)
+            if self._server.throttling is not None:
+                result = self._server.throttling.count(route, result, call, size)
             del request
             if iscoroutine(result):
                 result = waiting.start(result, self._server.loop)
@@ -432,6 +440,7 @@ class Connection:
         """Resumes reading if that was stopped and the limits allow it again."""
         if self._socket is not None and self._stopped and not self._is_full():
             self._partial_since = 0.0  # the rest of a frame could not arrive meanwhile
+            self.active_at = self._server.loop.time()
             self._reader.go_on()
             self._visit()
             if self._socket is not None and not self._stopped:

@@ -90,7 +90,9 @@ class QuotaFollower:
         from pybroker.quotas.client_quotas import ClientQuotas, has_client_quotas
 
         if not has_client_quotas(found):
-            self._of_clients = None
+            if self._of_clients is not None:
+                self._of_clients.update({})
+                self._of_clients = None
             self._net.throttle(None)
         else:
             if self._of_clients is None:

@@ -1,5 +1,7 @@
 """Holds back clients that have used more than their quotas allow. It is there while any quota of clients is set.
 
+Most requests do not come here: the connection asks the ``share`` of its client, which this has found and left there.
+
 A response is sent first, and says how long its connection is *muted* from then on: nothing more is read of it. The
 longest of a request's times counts. There is one for its bytes (Produce), one that its handler says (Fetch, and changes
 of topics), and one for what its client has taken of the event loop. The loop's time is counted as it passes: whole
@@ -19,6 +21,7 @@ from inspect import iscoroutine
 from types import coroutine
 from typing import Any, Final, Protocol
 
+from cy.quota import Share
 from pybroker.net.routes import Route
 from pybroker.quotas.client_quotas import LONGEST, ClientQuotas
 
@@ -32,7 +35,10 @@ class Connection(Protocol):
 
     principal: str
     broker_id: int | None
+    authentication: Any
     sasl: Any
+    share: Share | None
+    active_at: float
 
     @property
     def closed(self) -> bool: ...
@@ -65,53 +71,57 @@ class Throttling:
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def handle(self, route: Route, request: Any, call: Call, size: int) -> Any:
-        """As ``route.handle``, for a request of ``size`` bytes."""
-        result, connection = route.handle(request, call), call.connection
+    def count(self, route: Route, result: Any, call: Call, size: int) -> Any:
+        """A request of ``size`` bytes has been handled, and ``share`` of its connection cannot say that it may be
+        answered at once. Returns what takes the place of ``result``.
+        """
+        connection: Connection = call.connection
         if connection.broker_id is not None or (connection.sasl is not None and not connection.sasl.is_known):
             return result
-        if type(result) is route.response:  # of most requests, in as few steps as can be
-            share = self._quotas.known.get((connection.principal, call.client_id))
-            if share is not None:
-                delay_ms, produce, taken = 0, share.produce, share.request
-                if produce is not None and route.name == PRODUCE:
-                    now_ms = int(self._loop.time() * 1000)
-                    if produce.record(size, now_ms) > produce.most_at_once:
-                        delay_ms = produce.delay_ms(now_ms)
-                if taken is not None:
-                    delay_ms = max(delay_ms, taken.delay_ms(self._now_ms()))
-                if delay_ms or getattr(result, TOLD, 0):
-                    self._tell(connection, result, delay_ms)
-                return result
-        if iscoroutine(result) or isinstance(result, asyncio.Future):
+        if iscoroutine(result):
             return self._later(route, result, call, size)
-        self._count(route, result, call, size)
+        if isinstance(result, asyncio.Future):
+            result.add_done_callback(partial(self._count_done, route, call, size))
+        else:
+            self._count(route, result, call, size)
         return result
 
     async def _later(self, route: Route, result: Any, call: Call, size: int) -> Any:
-        if self.counts_time and iscoroutine(result):
-            self._quotas.share(call.connection.principal, call.client_id, self._now_ms())  # for its first steps
+        if self.counts_time:
+            self._share(call, self._now_ms())  # for its first steps
             result = _timed(result, partial(self.spent, call))
         response = await result
         self._count(route, response, call, size)
         return response
 
+    def _count_done(self, route: Route, call: Call, size: int, result: asyncio.Future[Any]) -> None:
+        """A handler that had to wait is done, and the connection has not yet looked at what it says."""
+        if not result.cancelled() and result.exception() is None:
+            self._count(route, result.result(), call, size)
+
     def spent(self, call: Call, seconds: float) -> None:
-        """The call's client has taken so much of the loop's time."""
-        connection = call.connection
+        """The call's client has taken so much of the loop's time, unless nothing is known of it yet."""
+        connection: Connection = call.connection
         client_id = call.client_id and call.client_id[:LONGEST]
         share = self._quotas.known.get((connection.principal, client_id))
-        if share is not None and share.request is not None and connection.broker_id is None:
-            share.request.record(seconds * PERCENT, self._now_ms())
+        if share is not None and connection.broker_id is None:
+            share.spend(seconds, self._loop.time())
+
+    def _share(self, call: Call, now_ms: int) -> Share:
+        """What holds for the call's client. Its connection remembers it, unless it may turn out to be a broker's."""
+        connection: Connection = call.connection
+        share = self._quotas.share(connection.principal, call.client_id, now_ms)
+        if connection.authentication is None:
+            connection.share = share
+        return share
 
     def _count(self, route: Route, response: Any, call: Call, size: int) -> None:
-        """A request of ``size`` bytes has been handled."""
-        now_ms, connection = self._now_ms(), call.connection
-        share = self._quotas.share(connection.principal, call.client_id, now_ms)
+        now_ms = self._now_ms()
+        share = self._share(call, now_ms)
         delay_ms = 0 if share.request is None else share.request.delay_ms(now_ms)
         if share.produce is not None and route.name == PRODUCE:
             delay_ms = max(delay_ms, share.produce.use(size, now_ms))
-        self._tell(connection, response, delay_ms)
+        self._tell(call.connection, response, delay_ms)
 
     def _tell(self, connection: Connection, response: Any, delay_ms: int) -> None:
         """``response`` says how long its client waits, if it is longer than what its handler says."""

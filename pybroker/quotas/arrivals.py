@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from pybroker.quotas.client_quotas import Allowance, make_room
+from cy.quota import Allowance
+from pybroker.quotas.client_quotas import make_room
 from pybroker.quotas.keys import CONNECTIONS, DEFAULT, Quotas
 from pybroker.quotas.rate import Windows
 

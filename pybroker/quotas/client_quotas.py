@@ -12,8 +12,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
+from cy.quota import Allowance, Share
 from pybroker.quotas.keys import DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Quotas
-from pybroker.quotas.rate import MOST_MS, Rate, TokenBucket, Windows
+from pybroker.quotas.rate import TokenBucket, Windows
 
 MOST_CLIENTS: Final = 10_000
 """So many clients are remembered; of more, those that are idle are forgotten, or else the oldest ``PART``."""
@@ -32,52 +33,9 @@ class Used(Protocol):
 
 K = TypeVar("K")
 U = TypeVar("U", bound=Used)
-T = TypeVar("T", "Allowance", "Permits")
+T = TypeVar("T", Allowance, "Permits")
 Sharers = tuple[str | None, str | None]
 """The clients that use a quota together: of this user, of this client id."""
-
-
-class Allowance(Rate):
-    """How much of something some clients may use per second, and what they have used."""
-
-    __slots__ = ("_bound", "_most_ms", "most_at_once")
-
-    def __init__(self, windows: Windows, most_ms: int = MOST_MS) -> None:
-        """``most_ms``: no delay is longer."""
-        super().__init__(windows)
-        self._most_ms = most_ms
-        self.bound = 0.0
-
-    @property
-    def bound(self) -> float:
-        """How much per second."""
-        return self._bound
-
-    @bound.setter
-    def bound(self, bound: float) -> None:
-        self._bound = bound
-        self.most_at_once = int(bound * (self.windows.number - 1) * self._size_ms / 1000)
-        """More at once is too much, even of a client that has used nothing. Less in all windows never is."""
-
-    def use(self, amount: float, now_ms: int) -> int:
-        """Counts it; returns how long to wait, in milliseconds."""
-        return self.delay_ms(now_ms) if self.record(amount, now_ms) > self.most_at_once else 0
-
-    def delay_ms(self, now_ms: int) -> int:
-        """How long to wait because of what was used."""
-        if self._total <= self.most_at_once:
-            return 0
-        return min(self.until_ms(self._bound, now_ms), self._most_ms)
-
-    def use_or_wait(self, amount: float, now_ms: int) -> tuple[bool, int]:
-        """As ``use``, but what would be too much is not used; whether it was. A single use is never too much, however
-        large, so that the clients get on.
-        """
-        delay_ms = self.use(amount, now_ms)
-        if delay_ms and self._total > amount:
-            self.record(-amount, now_ms)
-            return False, delay_ms
-        return True, delay_ms
 
 
 class Permits:
@@ -101,24 +59,6 @@ class Permits:
         return self.bucket.is_idle(now_ms)
 
 
-class Share:
-    """The quotas that hold for a client; None where there is none."""
-
-    __slots__ = ("fetch", "mutations", "produce", "request")
-
-    def __init__(
-        self,
-        produce: Allowance | None,
-        fetch: Allowance | None,
-        request: Allowance | None,
-        mutations: Permits | None,
-    ) -> None:
-        self.produce = produce
-        self.fetch = fetch
-        self.request = request
-        self.mutations = mutations
-
-
 class ClientQuotas:
     """The quotas of all clients of a broker."""
 
@@ -138,13 +78,18 @@ class ClientQuotas:
 
     def update(self, quotas: Quotas) -> None:
         """These hold from now on. What was used before counts."""
-        self.known.clear()
+        self._forget()
         self._bounds = {}
         for entity, values in quotas.items():
             for key, bound in values.items():
                 if entity.ip is None:
                     self._bounds.setdefault(key, {})[entity.user, entity.client] = bound
         self.limit_time = REQUEST in self._bounds
+
+    def _forget(self) -> None:
+        for share in self.known.values():
+            share.is_current = False
+        self.known.clear()
 
     def share(self, principal: str, client_id: str | None, now_ms: int) -> Share:
         """What holds for a client of ``principal`` (``User:alice``)."""
@@ -161,7 +106,7 @@ class ClientQuotas:
             self._of(MUTATIONS, self._mutations, lambda: Permits(self._of_controller), user, client, now_ms),
         )
         if len(self.known) >= MOST_CLIENTS:
-            self.known.clear()
+            self._forget()
         self.known[principal, client_id] = share
         return share
 
@@ -175,7 +120,7 @@ class ClientQuotas:
         allowance = known.get(sharers)
         if allowance is None:
             if make_room(known, now_ms):
-                self.known.clear()  # they have what is forgotten
+                self._forget()  # they have what is forgotten
             allowance = known[sharers] = make()
         allowance.bound = bound
         return allowance

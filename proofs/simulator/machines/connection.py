@@ -132,6 +132,7 @@ class ServerEnd:
     client_software_name = client_software_version = "simulated"
     authentication: peer_secret.Server | None = None
     sasl: Any = None
+    share: Any = None
     principal = "User:ANONYMOUS"
 
     def __init__(self, process: Process, client: ClientEnd, channel: Any, broker_id: int | None) -> None:

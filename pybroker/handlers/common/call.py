@@ -26,6 +26,7 @@ from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import KafkaError
 
 if TYPE_CHECKING:  # they cost a broker without quotas and SASL nothing
+    from cy.quota import Share
     from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.authentication import Authentication
     from pybroker.security.tokens import KnownTokens
@@ -53,6 +54,8 @@ class Connection(Protocol):
     """How the client says who it is, on listeners where it has to."""
     principal: str
     """The user: ``User:alice``."""
+    share: Share | None
+    """The quotas that held for the client when they were last looked for."""
     pinned: bool
     """The bytes of the request that is being handled stay as long as they are referenced."""
 

@@ -37,6 +37,8 @@ class FakeConnection(SimpleNamespace):
             pinned=False,
             principal="User:alice",
             sasl=None,
+            authentication=None,
+            share=None,
             peer_address=("127.0.0.1", 50_000),
         )
 

@@ -53,6 +53,8 @@ class Connection:
         self.principal = f"User:{user}"
         self.broker_id = broker_id
         self.sasl = sasl
+        self.authentication = None
+        self.share: Any = None
         self.held = 0
         self.closed = False
 
@@ -75,9 +77,12 @@ class Throttled:
         self.throttling = Throttling(self.quotas, self.loop)
 
     def ask(self, connection: Connection, size: int, response: Any = None, name: str = PRODUCE) -> Any:
-        route: Any = SimpleNamespace(name=name, handle=lambda request, call: response, response=type(response))
+        route: Any = SimpleNamespace(name=name)
         call = SimpleNamespace(connection=connection, client_id=self.client_id)
-        return self.throttling.handle(route, None, call, size)
+        share = connection.share
+        if share is not None and share.is_within(name, response, size, self.loop.time()):
+            return response  # as ``connection.Connection`` does
+        return self.throttling.count(route, response, call, size)
 
     def spend(self, connection: Connection, seconds: float) -> None:
         self.throttling.spent(SimpleNamespace(connection=connection, client_id=self.client_id), seconds)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pybroker.quotas.rate import MOST_MS, Rate, TokenBucket, Windows
+from cy.quota import MOST_MS, Rate
+from pybroker.quotas.rate import TokenBucket, Windows
 
 SECONDS = Windows(11, 1000)
 
