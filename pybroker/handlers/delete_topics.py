@@ -62,7 +62,7 @@ def _refused(topic: str | Asked, error: KafkaError) -> Result:
 
 @within_quota(Mutation(_lists, 5, _key, _cost, _is_permitted, _refused))
 async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
-    """One result per topic, in the order of the request."""
+    """One result per topic, in the order of the request; one that is named twice, once."""
     response: DeleteTopics.Response
     if call.version < _FIRST_WITH_IDS:
         response = await in_writes(request, call, _at_controller, _lists(call.version), str)
@@ -75,11 +75,11 @@ async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Resp
 async def _delete(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
     names = _names(request, call.version)
     denied = {} if call.broker.authorizer is None or may(call, DELETE_CLUSTER, is_told=False) else _denied(names, call)
-    rest = iter(await _outcomes([asked for asked in names if asked not in denied], call))
-    outcomes = [_DENIED if asked in denied else next(rest) for asked in names]
-    names = [denied.get(asked, asked) for asked in names]
+    allowed = [asked for asked in names if asked not in denied]
+    outcomes: dict[TopicName, Outcome] = dict.fromkeys(names, _DENIED)
+    outcomes.update(zip(allowed, await _outcomes(allowed, call), strict=True))
     return DeleteTopics.Response(
-        responses=[_result(n, outcome) for n, outcome in zip(names, outcomes, strict=True)]
+        responses=[_result(denied.get(asked, asked), outcome) for asked, outcome in outcomes.items()]
     )
 
 

@@ -16,7 +16,7 @@ from pybroker.security.authorizer import StandardAuthorizer
 from pyclient.protocol import CreatePartitions, CreateTopics, DeleteTopics
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType
 
-REFUSED, DENIED = 89, 29
+REFUSED, DENIED, INVALID = 89, 29, 42
 Creatable = CreateTopics.Request.CreatableTopic
 Growing = CreatePartitions.Request.CreatePartitionsTopic
 
@@ -150,5 +150,18 @@ def test_a_client_without_rights_learns_nothing_of_topics_and_owes_nothing() -> 
         deletes = AccessControlEntry("User:alice", "*", AclOperation.DELETE, AclPermissionType.ALLOW)
         authorizer.update({ResourcePattern(AclResourceType.TOPIC, "hidden"): (deletes,)})
         assert await delete(ask, 6, "hidden") == (1000, [REFUSED])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 5, 6])
+def test_a_deletion_that_names_a_topic_twice_costs_nothing_and_is_refused_once(version: int) -> None:
+    async def scenario(ask: Administration) -> None:
+        await create(ask, 7, a=12, b=3)
+        limit(ask, 1)
+        assert await delete(ask, version, "a", "a", "none", "none", "a") == (0, [INVALID, INVALID])
+        assert await delete(ask, version, "a", "b", "a") == (0, [INVALID, 0])
+        assert await create(ask, 7, c=7) == (0, [0])
+        assert await create(ask, 7, d=1, e=1) == (1000, [0, REFUSED])
 
     run(scenario)
