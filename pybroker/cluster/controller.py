@@ -305,17 +305,23 @@ class ControllerService:
         """Finalizes new levels; raises InvalidUpdateVersion."""
         await self._change(lambda image: features.update(image, updates), validate_only)
 
-    async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Creates the topics that do not exist, internal ones with their own configuration."""
+    async def create_missing(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Creates these topics, internal ones with their own configuration."""
         requests = [self._request(name) for name in names]
         create = self.create_topics if self.is_controller else self._create_elsewhere
         outcomes = dict(zip(names, await create(requests), strict=True))
         for name, outcome in outcomes.items():
+            if isinstance(outcome, errors.InvalidReplicationFactor):
+                self._tell_missing(name, outcome)
+        return outcomes
+
+    async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """As ``create_missing``; a topic that is there by now is as good as one that was made."""
+        outcomes = await self.create_missing(names)
+        for name, outcome in outcomes.items():
             existing = self._cache.image.topic(name)
             if isinstance(outcome, errors.TopicAlreadyExists) and existing is not None:
                 outcomes[name] = existing
-            elif isinstance(outcome, errors.InvalidReplicationFactor):
-                self._tell_missing(name, outcome)
         return outcomes
 
     def _request(self, name: str) -> NewTopic:

@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.topic_names import check_name
-from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.mutation_quota import made_within_quota
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
 from pybroker.handlers.common.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, may
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
@@ -104,12 +106,19 @@ async def _after_creation(
 
     async def create(names: list[str]) -> None:
         try:
-            outcomes.update(await call.broker.controller.auto_create(names))
+            make = call.broker.controller.create_missing
+            outcomes.update(await made_within_quota(names, _partitions_of, make, call))
         except KafkaError as error:
             outcomes.update(dict.fromkeys(names, error))
 
     await one_by_one(pieces(wanted, ITEMS_AT_ONCE), create, call)
     return await settled(_response(request, call, outcomes))  # type: ignore[no-any-return]
+
+
+def _partitions_of(name: str, call: Call) -> int:
+    """How many a topic is made with."""
+    config = call.broker.config
+    return internal_topic(name, config, 1).partitions if name in INTERNAL_TOPICS else int(config["num.partitions"])
 
 
 def _found(

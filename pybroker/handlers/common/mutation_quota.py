@@ -3,16 +3,20 @@
 A topic costs its partitions. Once a client owes some, it is refused more until they are made up for. In older versions
 of the APIs, which have no error for that, it is only held back. What fails anyhow costs nothing.
 
+A topic that Metadata would create costs as much. The client is told that there is none, as in Kafka, and asks again.
+
 The broker that is asked counts: clients ask the controller, unless it has just become another one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pybroker.cluster.decisions.plan import Outcome
+from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, settled, walk
 from pyclient.protocol import errors
@@ -40,17 +44,23 @@ class Mutation(NamedTuple):
     """The answer to an item."""
 
 
+def _permits_of(call: Call) -> Permits | None:
+    """What the client may still do, if it has a quota. Brokers have none."""
+    quotas, connection = call.broker.quotas, call.connection
+    if quotas is None or connection.broker_id is not None:
+        return None
+    now_ms = call.broker.clock.monotonic_ms()
+    permits: Permits | None = quotas.share(connection.principal, call.client_id, now_ms).mutations
+    return permits
+
+
 def within_quota(mutation: Mutation) -> Callable[[Handler], Handler]:
     """A handler that does no more than the client's quota allows."""
 
     def limited(handle: Handler) -> Handler:
         @wraps(handle)
         def route(request: Any, call: Call) -> Awaitable[Any]:
-            quotas, connection = call.broker.quotas, call.connection
-            if quotas is None or connection.broker_id is not None:
-                return handle(request, call)
-            now_ms = call.broker.clock.monotonic_ms()
-            permits = quotas.share(connection.principal, call.client_id, now_ms).mutations
+            permits = _permits_of(call)
             return handle(request, call) if permits is None else _serve(request, call, permits, mutation, handle)
 
         return route
@@ -85,3 +95,31 @@ async def _serve(request: Any, call: Call, permits: Permits, mutation: Mutation,
     getattr(response, told).extend(mutation.refused(item, error) for item in refused)
     response.throttle_time_ms = max(0, delay_ms - (call.broker.clock.monotonic_ms() - begun_ms))
     return response
+
+
+async def made_within_quota(
+    names: Sequence[str],
+    cost: Callable[[str, Call], int],
+    make: Callable[[Sequence[str]], Awaitable[dict[str, Outcome]]],
+    call: Call,
+) -> dict[str, Outcome]:
+    """What ``make`` makes of these topics, as far as the client's quota allows; none where it does not.
+
+    Raises what ``make`` raises. A topic that is not made, or that somebody else has made, costs nothing.
+    """
+    permits = _permits_of(call)
+    if permits is None:
+        return await make(names)
+    now_ms, costs = call.broker.clock.monotonic_ms(), dict[str, int]()
+    for name in names:
+        if not permits.delay_ms(now_ms):
+            costs[name] = cost(name, call)
+            permits.take(costs[name], now_ms)
+    made: dict[str, Outcome] = {}
+    try:
+        if costs:
+            made = await make(list(costs))
+    finally:
+        now_ms = call.broker.clock.monotonic_ms()
+        permits.take(-sum(each for name, each in costs.items() if not isinstance(made.get(name), TopicImage)), now_ms)
+    return made

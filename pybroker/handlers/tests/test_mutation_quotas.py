@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from pybroker.quotas.keys import MUTATIONS, Entity
 from pybroker.quotas.rate import Windows
 from pybroker.security.acls import AccessControlEntry, ResourcePattern
 from pybroker.security.authorizer import StandardAuthorizer
-from pyclient.protocol import CreatePartitions, CreateTopics, DeleteTopics
+from pyclient.protocol import CreatePartitions, CreateTopics, DeleteTopics, Metadata
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType
 
-REFUSED, DENIED, INVALID = 89, 29, 42
+REFUSED, DENIED, UNKNOWN, NO_LEADER, INVALID = 89, 29, 3, 5, 42
 Creatable = CreateTopics.Request.CreatableTopic
 Growing = CreatePartitions.Request.CreatePartitionsTopic
 
@@ -47,6 +48,12 @@ async def grow(ask: Administration, version: int, **counts: int) -> tuple[int, l
     topics = [Growing(name=name, count=count, assignments=None) for name, count in counts.items()]
     response = await ask(CreatePartitions, version, CreatePartitions.Request(topics=topics, timeout_ms=1000))
     return response.throttle_time_ms, [each.error_code for each in response.results]
+
+
+async def ask_for(ask: Administration, *names: str, connection: Any = None) -> tuple[int, list[int]]:
+    topics = [Metadata.Request.MetadataRequestTopic(name=name) for name in names]
+    response = await ask(Metadata, 12, Metadata.Request(topics=topics), connection)
+    return response.throttle_time_ms, [each.error_code for each in response.topics]
 
 
 @pytest.mark.parametrize("version", [6, 7])
@@ -152,6 +159,52 @@ def test_a_client_without_rights_learns_nothing_of_topics_and_owes_nothing() -> 
         assert await delete(ask, 6, "hidden") == (1000, [REFUSED])
 
     run(scenario)
+
+
+def test_topics_that_are_created_on_first_use_count_and_are_unknown_while_the_client_owes_some() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        assert await ask_for(ask, "a", "b", "c", "d") == (0, [0, 0, 0, UNKNOWN])
+        assert ask.broker.metadata.image.topics.keys() == {"a", "b", "c"}
+        assert await ask_for(ask, "a", "d") == (0, [0, UNKNOWN])
+        assert await create(ask, 7, e=1) == (5000, [REFUSED])
+        ask.broker.clock.advance(5000)
+        assert await ask_for(ask, "d") == (0, [0])
+        assert await create(ask, 7, e=1) == (5000, [REFUSED])
+
+    run(scenario, {"num.partitions": "5"})
+
+
+def test_an_internal_topic_costs_its_own_partitions() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        assert await ask_for(ask, "__consumer_offsets") == (0, [0])
+        assert await create(ask, 7, a=1) == (40_000, [REFUSED])
+
+    run(scenario, {"offsets.topic.num.partitions": "50"})
+
+
+def test_topics_that_cannot_be_created_or_are_there_cost_nothing() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        assert await ask_for(ask, "a", "b") == (0, [NO_LEADER, NO_LEADER])
+        assert await create(ask, 7, a=10) == (0, [0])
+        assert await ask_for(ask, "a") == (0, [0])
+        ask.broker.clock.advance(10_000)
+        assert await create(ask, 7, c=10) == (0, [0])
+
+    run(scenario, {"default.replication.factor": "3", "num.partitions": "9"})
+
+
+def test_many_clients_that_ask_for_a_topic_at_once_pay_for_it_once() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        told = await asyncio.gather(*(ask_for(ask, "a") for _ in range(3)))
+        assert told == [(0, [0])] * 3
+        assert await create(ask, 7, b=8) == (0, [0])
+        assert await create(ask, 7, c=1) == (0, [0])
+
+    run(scenario, {"num.partitions": "2"})
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 5, 6])
