@@ -22,8 +22,9 @@ from conformance.report.recorder import OPTION, Recorder
 from conformance.spark.session import local_spark
 from conformance.tiers import CAMPAIGN
 from harness import witnesses
-from harness.brokers import KINDS, Broker
+from harness.brokers import KINDS, Broker, free_port
 from harness.peers import Java
+from harness.proxy import FaultProxy
 from harness.wire_client import Wire
 
 if TYPE_CHECKING:
@@ -129,6 +130,19 @@ def new_broker(broker_kind: type[Broker], data_root: Path) -> Iterator[NewBroker
     for one in made:
         one.kill()
         shutil.rmtree(one.data_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def proxied(new_broker: NewBroker) -> Iterator[tuple[Broker, FaultProxy]]:
+    """A broker with a topic t, which tells its clients the address of a proxy and no other."""
+    port = free_port()
+    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
+        broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
+        broker.port = port
+        broker.start()
+        with Wire(broker.address) as wire:
+            wire.create_topic("t")
+        yield broker, proxy
 
 
 @pytest.fixture

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from conformance.conftest import NewBroker
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, read_back
-from harness.brokers import Broker, free_port
+from harness.brokers import Broker
 from harness.proxy import FaultProxy
 from harness.support import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 PLACE = Place("t", 0)
-
-
-@pytest.fixture
-def proxied(new_broker: NewBroker) -> Iterator[tuple[Broker, FaultProxy]]:
-    """A broker that tells its clients the address of the proxy."""
-    port = free_port()
-    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
-        broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
-        broker.port = port
-        broker.start()
-        with Wire(broker.address) as wire:
-            wire.create_topic("t")
-        yield broker, proxy
 
 
 def write_through(broker: Broker, proxy: FaultProxy, fault: threading.Thread) -> PartitionHistory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
@@ -21,19 +20,6 @@ from harness.wire_client import Wire
 from harness.witnesses import used
 
 COUNT = 2_000
-
-
-@pytest.fixture
-def lossy(new_broker: NewBroker) -> Iterator[tuple[Broker, FaultProxy]]:
-    """A broker whose clients see it only through a proxy."""
-    port = free_port()
-    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
-        broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
-        broker.port = port
-        broker.start()
-        with Wire(broker.address) as wire:
-            wire.create_topic("t")
-        yield broker, proxy
 
 
 def write_through(proxy: FaultProxy, *, idempotent: bool) -> None:
@@ -57,9 +43,9 @@ def stored(broker: Broker) -> list[int]:
 
 
 def test_s40_lost_acks_yield_no_duplicate_for_an_idempotent_producer(
-    lossy: tuple[Broker, FaultProxy], by_spark: BySpark, counted: Counted
+    proxied: tuple[Broker, FaultProxy], by_spark: BySpark, counted: Counted
 ) -> None:
-    broker, proxy = lossy
+    broker, proxy = proxied
     write_through(proxy, idempotent=True)
     assert stored(broker) == list(range(COUNT))
     counted("idempotent", sent=COUNT, acks_lost=len(proxy.lost), doubled=0)
@@ -68,10 +54,10 @@ def test_s40_lost_acks_yield_no_duplicate_for_an_idempotent_producer(
 
 
 def test_s40_the_same_losses_do_yield_duplicates_without_idempotence(
-    lossy: tuple[Broker, FaultProxy], counted: Counted
+    proxied: tuple[Broker, FaultProxy], counted: Counted
 ) -> None:
     """Proves that the test above can fail."""
-    broker, proxy = lossy
+    broker, proxy = proxied
     write_through(proxy, idempotent=False)
     counts = Counter(stored(broker))
     assert set(counts) == set(range(COUNT))
@@ -80,9 +66,9 @@ def test_s40_the_same_losses_do_yield_duplicates_without_idempotence(
 
 
 def test_s40_kafka_pythons_idempotent_producer_survives_lost_acks(
-    lossy: tuple[Broker, FaultProxy],
+    proxied: tuple[Broker, FaultProxy],
 ) -> None:
-    broker, proxy = lossy
+    broker, proxy = proxied
     proxy.lose_replies(count=2)
     used("kafka-python")
     client = KafkaProducer(

@@ -11,7 +11,7 @@ import socket
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -24,7 +24,7 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
-from harness.brokers import Broker, free_port
+from harness.brokers import Broker
 from harness.peers import Java
 from harness.proxy import FaultProxy
 from harness.support import read, until, write
@@ -315,32 +315,20 @@ def test_s18_a_record_that_is_too_large_fails_at_once(broker: Broker, new_topic:
         assert producer.send(topic, value=b"small").result(PATIENCE_S).offset == 0
 
 
-@pytest.fixture
-def lossy(new_broker: NewBroker) -> Iterator[FaultProxy]:
-    """A proxy in front of a broker with a topic t."""
-    port = free_port()
-    with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
-        own = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
-        own.port = port
-        own.start()
-        with Wire(own.address) as wire:
-            wire.create_topic("t")
-        yield proxy
-
-
-def test_s18_exhausted_retries_say_what_happened(lossy: FaultProxy) -> None:
+def test_s18_exhausted_retries_say_what_happened(proxied: tuple[Broker, FaultProxy]) -> None:
     """Every acknowledgement is lost: the first attempt and two more."""
+    _, proxy = proxied
     quick = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
     settings: dict[str, Any] = {"retries": 2, "enable_idempotence": False, **quick}
-    with Producer(lossy.bootstrap, **settings) as producer:
+    with Producer(proxy.bootstrap, **settings) as producer:
         producer.partitions_for("t", PATIENCE_S)
-        lossy.lose_replies()
+        proxy.lose_replies()
         with pytest.raises(KafkaError) as told:
             producer.send("t", value=b"x").result(PATIENCE_S)
-        assert lossy.bootstrap in str(told.value)
+        assert proxy.bootstrap in str(told.value)
         assert "Produce" in str(told.value)
-        assert len(lossy.lost) == 3
-        lossy.heal()
+        assert len(proxy.lost) == 3
+        proxy.heal()
         assert producer.send("t", value=b"y").result(PATIENCE_S).offset == 3
 
 

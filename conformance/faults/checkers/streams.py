@@ -42,6 +42,7 @@ from conformance.faults.checkers.history import (
     UNSEEN,
     Anomaly,
 )
+from conformance.faults.checkers.lines import Lines
 
 UNANSWERED, FAILED = "unanswered", "failed"
 HEAD = struct.Struct(">IQ")
@@ -156,19 +157,12 @@ class Journal:
         self.state: dict[int, tuple[int, int]] = {}
         self.seen: list[tuple[int, int, int]] = []
         self.is_ready = False
-        self._read = 0
+        self._lines = Lines(path)
 
     def refresh(self) -> None:
         """Takes in the whole lines that have come."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            data = file.read()
-        data = data[: data.rfind(b"\n") + 1]
-        self._read += len(data)
-        for line in data.decode().splitlines():
-            word, _, rest = line.partition(" ")
+        for line in self._lines.new():
+            word, _, rest = line.decode().rstrip("\n").partition(" ")
             self._take(word, rest)
 
     def _take(self, word: str, rest: str) -> None:

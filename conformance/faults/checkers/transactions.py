@@ -35,6 +35,7 @@ from conformance.faults.checkers.history import (
     Anomaly,
     Row,
 )
+from conformance.faults.checkers.lines import Lines
 
 ABORTED_READ, TORN = "aborted read", "torn"
 OPEN, UNKNOWN, COMMITTED = "open", "unknown", "committed"
@@ -60,23 +61,17 @@ class Journal:
         self.told: Counter[str] = Counter()
         """What made a worker give a client up."""
         self.fenced_behind: int | None = None
-        self._read = 0
+        self._lines = Lines(path)
 
     def refresh(self) -> None:
         """Takes in the whole lines that have come."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            data = file.read()
-        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+        for line in self._lines.new():
             self._take(*json.loads(line))
-            self._read += len(line)
 
     def fence(self) -> None:
         """Another worker has the transactional id now: no commit that begins from here on may be seen."""
         self.refresh()
-        self.fenced_behind = self._read
+        self.fenced_behind = self._lines.taken
 
     def _take(self, word: str, name: str = "", *rest: object) -> None:
         self.counts[word] += 1
