@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -39,6 +40,23 @@ def answered(ask: Callable[[], T], holds: Callable[[T], object] = bool) -> T:
 
     [found] = until(look)
     return found
+
+
+def in_time(work: Callable[[], Any]) -> Any:
+    """What the work returns, or the error that ends it, in a thread of its own; it must end."""
+    told: list[Any] = []
+
+    def call() -> None:
+        try:
+            told.append(work())
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), "it hangs"
+    return told[0]
 
 
 def patiently(told: Callable[[], str]) -> Iterator[None]:

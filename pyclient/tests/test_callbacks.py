@@ -11,26 +11,9 @@ import pytest
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio
 from pyclient.core.threads import runner
 from pyclient.errors import KafkaError, RequestTimedOut
-from pyclient.tests.support import PATIENCE_S, take
+from pyclient.tests.support import PATIENCE_S, in_time, take
 
 RAISED = pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
-
-
-def in_time(work):
-    """What the work raises, or returns; it must end."""
-    told = []
-
-    def call():
-        try:
-            told.append(work())
-        except BaseException as error:
-            told.append(error)
-
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive(), "it hangs"
-    return told[0]
 
 
 @RAISED

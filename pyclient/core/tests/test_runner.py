@@ -14,7 +14,7 @@ import pytest
 
 from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
-from pyclient.tests.support import PATIENCE_S
+from pyclient.tests.support import PATIENCE_S, in_time
 from pyclient.tests.test_processes import in_child
 
 
@@ -115,23 +115,6 @@ def test_a_forked_child_is_told(runner):
     assert runner.run(answer(2)) == 2
 
 
-def ends(work):
-    """The error with which the work ends, in another thread."""
-    told = []
-
-    def call():
-        try:
-            told.append(work())
-        except BaseException as error:
-            told.append(error)
-
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive(), "it hangs"
-    return told[0]
-
-
 @pytest.mark.parametrize("how", ["stopped", "closed"])
 def test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told(monkeypatch, how):
     """Another thread stops the runner between the check and the call."""
@@ -147,7 +130,7 @@ def test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told(monkeypatch, 
             runner._thread.join()
 
     monkeypatch.setattr(runner, "check", checked)
-    assert isinstance(ends(lambda: runner.run(answer(1))), ClientClosed)
+    assert isinstance(in_time(lambda: runner.run(answer(1))), ClientClosed)
     runner.stop()
 
 
@@ -160,7 +143,7 @@ def test_a_call_under_way_is_told_that_the_runner_stops(runner):
 
     stopper = threading.Timer(0, lambda: (entered.wait(), runner.stop()))
     stopper.start()
-    assert isinstance(ends(lambda: runner.run(work())), ClientClosed)
+    assert isinstance(in_time(lambda: runner.run(work())), ClientClosed)
     stopper.join()
 
 
@@ -174,7 +157,7 @@ def test_what_ends_a_loop_does_not_end_the_clients(runner, error):
 
     runner.call(fail)
     assert runner.run(answer(1)) == 1
-    assert isinstance(ends(lambda: runner.run(work())), error)
+    assert isinstance(in_time(lambda: runner.run(work())), error)
     assert runner.run(answer(2)) == 2
 
 
