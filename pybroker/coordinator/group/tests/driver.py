@@ -27,6 +27,8 @@ from pyclient.protocol import (
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.records import ConsumerProtocolSubscription
 
+Offsets = dict[tuple[str, int], int]
+"""By topic and partition."""
 WALL = 1_700_000_000_000
 QUICK = GroupSettings(initial_rebalance_delay_ms=0)
 
@@ -37,6 +39,17 @@ def subscription(*topics: str) -> bytes:
 
 
 RANGE = {"range": subscription("t")}
+
+
+def _topics(topic: Any, partition: Any, offsets: Offsets, metadata: str | None) -> list[Any]:
+    """The rows of a commit, of these two classes."""
+    return [
+        topic(
+            name=name,
+            partitions=[partition(partition_index=index, committed_offset=offset, committed_metadata=metadata)],
+        )
+        for (name, index), offset in offsets.items()
+    ]
 
 
 class Ticket:
@@ -235,7 +248,7 @@ class Driver:
 
     def commit(
         self,
-        offsets: dict[tuple[str, int], int],
+        offsets: Offsets,
         member_id: str = "",
         generation: int = -1,
         *,
@@ -245,35 +258,21 @@ class Driver:
         instance: str | None = None,
         retention_ms: int = -1,
     ) -> Ticket:
-        topic, partition = (
-            OffsetCommit.Request.OffsetCommitRequestTopic,
-            OffsetCommit.Request.OffsetCommitRequestPartition,
-        )
-        request = OffsetCommit.Request(
+        kind = OffsetCommit.Request
+        topic, partition = kind.OffsetCommitRequestTopic, kind.OffsetCommitRequestPartition
+        request = kind(
             group_id=group,
             member_id=member_id,
             generation_id_or_member_epoch=generation,
             group_instance_id=instance,
             retention_time_ms=retention_ms,
-            topics=[
-                topic(
-                    name=name,
-                    partitions=[
-                        partition(
-                            partition_index=index,
-                            committed_offset=offset,
-                            committed_metadata=metadata,
-                        )
-                    ],
-                )
-                for (name, index), offset in offsets.items()
-            ],
+            topics=_topics(topic, partition, offsets, metadata),
         )
         return self.send(lambda result: self.shard.commit(request, version, result))
 
     def commit_in_transaction(
         self,
-        offsets: dict[tuple[str, int], int],
+        offsets: Offsets,
         producer: Producer,
         member_id: str = "",
         generation: int = -1,
@@ -285,30 +284,16 @@ class Driver:
         guard: Guard | None = None,
     ) -> Ticket:
         """A TxnOffsetCommit of an admitted transaction, or of one that ``guard`` tells."""
-        topic, partition = (
-            TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic,
-            TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition,
-        )
-        request = TxnOffsetCommit.Request(
+        kind = TxnOffsetCommit.Request
+        topic, partition = kind.TxnOffsetCommitRequestTopic, kind.TxnOffsetCommitRequestPartition
+        request = kind(
             group_id=group,
             member_id=member_id,
             generation_id_or_member_epoch=generation,
             group_instance_id=instance,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
-            topics=[
-                topic(
-                    name=name,
-                    partitions=[
-                        partition(
-                            partition_index=index,
-                            committed_offset=offset,
-                            committed_metadata=metadata,
-                        )
-                    ],
-                )
-                for (name, index), offset in offsets.items()
-            ],
+            topics=_topics(topic, partition, offsets, metadata),
         )
         admitted = guard or self.shard.guard(producer, bumps_epochs=version >= 5)
         return self.send(
