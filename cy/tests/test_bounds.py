@@ -18,9 +18,9 @@ import pytest
 from cy.batch import check_crc, iterate, read_header, scan, validate
 from cy.batch.compression import Codec, compress, decompress
 from cy.batch.legacy import up_convert
+from cy.batch.tests import golden
 from cy.crc32c import IMPLEMENTATIONS, crc32c, crc32c_by
 from cy.produce.murmur2 import murmur2
-from cy.tests import golden
 
 ROOM = 64 * mmap.PAGESIZE
 

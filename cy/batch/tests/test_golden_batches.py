@@ -18,8 +18,8 @@ from cy.batch import (
 )
 from cy.batch.compression import Codec
 from cy.batch.legacy import up_convert
-from cy.tests import golden
-from cy.tests.golden import APPEND_MS, Fields, Golden
+from cy.batch.tests import golden
+from cy.batch.tests.golden import APPEND_MS, Fields, Golden
 
 ALL = golden.load()
 RECORDS = [

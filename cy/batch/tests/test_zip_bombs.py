@@ -11,7 +11,7 @@ import pytest
 
 from cy.batch import Builder, iterate, recompress, validate
 from cy.batch.compression import Codec, OutputTooLarge, compress, decompress, output_limit
-from cy.tests import bombs
+from cy.batch.tests import bombs
 
 MIB = 1 << 20
 
@@ -19,8 +19,8 @@ MIB = 1 << 20
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, tuple[str, float, int]]:
     run = subprocess.run(
-        [sys.executable, "-m", "cy.tests.bombs"],
-        cwd=Path(__file__).parents[2],
+        [sys.executable, "-m", "cy.batch.tests.bombs"],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         check=True,
         timeout=120,

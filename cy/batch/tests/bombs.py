@@ -1,6 +1,6 @@
 """Zip bombs in every codec, and a program that sets each off and measures it.
 
-``python -m cy.tests.bombs`` prints a JSON object: name of the bomb → ``[error, milliseconds, bytes
+``python -m cy.batch.tests.bombs`` prints a JSON object: name of the bomb → ``[error, milliseconds, bytes
 of additional memory]``. Every bomb has its own forked process, so that peaks do not add up.
 """
 
