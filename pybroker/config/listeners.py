@@ -83,6 +83,12 @@ def between_brokers(config: BrokerConfig) -> Endpoint | None:
     return None
 
 
+def protected(config: BrokerConfig) -> str | None:
+    """The listener of brokers, which limits of connections must not close to them; None where it is the only one."""
+    between = between_brokers(config) if len(listeners(config)) > 1 else None
+    return None if between is None else between.listener
+
+
 def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     protocols = _protocol_map(config)
     hidden = controllers(config)

@@ -20,6 +20,7 @@ cancelled.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import deque
 from functools import partial
@@ -55,6 +56,8 @@ class Server(Protocol):
     memory: ReceiveMemory
     apart: Apart
     log: RateLimitedLog
+    silent: dict[Any, None]
+    """Connections without SASL that have sent no request yet; the oldest first."""
     strangers: dict[str, dict[Any, None]]
     throttling: Any
     """``throttling.Throttling`` while there are quotas of clients, else None."""
@@ -273,6 +276,8 @@ class Connection:
             return
         call, client_id = self._call, header.client_id
         if route is not self._route or call.version != version or call.client_id != client_id:
+            if self._route is None:
+                self._server.silent.pop(self, None)
             if call is None or call.client_id != client_id:
                 self.share = None
             self._route = route
@@ -495,6 +500,11 @@ class Connection:
         if quiet and not self._replies:
             return "idle"
         return None
+
+    def give_way(self, why: str = "it had sent no request") -> None:
+        """Ends, as there are too many connections."""
+        self._server.log(logging.INFO, "gives way", f"closed {self.id}: {why}, and gives way to others")
+        self.close()
 
     def is_quiet(self) -> bool:
         """True when nothing is being worked on or sent: a good moment to close it."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.listeners import protected
 
 UNLIMITED = 1 << 62
 LEAST_RESERVED, MOST_RESERVED = 32, 256
@@ -26,8 +27,11 @@ class Limits:
     idle_ms: int = 600_000
     """``connections.max.idle.ms``: no byte in or out for so long, and nothing being worked on."""
     max_connections: int = UNLIMITED
-    """``max.connections``, or what the descriptors of this process allow. One more ends a peer that nobody knows yet;
-    where all are known, it waits in the backlog."""
+    """``max.connections``, or what the descriptors of this process allow. One more ends a peer that nobody knows yet,
+    or that has sent nothing for ``silent_s``; where there is none, it waits in the backlog."""
+    silent_s: float = 1.0
+    protected: str | None = None
+    """The listener of brokers: one more connection of it ends the least recently used one of another listener."""
     max_per_ip: int = UNLIMITED
     """``max.connections.per.ip``: more are closed at once."""
     per_ip: Mapping[str, int] = field(default_factory=dict)
@@ -83,6 +87,7 @@ def from_config(config: BrokerConfig) -> Limits:
         queued_bytes=queued if queued > 0 else UNLIMITED,
         idle_ms=idle if idle >= 0 else UNLIMITED,
         max_connections=min(config["max.connections"], descriptors_for_connections()),
+        protected=protected(config),
         max_per_ip=config["max.connections.per.ip"],
         per_ip=parse_overrides(config[OVERRIDES]),
         max_unanswered=if_set("queued.max.requests", 100),

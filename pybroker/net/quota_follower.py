@@ -10,7 +10,7 @@ from pybroker.clock import Clock
 from pybroker.cluster.metadata.image import Configs, MetadataImage, ResourceType
 from pybroker.config import BrokerConfig, listeners
 from pybroker.config.key import MAX_INT
-from pybroker.config.listeners import between_brokers
+from pybroker.config.listeners import protected
 
 if TYPE_CHECKING:  # what is off costs nothing, not even its import
     from pybroker.net.server import SocketServer
@@ -76,10 +76,8 @@ class QuotaFollower:
         from pybroker.quotas.arrivals import Arrivals
 
         if net.arrivals is None:
-            between = between_brokers(config) if len(rates) > 1 else None
-            protected = None if between is None else between.listener
             clock = self._clock.monotonic_ms
-            net.arrivals = ArrivalLimits(Arrivals(windows_of(config, "quota")), self._loop, clock, protected)
+            net.arrivals = ArrivalLimits(Arrivals(windows_of(config, "quota")), self._loop, clock, protected(config))
         net.arrivals.rates.update(broker, own, self._found)
         if not net.arrivals.rates.is_limited:
             net.arrivals.close()

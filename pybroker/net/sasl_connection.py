@@ -82,9 +82,9 @@ class SaslConnection(Connection):
         if len(strangers) > server.limits.max_handshakes:
             next(iter(strangers)).give_way()
 
-    def give_way(self) -> None:
-        """Ends, as there are too many whose client has not said who it is."""
-        complaint.refused(self._server.log, self, "it had not said who it is, and gives way to others")
+    def give_way(self, why: str = "it had not said who it is") -> None:
+        """Ends, as there are too many connections, or too many whose client has not said who it is."""
+        complaint.refused(self._server.log, self, f"{why}, and gives way to others")
         self.close()
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:

@@ -91,6 +91,8 @@ class SocketServer:
         self._authenticated: Mapping[str, Authenticated] = {}
         self.handshakes: dict[str, Handshakes] = {}
         """Those of each listener that speaks TLS."""
+        self.silent: dict[Connection, None] = {}
+        """Those without SASL that have sent no request yet; the oldest first."""
         self.strangers: dict[str, dict[SaslConnection, None]] = {}
         """Those whose client has not said who it is, for each listener of SASL; the oldest first."""
         self.throttling: Throttling | None = None
@@ -100,7 +102,8 @@ class SocketServer:
         """There while clients may connect only so often."""
         self._paused: dict[BoundSocket, asyncio.TimerHandle] = {}
         self._number = 0
-        self._accepting = False
+        self._accepting: set[BoundSocket] = set()
+        self._again: asyncio.TimerHandle | None = None
         self._starved: set[Connection] = set()
         self._oldest: tuple[Connection | None, float] = (None, 0.0)
         """The one whose frame is exempt from the limit of memory, and when that frame began."""
@@ -127,30 +130,33 @@ class SocketServer:
         for listener in listeners:
             listener.listen(self.limits.backlog)
             self._listeners.append(listener)
-        self._accept(True)
+        self._accept(self._listeners)
 
     @property
     def listening(self) -> list[Endpoint]:
         """Where it listens, with true ports."""
         return [listener.endpoint for listener in self._listeners]
 
-    def _accept(self, wanted: bool) -> None:
-        for listener in self._listeners:
-            if wanted and not self._accepting and listener not in self._paused:
+    def _accept(self, wanted: Iterable[BoundSocket]) -> None:
+        """Takes connections of these listeners, and of no others."""
+        before, self._accepting = self._accepting, set(wanted)
+        for listener in before - self._accepting:
+            self.loop.remove_reader(listener.fileno())
+        for listener in self._accepting - before:
+            if listener not in self._paused:
                 self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
-            elif self._accepting and not wanted:
-                self.loop.remove_reader(listener.fileno())
-        self._accepting = wanted
 
     def _on_acceptable(self, listener: BoundSocket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if self._is_full() and self._who_gives_way() is None:
+            if self._is_full() and self._who_gives_way(listener) is None:
                 text = (
                     f"{self._count()} connections, the most that max.connections and the file descriptors "
                     "of this process (ulimit -n) allow: others have to wait"
                 )
                 self.log(logging.WARNING, "max connections", text)
-                self._accept(False)
+                self._accept(each for each in self._accepting if self._is_protected(each) and each is not listener)
+                if self.silent:
+                    self._try_later(self.limits.silent_s)
                 return
             try:
                 sock, address = listener.accept()
@@ -181,7 +187,7 @@ class SocketServer:
 
     def _go_on(self, listener: BoundSocket) -> None:
         del self._paused[listener]
-        if self._accepting:
+        if listener in self._accepting:
             self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
 
     def _accept_failed(self, error: OSError) -> None:
@@ -190,12 +196,20 @@ class SocketServer:
             self.log(logging.WARNING, "accept", f"a connection could not be accepted: {error}")
             return
         self.log(logging.ERROR, "exhausted", f"no more connections for now: {error}")
-        self._accept(False)
-        self.loop.call_later(RETRY_S, self._accept_again)
+        self._accept(())
+        self._try_later(RETRY_S)
+
+    def _try_later(self, wait_s: float) -> None:
+        if self._again is None:
+            self._again = self.loop.call_later(wait_s, self._on_later)
+
+    def _on_later(self) -> None:
+        self._again = None
+        self._accept(self._listeners)
 
     def _accept_again(self) -> None:
-        if self._listeners and not self._is_full():
-            self._accept(True)
+        if not self._is_full():
+            self._accept(self._listeners)
 
     def _count(self) -> int:
         return len(self.connections) + sum(len(each.open) for each in self.handshakes.values())
@@ -203,14 +217,26 @@ class SocketServer:
     def _is_full(self) -> bool:
         return self._count() >= self.limits.max_connections
 
-    def _who_gives_way(self) -> Callable[[], object] | None:
+    def _is_protected(self, listener: BoundSocket) -> bool:
+        return listener.endpoint.listener == self.limits.protected
+
+    def _who_gives_way(self, listener: BoundSocket) -> Callable[[], object] | None:
         """Ends a peer that nobody knows yet, of the largest crowd of them: those who say nothing keep nobody out. None
-        where all are known.
+        where all are known, and the listener is not the brokers' own.
         """
         crowds: list[tuple[int, Callable[[], object]]] = []
         crowds += [(len(each.open), each.give_way) for each in self.handshakes.values() if each.open]
         crowds += [(len(each), next(iter(each)).give_way) for each in self.strangers.values() if each]
-        return max(crowds, key=itemgetter(0))[1] if crowds else None
+        oldest = next(iter(self.silent), None)
+        if oldest is not None and self.loop.time() - oldest.active_at >= self.limits.silent_s:
+            crowds.append((len(self.silent), oldest.give_way))
+        if crowds:
+            return max(crowds, key=itemgetter(0))[1]
+        if not self._is_protected(listener):
+            return None
+        others = (each for each in self.connections if each.listener_name != self.limits.protected)
+        used = min(others, key=attrgetter("active_at"), default=None)
+        return None if used is None else partial(used.give_way, "it was used longest ago")
 
     def _admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
         peer = _plain(address)
@@ -225,7 +251,7 @@ class SocketServer:
         except OSError:
             sock.close()
             return
-        if self._is_full() and (give_way := self._who_gives_way()) is not None:
+        if self._is_full() and (give_way := self._who_gives_way(listener)) is not None:
             give_way()
         local = self._addresses.setdefault(local, local)
         self._per_ip[peer[0]] += 1
@@ -233,7 +259,7 @@ class SocketServer:
         handshakes = self.handshakes.get(name)
         if handshakes is None:
             self._number += 1
-            self.connections.add(self._kind(name)(self, sock, self._number, name, local, peer))
+            self._let_in(self._kind(name)(self, sock, self._number, name, local, peer))
         else:
             handshakes.begin(sock, local, peer)
         if self._sweep is None:
@@ -248,8 +274,13 @@ class SocketServer:
         name, local, peer = arrival.listener_name, arrival.local_address, arrival.peer_address
         out = TlsSendQueue(tls)
         connection = self._kind(name)(self, arrival.sock, self._number, name, local, peer, reader, out, principal)
-        self.connections.add(connection)
+        self._let_in(connection)
         connection.resume()
+
+    def _let_in(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        if connection.sasl is None:
+            self.silent[connection] = None
 
     def _kind(self, listener_name: str) -> Callable[..., Connection]:
         """What makes a connection of a listener."""
@@ -290,6 +321,7 @@ class SocketServer:
     def closed(self, connection: Connection) -> None:
         """Forgets a connection that has closed."""
         self.connections.discard(connection)
+        self.silent.pop(connection, None)
         if connection.sasl is not None:
             self.strangers[connection.listener_name].pop(cast("SaslConnection", connection), None)
         self._starved.discard(connection)
@@ -303,7 +335,7 @@ class SocketServer:
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
-        if self._listeners and not self._accepting:
+        if len(self._accepting) < len(self._listeners):
             self._accept_again()
 
     def starve(self, connection: Connection) -> None:
@@ -365,7 +397,9 @@ class SocketServer:
 
     def stop_accepting(self) -> None:
         """Closes the listening sockets; connections go on."""
-        self._accept(False)
+        self._accept(())
+        if self._again is not None:
+            self._again.cancel()
         for timer in self._paused.values():
             timer.cancel()
         self._paused.clear()

@@ -47,6 +47,32 @@ async def test_case_50_connections_above_max_connections_wait_for_their_turn(
         assert await client.receive() == (1, b"")
 
 
+@scenario(Limits(max_connections=3, silent_s=5.0))
+async def test_those_who_send_nothing_keep_nobody_out(harness: Harness) -> None:
+    known = await harness.connect()
+    assert await known.ask(ECHO, 1) == (1, b"")
+    silent = [await harness.connect() for _ in range(2)]
+    await harness.until(lambda: len(harness.server.connections) == 3)
+    late = await harness.connect()
+    late.send(ECHO, 2)
+    await turns()
+    assert len(harness.server.silent) == 2
+    harness.later(5.0)
+    another = await harness.connect()
+    assert await another.ask(ECHO, 3) == (3, b"")
+    assert await late.receive() == (2, b"")
+    assert [await each.is_closed() for each in silent] == [True, True]
+    assert await known.ask(ECHO, 4) == (4, b"")
+    assert not harness.server.silent
+
+
+@scenario(Limits(max_connections=1, silent_s=0.001))
+async def test_one_that_waits_is_let_in_as_soon_as_another_has_been_silent_for_long(harness: Harness) -> None:
+    silent, late = await harness.connect(), await harness.connect()
+    assert await late.ask(ECHO, 1) == (1, b"")
+    assert await silent.is_closed()
+
+
 @scenario()
 async def test_case_50_a_flood_of_connections_leaves_nothing_behind(harness: Harness) -> None:
     for _ in range(5):

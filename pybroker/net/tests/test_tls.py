@@ -267,6 +267,28 @@ async def test_handshakes_count_as_connections(harness: Harness) -> None:
     assert await is_served(harness)
 
 
+@scenario(Limits(max_connections=2, protected="PLAINTEXT"), secured=server())
+async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_another(harness: Harness) -> None:
+    first, second = [await harness.connect_tls(client()) for _ in range(2)]
+    for each in (first, second, first):
+        harness.loop.ahead_s += 1
+        assert await each.ask(ECHO, 1) == (1, b"")
+    waiting = await raw(harness)
+    await turns()
+    assert harness.server._count() == 2
+    brokers = [await harness.connect() for _ in range(2)]
+    for each, ended_one in zip(brokers, (second, first), strict=True):
+        assert await each.ask(ECHO, 2) == (2, b"")
+        assert await ended_one.is_closed()
+    late = await harness.connect()
+    late.send(ECHO, 3)
+    await turns()
+    assert harness.server._count() == 2
+    waiting.reset()
+    brokers[0].reset()
+    assert await late.receive() == (3, b"")
+
+
 @pytest.mark.parametrize(
     ("context", "told"),
     [
