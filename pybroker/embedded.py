@@ -39,6 +39,9 @@ CHOSEN = {
     *("security.inter.broker.protocol", "inter.broker.listener.name", "sasl.enabled.mechanisms"),
     *("ssl.keystore.location", "ssl.truststore.location"),
 }
+CLIENT_AUTH = "ssl.client.auth"
+OF_SASL_SSL = "listener.name.sasl_ssl."
+"""Begins the keys of the listener that ``tls`` and ``sasl`` together choose."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 """The setting by which ACLs count."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
@@ -90,6 +93,9 @@ class EmbeddedBroker:
         secured = self._secured()
         if secured and (both := sorted(CHOSEN & settings.keys())):
             raise ValueError(f"tls and sasl choose {', '.join(both)}: give only one of both")
+        self._client_auth = settings.get(CLIENT_AUTH, "none")
+        if tls and self._passwords is not None and CLIENT_AUTH in settings:  # there only its own one counts
+            settings[OF_SASL_SSL + CLIENT_AUTH] = settings.pop(CLIENT_AUTH)
         self.data_dir = Path("" if data_dir is None else data_dir)
         self._temporary = data_dir is None
         self._processes = processes
@@ -156,7 +162,7 @@ class EmbeddedBroker:
         if self._is_secured:
             files = self._certificates()
             authority = files.authority
-            own = None if self._settings.get("ssl.client.auth", "none") == "none" else files.client
+            own = None if self._client_auth == "none" else files.client
         login = None if self._passwords is None else self._passwords.login(user)
         return settings_for(library, bootstrap, authority, own, login)
 

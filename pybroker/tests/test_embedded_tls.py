@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ import pybroker
 from harness.peers import Java
 from pybroker.client_settings import settings_for
 from pyclient import Consumer, Producer
+from pyclient.errors import TlsRefused
 
 PATIENCE_S = 60.0
 TOOLS = "org.apache.kafka.tools"
@@ -70,6 +72,20 @@ def test_a_client_has_a_certificate_where_it_needs_one_and_a_restart_keeps_it(tm
         Consumer(**broker.client_settings(), topics=["t"], auto_offset_reset="earliest") as consumer,
     ):
         assert [record.value for _, record in zip(range(2), consumer, strict=False)] == [b"one", b"two"]
+
+
+@pytest.mark.nightly
+def test_a_client_may_need_both_a_password_and_a_certificate() -> None:
+    both: dict[str, Any] = {"tls": True, "sasl": "PLAIN", "users": {"alice": "secret"}}
+    with pybroker.run(**both, ssl_client_auth="required") as broker:
+        settings = broker.client_settings("alice")
+        with Producer(**settings) as producer:
+            producer.send("t", b"one").result(timeout=PATIENCE_S)
+        del settings["ssl_keystore_location"]
+        with pytest.raises(TlsRefused), Producer(**settings) as producer:
+            producer.send("t", b"two").result(timeout=PATIENCE_S)
+    assert "has no effect" not in broker.log
+    assert "without effect" not in broker.log
 
 
 @pytest.mark.nightly
