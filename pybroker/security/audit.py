@@ -47,7 +47,7 @@ class _Told:
     __slots__ = ("left_out", "lines", "of")
 
     def __init__(self) -> None:
-        self.of: dict[str, set[tuple[AclOperation, str]]] = {}
+        self.of: dict[str, set[tuple[AclOperation, str, str]]] = {}
         self.lines = self.left_out = 0
 
 
@@ -85,7 +85,7 @@ class Audit:
 
     def _is_news(self, told: _Told, question: Question) -> bool:
         """Whether it is told: it is another denial than before, and neither its client nor all have too many."""
-        said = (question.operation, str(question.resource))
+        said = (question.operation, str(question.resource), question.request)
         before = told.of.get(question.host, ())
         most = MOST_OF_PRINCIPAL if self._lines < MOST_LINES else 1
         if said in before or len(before) >= MOST_OF_ADDRESS or told.lines >= most:

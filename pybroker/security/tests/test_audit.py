@@ -65,6 +65,11 @@ def test_the_same_denial_is_told_once_in_a_while_and_then_counted(ask: Asked) ->
     assert told.startswith("Principal = User:bob is Denied")
 
 
+def test_the_same_denial_of_another_request_is_another_one(ask: Asked) -> None:
+    asked = [len(ask("bob", request=request)) for request in ("Metadata", "Fetch", "Fetch", "Metadata")]
+    assert asked == [1, 1, 0, 0]
+
+
 def test_a_flood_of_different_denials_is_cut_and_counted(ask: Asked) -> None:
     lines = sum(len(ask("eve", f"topic-{number}")) for number in range(MOST_OF_ADDRESS + 100))
     assert lines == MOST_OF_ADDRESS
