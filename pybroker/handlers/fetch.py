@@ -20,8 +20,8 @@ from pybroker.handlers.common.permitted_fetch import PermittedFetch
 from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation
-from pybroker.replication.follower_session import Asked
-from pybroker.replication.read_replica import by_rack, is_rack_aware
+from pybroker.replication.leading.follower_session import Asked
+from pybroker.replication.leading.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
 
 if TYPE_CHECKING:  # it costs a broker without quotas nothing

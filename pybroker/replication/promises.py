@@ -2,7 +2,7 @@
 
 The followers' part shows in the high watermark; ours, where the topic wants it, is a sync that is
 shared by all who wait for one of that log. Followers sync before they name the offset, so the high
-watermark speaks of disks then (``fetchers``).
+watermark speaks of disks then (``following.fetchers``).
 
 Loop's thread only; syncs run on the pool.
 """

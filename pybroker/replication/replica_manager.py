@@ -33,10 +33,11 @@ from pybroker.log.validation import Records
 from pybroker.pools import Pools
 from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSessions
-from pybroker.replication.fetchers import Fetchers, Peers
 from pybroker.replication.fetching import Fetch
-from pybroker.replication.follower_fetches import Leading
-from pybroker.replication.isr_proposals import IsrChanges, Send
+from pybroker.replication.following.fetchers import Fetchers, Peers
+from pybroker.replication.following.throttled import ReplicationThrottle
+from pybroker.replication.leading.follower_fetches import Leading
+from pybroker.replication.leading.isr_proposals import IsrChanges, Send
 from pybroker.replication.moves import Moves
 from pybroker.replication.new_logs import NewLogs
 from pybroker.replication.partition import ACKS_ALL, Partition
@@ -48,7 +49,6 @@ from pybroker.replication.purgatory import (
     WaitingFetch,
 )
 from pybroker.replication.strays import ADVICE, reason_to_leave
-from pybroker.replication.throttled import ReplicationThrottle
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

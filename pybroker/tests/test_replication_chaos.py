@@ -10,7 +10,7 @@ import pytest
 
 from cy.batch import iterate
 from pybroker.replication.fetch_session import Key
-from pybroker.replication.follower_session import FollowerSession
+from pybroker.replication.leading.follower_session import FollowerSession
 from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import batch
 from pybroker.server import Broker

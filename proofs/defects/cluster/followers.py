@@ -11,8 +11,8 @@ from pybroker.log.files.leader_epochs import EpochEnd
 from pybroker.log.log import Log
 from pybroker.log.segment.segment_files import SegmentFiles
 from pybroker.log.startup import recovery
-from pybroker.replication import follower
-from pybroker.replication.follower import Followed
+from pybroker.replication.following import follower
+from pybroker.replication.following.follower import Followed
 from pybroker.replication.partition import Partition
 
 DIFFER = ("replicas differ", "stuck", "lost")

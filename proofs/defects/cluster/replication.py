@@ -11,11 +11,11 @@ from pybroker.config.log_config import LogConfig
 from pybroker.log import deep_cut
 from pybroker.log.log import Log
 from pybroker.log.moving.move import Move
-from pybroker.replication import follower_session, isr_proposals
-from pybroker.replication.fetchers import Fetchers
-from pybroker.replication.follower import Followed
+from pybroker.replication.following.fetchers import Fetchers
+from pybroker.replication.following.follower import Followed
+from pybroker.replication.following.leader_session import Source
 from pybroker.replication.isr import IsrTracker, Shrink
-from pybroker.replication.leader_session import Source
+from pybroker.replication.leading import follower_session, isr_proposals
 from pybroker.replication.moves import Moves
 from pybroker.replication.partition_table import PartitionTable
 

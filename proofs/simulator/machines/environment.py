@@ -25,7 +25,8 @@ from pybroker.log.removal import removals
 from pybroker.log.segment import slicing
 from pybroker.log.startup import closing
 from pybroker.net import peer
-from pybroker.replication import follower_fetches, replica_manager
+from pybroker.replication import replica_manager
+from pybroker.replication.leading import follower_fetches
 
 Patch = tuple[Any, str, Any]
 

@@ -12,11 +12,11 @@ from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta
 from pybroker.handlers import fetch
 from pybroker.handlers.common.call import Call
 from pybroker.log.log import Log
-from pybroker.replication.fetchers import key_of as key
-from pybroker.replication.leader_session import FetchLimits, Source
+from pybroker.replication.following.fetchers import key_of as key
+from pybroker.replication.following.leader_session import FetchLimits, Source
+from pybroker.replication.following.throttled import ReplicationThrottle
 from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import NOW, Node, values
-from pybroker.replication.throttled import ReplicationThrottle
 from pyclient.protocol import Fetch, errors
 
 LEADER, FOLLOWER = 1, 2

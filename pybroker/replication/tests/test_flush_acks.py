@@ -13,7 +13,7 @@ import pytest
 from proofs.faulty_storage import FaultyStorage
 from pybroker.clock import SystemClock
 from pybroker.log.tests.helpers import batch
-from pybroker.replication.fetchers import Fetchers
+from pybroker.replication.following.fetchers import Fetchers
 from pybroker.replication.tests.harness import NOW, Node, topic_id
 from pyclient.protocol import Fetch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.replication.leader_session import FetchLimits
+from pybroker.replication.following.leader_session import FetchLimits
 from pybroker.replication.tests.harness import NOW
 from pybroker.replication.tests.pair import LEADER, Pair, contents, named
 

@@ -14,10 +14,10 @@ from pybroker.log.files import checkpoints
 from pybroker.log.files.storage import Storage
 from pybroker.log.log import Log
 from pybroker.log.segment.segments import REMOVED_PER_TURN
-from pybroker.replication.fetchers import Fetchers
-from pybroker.replication.fetchers import key_of as key
-from pybroker.replication.follower import FIRST_PAUSE_MS, Followed
-from pybroker.replication.leader_session import REST_MS
+from pybroker.replication.following.fetchers import Fetchers
+from pybroker.replication.following.fetchers import key_of as key
+from pybroker.replication.following.follower import FIRST_PAUSE_MS, Followed
+from pybroker.replication.following.leader_session import REST_MS
 from pybroker.replication.tests.harness import NOW, Node, batch
 from pybroker.replication.tests.pair import EPOCH, FOLLOWER, LEADER, Pair, contents, named
 

@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 from pybroker.clock import Clock
 from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.config import BrokerConfig
-from pybroker.replication.follower import FIRST_PAUSE_MS, Key
-from pybroker.replication.leader_session import FetchLimits, Source, Throttle
+from pybroker.replication.following.follower import FIRST_PAUSE_MS, Key
+from pybroker.replication.following.leader_session import FetchLimits, Source, Throttle
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory
 from pyclient.protocol.errors import KafkaError

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from pybroker.replication.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
-from pybroker.replication.follower import FIRST_PAUSE_MS, Followed, Key
+from pybroker.replication.following.follower import FIRST_PAUSE_MS, Followed, Key
 from pybroker.replication.partition import Partition
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Fetch, errors

@@ -20,11 +20,11 @@ from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.replication.fetch_partition import FetchPartition
 from pybroker.replication.fetch_session import Answer
-from pybroker.replication.follower_session import FIRST, Asked, FollowerSession, Throttle
-from pybroker.replication.isr_proposals import IsrChanges
+from pybroker.replication.leading.follower_session import FIRST, Asked, FollowerSession, Throttle
+from pybroker.replication.leading.isr_proposals import IsrChanges
+from pybroker.replication.leading.read_replica import is_rack_aware
 from pybroker.replication.partition import Partition
 from pybroker.replication.purgatory import Purgatory
-from pybroker.replication.read_replica import is_rack_aware
 from pyclient.protocol import errors
 
 
