@@ -28,7 +28,7 @@ HINTS: Mapping[str, str] = {
     "NON_EMPTY_GROUP": "stop its members first",
     "UNKNOWN_MEMBER_ID": "stop its members first",
     "TRANSACTIONAL_ID_NOT_FOUND": "`pybroker txn list` shows what there is",
-    "CONNECTION_FAILED": "is a broker there? `pybroker start` starts one, -b names another address",
+    "CONNECTION_FAILED": "is a broker there? `pybroker doctor` looks, `pybroker start` starts one, -b names another",
     "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
     "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
     "UNSUPPORTED_BY_BROKER": "`pybroker api-versions` shows what it serves",
