@@ -268,6 +268,7 @@ def test_of_a_consumer(broker, filled, group, arguments, name, how):
     used, seen = [], []
     is_new = how == "new" or name == "close"
     settings = {"group_id": group, "auto_offset_reset": "earliest", "max_poll_records": 2, "enable_auto_commit": False}
+    settings["fetch_max_wait_ms"] = 10  # a consumer that stands elsewhere waits for the fetch of before
 
     def made():
         used.append(aio.Consumer(broker.bootstrap, **settings, **QUICK))
