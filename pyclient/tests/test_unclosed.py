@@ -21,6 +21,8 @@ from pyclient.tests.support import PATIENCE_S, take
 
 REPOSITORY = Path(__file__).parents[2]
 NOWHERE = "127.0.0.1:1"
+SILENT = "(connect|handshake)"
+"""What fails at a server that says nothing: on a busy machine there may be no connection in time."""
 ENDLESS = 3_600_000
 
 
@@ -48,7 +50,7 @@ def address(server: socket.socket) -> str:
 
 @pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
 def test_connect_says_in_time_that_nobody_is_there(kind, silent):
-    for servers, phase in ((NOWHERE, "connect"), (address(silent), "handshake")):
+    for servers, phase in ((NOWHERE, "connect"), (address(silent), SILENT)):
         client = getattr(pyclient, kind)(servers)
         with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* after 0\.5 s"):
             client.connect(timeout=0.5)
@@ -58,7 +60,7 @@ def test_connect_says_in_time_that_nobody_is_there(kind, silent):
 @pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
 def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
     async def check() -> None:
-        for servers, phase in ((NOWHERE, "connect"), (address(silent), "handshake")):
+        for servers, phase in ((NOWHERE, "connect"), (address(silent), SILENT)):
             client = getattr(aio, kind)(servers)
             with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* after 0\.5 s"):
                 await client.connect(timeout=0.5)
