@@ -214,8 +214,9 @@ class OurBroker(Broker):
         """Needs nothing."""
 
     def _command(self) -> list[str]:
-        command = [sys.executable, "-m", "pybroker", "--host", self.host, "--port", str(self.port)]
-        command += ["--data-dir", str(self.data_dir)]
+        command = [sys.executable, "-m", "pybroker", "--data-dir", str(self.data_dir)]
+        if "listeners" not in self.config:
+            command += ["--host", self.host, "--port", str(self.port)]
         for key, value in self.config.items():
             command += ["--set", f"{key}={value}"]
         return command

@@ -10,6 +10,7 @@ import itertools
 import json
 import subprocess
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, NamedTuple
@@ -46,12 +47,11 @@ class Printed(NamedTuple):
 
 
 class Jvm:
-    """The process; starts at once, ends with ``close`` or with this process."""
+    """The process; starts at once, ends with ``close`` or with this process. ``options`` are further ones of Java."""
 
-    def __init__(self, heap: str = "512m") -> None:
-        self.process = subprocess.Popen(
-            peers.program("Driver", heap=heap), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, heap: str = "512m", options: Sequence[str] = ()) -> None:
+        command = peers.program("Driver", heap=heap, options=[*peers.SHORT_LIVED, *options])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._waiting: dict[int, Future[Answer]] = {}
         self._ids = itertools.count(1)
         self._lock = threading.Lock()

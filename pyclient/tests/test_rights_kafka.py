@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.guarded import GuardedKafka
 from pyclient import Admin, Consumer, Producer
 from pyclient.admin import (
     AccessControlEntryFilter,
@@ -29,7 +30,8 @@ from pyclient.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
-from pyclient.tests.guarded import GuardedKafka, by_name
+from pyclient.tests.brokers import QUICK as QUICK_GROUPS
+from pyclient.tests.guarded import by_name
 from pyclient.tests.support import PATIENCE_S, answered
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
@@ -44,7 +46,9 @@ numbers = count(1)
 
 @pytest.fixture(scope="module")
 def java_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
-    with GuardedKafka(tmp_path_factory.mktemp("guarded") / "data") as broker:
+    guarded = GuardedKafka(tmp_path_factory.mktemp("guarded") / "data")
+    guarded.config |= QUICK_GROUPS
+    with guarded as broker:
         yield broker
 
 

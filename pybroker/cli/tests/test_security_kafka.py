@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.guarded import PASSWORD, GuardedKafka, jaas
 from harness.peers import Java
 from pybroker.cli.tests.running import Shell
 from pyclient import Admin
-from pyclient.tests.guarded import MODULES, PASSWORD, GuardedKafka, by_name
+from pyclient.tests.guarded import by_name
 from pyclient.tests.support import answered
 
 TOOLS = "org.apache.kafka.tools"
-LOGIN = f'{MODULES}.plain.PlainLoginModule required username="admin" password="{PASSWORD}";'
+LOGIN = jaas("PLAIN", username="admin", password=PASSWORD)
 SECRET = re.compile(r"[A-Za-z0-9+/_-]{22,}={0,2}")
 PAIR = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-default")
 RATES = "producer_byte_rate=1048576,consumer_byte_rate=20000000"

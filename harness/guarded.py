@@ -1,0 +1,115 @@
+"""Brokers that ask who a client is, and let it do what ACLs allow: ours and the real one.
+
+Clients of the plain listener and ``admin`` may do everything, the other users what ACLs allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness import peers
+from harness.brokers import Broker, OurBroker, RealKafka, free_port
+
+USERS: Final = ("admin", "alice", "bob")
+PASSWORD: Final = "hush"
+MODULES: Final = "org.apache.kafka.common.security"
+LOGIN_MODULES: Final = {
+    "PLAIN": "plain.PlainLoginModule",
+    "SCRAM-SHA-256": "scram.ScramLoginModule",
+    "SCRAM-SHA-512": "scram.ScramLoginModule",
+    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
+}
+ISSUER: Final = "https://issuer.example"
+AUDIENCE: Final = "kafka"
+ALLOWED_URLS: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
+
+
+def jaas(mechanism: str, **options: str) -> str:
+    """``sasl.jaas.config``, as Java reads it."""
+    words = "".join(f' {name}="{text}"' for name, text in options.items())
+    return f"{MODULES}.{LOGIN_MODULES[mechanism]} required{words};"
+
+
+class Guarded(Broker):
+    """Listeners that ask for a name: SASL_PLAINTEXT, and SASL_SSL where there is a key store.
+
+    ``users`` come by PLAIN. SCRAM has those that an administrator stores, and the owners of tokens. OAUTHBEARER is
+    there if the file of public keys (JWKS) is.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, users: Sequence[str] = USERS, store: Path | None = None, keys: Path | None = None
+    ) -> None:
+        super().__init__(data_dir)
+        self.port = free_port()
+        self.keys = keys
+        protocols = ("SASL_PLAINTEXT", "SASL_SSL") if store else ("SASL_PLAINTEXT",)
+        self.addresses = {protocol: f"{self.host}:{free_port()}" for protocol in protocols}
+        """Of the listeners that ask for a name, by their protocol."""
+        mechanisms = [each for each in LOGIN_MODULES if keys or each != "OAUTHBEARER"]
+        options = {mechanism: {} for mechanism in mechanisms} | {
+            "PLAIN": {f"user_{name}": PASSWORD for name in users}
+        }
+        self.config |= {
+            "listeners": self._listeners(),
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:admin",
+            "delegation.token.secret.key": "secret",
+            **{
+                f"listener.name.{protocol.lower()}.{mechanism.lower()}.sasl.jaas.config": jaas(mechanism, **given)
+                for protocol in protocols
+                for mechanism, given in options.items()
+            },
+        }
+        if store:
+            self.config |= {"ssl.keystore.location": str(store), "ssl.keystore.type": "PEM"}
+        if keys:
+            self.config |= {
+                "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+                "sasl.oauthbearer.expected.issuer": ISSUER,
+                "sasl.oauthbearer.expected.audience": AUDIENCE,
+            }
+
+    @property
+    def guarded(self) -> str:
+        """The address of the listener that asks for a name, without TLS."""
+        return self.addresses["SASL_PLAINTEXT"]
+
+    def _listeners(self) -> str:
+        named = {"PLAINTEXT": self.bootstrap, **self.addresses}
+        return ",".join(f"{name}://{address}" for name, address in named.items())
+
+
+class GuardedBroker(Guarded, OurBroker):
+    """Ours."""
+
+
+class GuardedKafka(Guarded, RealKafka):
+    """A real Kafka."""
+
+    def _properties(self) -> dict[str, str]:
+        validator = f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        own = self._listeners()
+        return {
+            **super()._properties(),
+            "listeners": f"{own},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": own,
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+            + ",".join(f"{protocol}:{protocol}" for protocol in self.addresses),
+            "inter.broker.listener.name": "PLAINTEXT",
+            **{
+                f"listener.name.{protocol.lower()}.oauthbearer.sasl.server.callback.handler.class": validator
+                for protocol in self.addresses
+                if self.keys
+            },
+        }
+
+    def _command(self) -> list[str]:
+        options = [f"{ALLOWED_URLS}{self.keys.as_uri()}"] if self.keys else []
+        return [*peers.jvm(self.heap, options), "kafka.Kafka", str(self._properties_file)]
+
+
+GUARDED: Final[Mapping[str, type[Guarded]]] = {"ours": GuardedBroker, "kafka": GuardedKafka}
