@@ -31,6 +31,7 @@ PLACES = {
     "pyclient/spark": "spark",
     "conformance/spark": "spark",
     "conformance/clients": "java",
+    "conformance/security": "java",
     "conformance/applications": "java",
     "conformance/bench": "process",
 }

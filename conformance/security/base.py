@@ -1,0 +1,81 @@
+"""What the tests ask of each client, and what they hear of a refusal."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from conformance.security.logins import Login
+
+PATIENCE_S = 60.0
+ANY_HOST = "*"
+
+
+class Refused(Exception):
+    """The broker has refused something; ``name`` is the client's own name of the error."""
+
+    def __init__(self, name: str, text: object = "") -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+
+
+class Acl(NamedTuple):
+    """An ACL for every host; the words are Kafka's."""
+
+    principal: str
+    operation: str
+    kind: str
+    name: str
+    pattern: str = "LITERAL"
+    permission: str = "ALLOW"
+
+
+class Client(ABC):
+    """A library."""
+
+    #: Its names of the errors that refuse a topic, a group, a transactional id, the cluster and a login.
+    refusals: dict[str, str]
+    #: Whether its consumer raises if it may not even see a topic.
+    tells_of_hidden_topics = True
+
+    @abstractmethod
+    def write(self, login: Login, topic: str, value: bytes, *, idempotent: bool = False) -> None:
+        """Writes one record.
+
+        Raises:
+            Refused: the broker does not let it.
+        """
+
+    @abstractmethod
+    def read(self, login: Login, topic: str, group: str, count: int = 1) -> list[bytes]:
+        """Reads the first values as a member of the group, and commits.
+
+        Raises:
+            Refused: the broker does not let it.
+        """
+
+    @abstractmethod
+    def transact(self, login: Login, topic: str, transactional_id: str) -> None:
+        """Writes one record in a transaction.
+
+        Raises:
+            Refused: the broker does not let it.
+        """
+
+
+class Administrator(ABC):
+    """The administration of a library. Refused is what the broker does not let it do."""
+
+    @abstractmethod
+    def create(self, login: Login, acls: Sequence[Acl]) -> None:
+        """Creates ACLs."""
+
+    @abstractmethod
+    def describe(self, login: Login, kind: str, name: str) -> set[Acl]:
+        """The ACLs of the resource, literal ones and those of a prefix of its name."""
+
+    @abstractmethod
+    def delete(self, login: Login, acl: Acl) -> None:
+        """Deletes one."""
+

@@ -1,0 +1,151 @@
+"""librdkafka, by way of confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, Client, Refused
+from conformance.security.logins import Login
+from harness.librdkafka import Consumer
+from harness.support import until
+from harness.witnesses import used
+
+ITERATIONS = 4096
+
+
+def _refused(error: KafkaError) -> Refused:
+    return Refused(error.name(), error.str())
+
+
+class ConfluentClient(Client):
+    refusals = {
+        "topic": "TOPIC_AUTHORIZATION_FAILED",
+        "group": "GROUP_AUTHORIZATION_FAILED",
+        "transactional id": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "cluster": "CLUSTER_AUTHORIZATION_FAILED",
+        "login": "_AUTHENTICATION",
+    }
+
+    def write(self, login: Login, topic: str, value: bytes, *, idempotent: bool = False) -> None:
+        used("librdkafka")
+        heard: list[KafkaError | None] = []
+        settings = {**login.librdkafka(), "enable.idempotence": idempotent, "error_cb": heard.append}
+        producer = Producer(settings)
+        try:
+            producer.produce(topic, value, on_delivery=lambda error, _: heard.append(error))
+            until(lambda: producer.poll(0.05) and heard, "a delivery report or an error", PATIENCE_S)
+        except KafkaException as raised:  # a fatal error
+            raise _refused(raised.args[0]) from raised
+        if heard[0] is not None:
+            raise _refused(heard[0])
+
+    def read(self, login: Login, topic: str, group: str, count: int = 1) -> list[bytes]:
+        refused: list[KafkaError] = []
+        more = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer = Consumer({**login.librdkafka(), **more, "error_cb": refused.append})
+        consumer.subscribe([topic])
+        values: list[bytes] = []
+
+        def come() -> bool:
+            message = consumer.poll(0.05)
+            if refused:
+                raise _refused(refused[0])
+            if message is not None and message.error() is not None:
+                raise _refused(message.error())
+            if message is not None:
+                values.append(message.value())
+            return len(values) >= count
+
+        try:
+            until(come, "the records", PATIENCE_S, 0)
+            consumer.commit(asynchronous=False)
+        except KafkaException as raised:
+            raise _refused(raised.args[0]) from raised
+        finally:
+            consumer.close()
+        return values
+
+    def transact(self, login: Login, topic: str, transactional_id: str) -> None:
+        used("librdkafka")
+        producer = Producer({**login.librdkafka(), "transactional.id": transactional_id})
+        try:
+            producer.init_transactions(PATIENCE_S)
+            producer.begin_transaction()
+            producer.produce(topic, b"x")
+            producer.commit_transaction(PATIENCE_S)
+        except KafkaException as raised:
+            raise _refused(raised.args[0]) from raised
+
+
+#: librdkafka has an older name for the cluster.
+KINDS = {"CLUSTER": "BROKER"}
+OWN_KINDS = {own: name for name, own in KINDS.items()}
+
+
+class ConfluentAdministrator(Administrator):
+    def create(self, login: Login, acls: Sequence[Acl]) -> None:
+        bindings = [AclBinding(*_pattern(acl), *_entry(acl)) for acl in acls]
+        _asked(login, lambda admin: admin.create_acls(bindings))
+
+    def describe(self, login: Login, kind: str, name: str) -> set[Acl]:
+        anything = (None, None, AclOperation.ANY, AclPermissionType.ANY)
+        wanted = AclBindingFilter(ResourceType[KINDS.get(kind, kind)], name, ResourcePatternType.MATCH, *anything)
+        (found,) = _asked(login, lambda admin: {wanted: admin.describe_acls(wanted)})
+        return set(map(_acl, found))
+
+    def delete(self, login: Login, acl: Acl) -> None:
+        wanted = AclBindingFilter(*_pattern(acl), *_entry(acl))
+        (found,) = _asked(login, lambda admin: admin.delete_acls([wanted]))
+        assert list(map(_acl, found)) == [acl]
+
+
+def _pattern(acl: Acl) -> tuple[Any, ...]:
+    return ResourceType[KINDS.get(acl.kind, acl.kind)], acl.name, ResourcePatternType[acl.pattern]
+
+
+def _entry(acl: Acl) -> tuple[Any, ...]:
+    return acl.principal, ANY_HOST, AclOperation[acl.operation], AclPermissionType[acl.permission]
+
+
+def _acl(binding: AclBinding) -> Acl:
+    kind = binding.restype.name
+    return Acl(
+        binding.principal, binding.operation.name, OWN_KINDS.get(kind, kind), binding.name,
+        binding.resource_pattern_type.name, binding.permission_type.name,
+    )  # fmt: skip
+
+
+def _asked(login: Login, ask: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> list[Any]:
+    """What an admin client answers; it has to live until then."""
+    admin = AdminClient(login.librdkafka())
+    try:
+        return [each.result(PATIENCE_S) for each in ask(admin).values()]
+    except KafkaException as raised:
+        raise _refused(raised.args[0]) from raised
+
+
+def store_password(bootstrap: str, user: str, password: str, mechanism: str) -> None:
+    """Stores a password of SCRAM, and waits until the broker knows it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], ITERATIONS)
+    for done in admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion(user, info, password.encode())]
+    ).values():
+        done.result(PATIENCE_S)
+    until(lambda: user in admin.describe_user_scram_credentials().result(PATIENCE_S), "the password")

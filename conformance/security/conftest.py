@@ -1,0 +1,130 @@
+"""One broker with an authorizer and all mechanisms, a user of its own for each test, and the clients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.conftest import QUICK_GROUPS
+from conformance.security.aio import AiokafkaClient
+from conformance.security.base import Acl, Administrator, Client
+from conformance.security.confluent import ConfluentAdministrator, ConfluentClient
+from conformance.security.issuer import Issuer, serving
+from conformance.security.java import JavaAdministrator, JavaClient
+from conformance.security.kafka_python import KafkaPythonAdministrator, KafkaPythonClient
+from conformance.security.logins import Login
+from harness.command_line import run
+from harness.guarded import ALLOWED_URLS, GUARDED, Guarded
+from harness.jvm import Jvm
+from harness.support import until
+
+Grant = Callable[..., None]
+
+#: More than there are tests.
+USERS = [f"user-{number}" for number in range(200)]
+FOREIGN = ("librdkafka", "java", "kafka-python", "aiokafka")
+#: aiokafka has no calls about ACLs.
+ADMINISTRATORS = ("librdkafka", "java", "kafka-python")
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def issuer() -> Iterator[Issuer]:
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def authority(data_root: Path) -> Path:
+    """A folder with a broker's key store and the certificate of its authority, ``ca.pem``."""
+    folder = data_root / "authority"
+    run("tls", "create", folder, "localhost", "127.0.0.1")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def guarded(pytestconfig: pytest.Config, data_root: Path, authority: Path, issuer: Issuer) -> Iterator[Guarded]:
+    """The broker."""
+    kind = GUARDED[pytestconfig.getoption("--broker")]
+    keys = issuer.write_keys(data_root / "keys.json")
+    made = kind(data_root / "guarded", users=["admin", *USERS], store=authority / "server.pem", keys=keys)
+    made.config |= QUICK_GROUPS
+    with made as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def jvm(issuer: Issuer) -> Iterator[Jvm]:
+    """A JVM whose clients may ask the issuer for tokens."""
+    made = Jvm(options=[ALLOWED_URLS + issuer.url])
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def clients(jvm: Jvm) -> dict[str, Client]:
+    """The libraries."""
+    return {
+        "librdkafka": ConfluentClient(),
+        "java": JavaClient(jvm),
+        "kafka-python": KafkaPythonClient(),
+        "aiokafka": AiokafkaClient(),
+    }
+
+
+@pytest.fixture(scope="session")
+def administrators(jvm: Jvm, data_root: Path) -> dict[str, Administrator]:
+    """Those that manage ACLs."""
+    return {
+        "librdkafka": ConfluentAdministrator(),
+        "java": JavaAdministrator(jvm, data_root),
+        "kafka-python": KafkaPythonAdministrator(),
+    }
+
+
+@pytest.fixture(params=FOREIGN)
+def client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client:
+    return clients[request.param]
+
+
+@pytest.fixture(params=ADMINISTRATORS)
+def administrator(request: pytest.FixtureRequest, administrators: dict[str, Administrator]) -> Administrator:
+    return administrators[request.param]
+
+
+@pytest.fixture
+def admin(guarded: Guarded) -> Login:
+    """A user that may do everything."""
+    return Login(guarded.guarded, "admin")
+
+
+@pytest.fixture
+def user(guarded: Guarded) -> Login:
+    """A user that has no rights yet."""
+    return Login(guarded.guarded, USERS[next(_numbers)])
+
+
+@pytest.fixture
+def topic(guarded: Guarded) -> str:
+    """A topic of one record, ``first``."""
+    name = f"{next(_numbers)}-flights"
+    guarded.make_topic(name)
+    ConfluentClient().write(Login(guarded.guarded, "admin"), name, b"first")
+    return name
+
+
+@pytest.fixture
+def grant(user: Login, admin: Login) -> Grant:
+    """Creates ACLs for the user and waits until they count: ``grant(("READ", "TOPIC", "t"))``."""
+    by = ConfluentAdministrator()
+
+    def create(*rights: Sequence[str]) -> None:
+        acls = [Acl(user.principal, *each) for each in rights]
+        by.create(admin, acls)
+        for acl in acls:
+            until(lambda acl=acl: acl in by.describe(admin, acl.kind, acl.name), "the ACL")  # type: ignore[misc]
+
+    return create

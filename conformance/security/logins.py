@@ -1,0 +1,118 @@
+"""How a client comes in, in the settings of each library."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
+
+from conformance.security.issuer import LIFETIME_S, Issuer
+from harness.guarded import MODULES, PASSWORD, jaas
+
+
+class Login(NamedTuple):
+    """A user, its mechanism and the listener that it comes to."""
+
+    bootstrap: str
+    user: str
+    password: str = PASSWORD
+    mechanism: str = "PLAIN"
+    #: The certificate of the authority; with it the client speaks TLS.
+    ca: str | None = None
+    #: Of OAUTHBEARER.
+    issuer: Issuer | None = None
+    #: Whether the user is a delegation token.
+    is_token: bool = False
+
+    @property
+    def principal(self) -> str:
+        """The user, as ACLs name it."""
+        return f"User:{self.user}"
+
+    @property
+    def protocol(self) -> str:
+        """The listener's."""
+        return "SASL_SSL" if self.ca else "SASL_PLAINTEXT"
+
+    def java(self) -> dict[str, str]:
+        """Those of Java's clients and of Kafka's tools."""
+        found = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
+        found["sasl.mechanism"] = self.mechanism
+        if self.ca:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
+        if self.issuer:
+            return found | {
+                "sasl.jaas.config": jaas(self.mechanism),
+                "sasl.login.callback.handler.class": f"{MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler",
+                **self._credentials(),
+            }
+        more = {"tokenauth": "true"} if self.is_token else {}
+        return found | {"sasl.jaas.config": jaas(self.mechanism, username=self.user, password=self.password, **more)}
+
+    def _credentials(self) -> dict[str, str]:
+        """With which a client fetches its token."""
+        assert self.issuer is not None
+        prefix = "sasl.oauthbearer.client.credentials.client"
+        names = {f"{prefix}.id": self.user, f"{prefix}.secret": self.password}
+        return {"sasl.oauthbearer.token.endpoint.url": self.issuer.url, **names}
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Those of librdkafka."""
+        found: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
+        found |= {"sasl.mechanism": self.mechanism, "log_level": 0}
+        if self.ca:
+            found["ssl.ca.location"] = self.ca
+        if self.issuer:
+            return found | {"oauth_cb": lambda _: (self._token(), time.time() + LIFETIME_S)}
+        return found | {"sasl.username": self.user, "sasl.password": self.password}
+
+    def kafka_python(self) -> dict[str, Any]:
+        """Those of kafka-python."""
+        return self._python(_ForKafkaPython) | ({"ssl_cafile": self.ca} if self.ca else {})
+
+    def aiokafka(self) -> dict[str, Any]:
+        """Those of aiokafka."""
+        context = ssl.create_default_context(cafile=self.ca) if self.ca else None
+        return self._python(_ForAiokafka) | {"ssl_context": context}
+
+    def _python(self, tokens: Callable[[Callable[[], str]], object]) -> dict[str, Any]:
+        found: dict[str, Any] = {"bootstrap_servers": self.bootstrap, "security_protocol": self.protocol}
+        found["sasl_mechanism"] = self.mechanism
+        if self.issuer:
+            return found | {"sasl_oauth_token_provider": tokens(self._token)}
+        return found | {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
+
+    def spark(self) -> dict[str, str]:
+        """The options of Spark's source and sink."""
+        found = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
+        found |= {"sasl.mechanism": self.mechanism}
+        if self.ca:
+            found["ssl.truststore.location"] = self.ca
+        named = {"sasl.username": self.user, "sasl.password": self.password}
+        if self.is_token:
+            named["sasl.tokenauth"] = "true"
+        return {f"kafka.{key}": text for key, text in (found | (self._credentials() if self.issuer else named)).items()}
+
+    def _token(self) -> str:
+        assert self.issuer is not None
+        return self.issuer.token(self.user)
+
+
+class _ForKafkaPython(KafkaPythonTokens):  # type: ignore[misc]
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    def token(self) -> str:
+        return self._make()
+
+
+class _ForAiokafka(AiokafkaTokens):  # type: ignore[misc]
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    async def token(self) -> str:
+        return self._make()

@@ -1,0 +1,110 @@
+"""Delegation tokens: Kafka's AdminClient makes them, its clients log in by them, and other libraries cannot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from conformance.security.base import Client, Refused
+from conformance.security.conftest import Grant
+from conformance.security.java import JavaAdministrator
+from conformance.security.logins import Login
+from harness.jvm import Jvm
+from harness.support import until
+
+TOOL = "DelegationTokenCommand"
+#: A row of what the tool prints: id, HMAC, owner, requester and, where there are some, renewers.
+ROW = re.compile(r"^(\S{22,})\s+(\S+=*)\s+User:(\S+)\s+User:(\S+)\s+(.*)$", re.MULTILINE)
+
+
+class Token(NamedTuple):
+    """A row."""
+
+    name: str
+    hmac: str
+    owner: str
+    requester: str
+    rest: str
+
+    def login(self, owner: Login, mechanism: str) -> Login:
+        """A holder of the token."""
+        return owner._replace(user=self.name, password=self.hmac, mechanism=mechanism, is_token=True)
+
+
+class Tokens:
+    """Calls of Kafka's AdminClient as one user, by the tool that makes them."""
+
+    def __init__(self, by: JavaAdministrator, user: Login) -> None:
+        self._by = by
+        self._user = user
+
+    def create(self) -> Token:
+        told = self._tool("--create", "--max-life-time-period", "-1")
+        assert ROW.findall(told), told
+        return Token(*ROW.findall(told)[0])
+
+    def describe(self) -> dict[str, Token]:
+        owner = ("--owner-principal", self._user.principal)
+        return {row[0]: Token(*row) for row in ROW.findall(self._tool("--describe", *owner))}
+
+    def renew(self, token: Token) -> str:
+        return self._tool("--renew", "--hmac", token.hmac, "--renew-time-period", "-1")
+
+    def expire(self, token: Token) -> str:
+        return self._tool("--expire", "--hmac", token.hmac, "--expiry-time-period", "-1")
+
+    def _tool(self, *words: str) -> str:
+        return self._by.tool(self._user, TOOL, *words)
+
+
+@pytest.fixture
+def java_tool(jvm: Jvm, tmp_path: Path) -> JavaAdministrator:
+    return JavaAdministrator(jvm, tmp_path)
+
+
+@pytest.fixture
+def tokens(java_tool: JavaAdministrator, user: Login) -> Tokens:
+    return Tokens(java_tool, user)
+
+
+@pytest.fixture
+def token(tokens: Tokens) -> Token:
+    made = tokens.create()
+    until(lambda: made.name in tokens.describe(), "the token")
+    return made
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_s112_java_makes_a_token_and_logs_in_by_it_until_it_is_expired(
+    mechanism: str, tokens: Tokens, token: Token, java_tool: JavaAdministrator, clients: dict[str, Client],
+    user: Login, topic: str, grant: Grant,
+) -> None:  # fmt: skip
+    java, holder = clients["java"], token.login(user, mechanism)
+    assert (token.owner, token.requester) == (user.user, user.user)
+    with pytest.raises(Refused, match=f"^{java.refusals['topic']}:"):
+        java.write(holder, topic, b"x")
+    grant(("ALL", "TOPIC", topic), ("ALL", "GROUP", topic))
+    java.write(holder, topic, b"by token")
+    assert java.read(holder, topic, topic, 2) == [b"first", b"by token"]
+    with pytest.raises(Refused, match="UnsupportedByAuthenticationException"):
+        Tokens(java_tool, holder).create()
+    assert "Completed renew operation" in tokens.renew(token)
+    assert "Completed expire operation" in tokens.expire(token)
+    until(lambda: token.name not in tokens.describe(), "no token")
+    with pytest.raises(Refused, match=f"^{java.refusals['login']}:"):
+        java.write(holder, topic, b"x")
+
+
+@pytest.mark.parametrize("name", ["librdkafka"])
+def test_s112_a_client_that_cannot_say_that_it_has_a_token_is_refused(
+    name: str, token: Token, clients: dict[str, Client], user: Login, topic: str
+) -> None:
+    """SCRAM's extension ``tokenauth=true`` says so. Without it, the id of the token is the name of an unknown user."""
+    client = clients[name]
+    for forged in (token.name, f"{token.name},tokenauth=true"):
+        holder = token.login(user, "SCRAM-SHA-256")._replace(user=forged)
+        with pytest.raises(Refused, match=f"^{client.refusals['login']}:"):
+            client.write(holder, topic, b"x")
