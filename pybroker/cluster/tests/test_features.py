@@ -15,10 +15,8 @@ from pybroker.cluster.decisions.features import (
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.cluster.node import ClusterNode
-from pybroker.cluster.tests.test_node import Cluster, Run, run
+from pybroker.cluster.tests.one_store import Cluster, Run
 from pyclient.protocol import errors
-
-__all__ = ["run"]
 
 UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 IMAGE = MetadataImage(features={TRANSACTION_VERSION: 1, GROUP_VERSION: 1}, features_epoch=4)
