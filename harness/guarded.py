@@ -49,9 +49,8 @@ class Guarded(Broker):
         self.addresses = {protocol: f"{self.host}:{free_port()}" for protocol in protocols}
         """Of the listeners that ask for a name, by their protocol."""
         mechanisms = [each for each in LOGIN_MODULES if keys or each != "OAUTHBEARER"]
-        options = {mechanism: {} for mechanism in mechanisms} | {
-            "PLAIN": {f"user_{name}": PASSWORD for name in users}
-        }
+        options: dict[str, dict[str, str]] = {mechanism: {} for mechanism in mechanisms}
+        options["PLAIN"] = {f"user_{name}": PASSWORD for name in users}
         self.config |= {
             "listeners": self._listeners(),
             "sasl.enabled.mechanisms": ",".join(mechanisms),
