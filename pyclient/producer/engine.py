@@ -182,6 +182,7 @@ class Engine:
         """
         deadline = self.loop.time() + (self.longest if timeout is None else timeout)
         left = 0.0
+        sent = [batch for batch in self.sender.pending() if not batch.is_watched]
         try:
             if timeout is None or timeout > 0:
                 with suppress(TimeoutError):
@@ -192,7 +193,7 @@ class Engine:
             try:
                 await self._abort_open(max(haste, left))
             finally:
-                self.given_up += [] if self.is_transactional else self.sender.pending()
+                self.given_up += [] if self.is_transactional else dict.fromkeys([*sent, *self.sender.pending()])
                 await self._end()
 
     async def _abort_open(self, timeout: float) -> None:

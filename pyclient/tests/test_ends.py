@@ -418,6 +418,21 @@ def test_a_producer_that_is_closed_without_time_says_what_it_loses(broker, topic
     assert caplog.text.count("was closed before 7 records could be delivered, which are lost") == 1, caplog.text
 
 
+def test_a_producer_that_is_closed_says_what_the_broker_refuses(broker, new_topic, caplog):
+    topic = new_topic(1, {"max.message.bytes": "1000"})
+    with Producer(broker.bootstrap, **LINGERING) as producer:
+        producer.send(topic, b"v" * 2000)
+    assert caplog.text.count("was closed before 1 records could be delivered, which are lost (") == 1, caplog.text
+
+
+def test_a_callback_that_is_told_is_enough(broker, new_topic, caplog):
+    topic, errors = new_topic(1, {"max.message.bytes": "1000"}), []
+    with Producer(broker.bootstrap, **LINGERING) as producer:
+        producer.send(topic, b"v" * 2000, on_delivery=lambda metadata, error: errors.append(error))
+    assert len(errors) == 1
+    assert "are lost" not in caplog.text
+
+
 def test_an_asynchronous_producer_that_is_closed_without_time_says_what_it_loses(broker, topic, caplog):
     async def work():
         producer = aio.Producer(broker.bootstrap, **LINGERING)
