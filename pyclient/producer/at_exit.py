@@ -123,6 +123,7 @@ def _is_due(producer: Forgettable, unclosed: Unclosed) -> bool:
     if not unclosed.engine.is_transactional:
         return True
     tell_open(unclosed.owner, unclosed.engine)
+    producer._is_told = True
     return False
 
 
