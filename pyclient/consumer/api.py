@@ -37,6 +37,9 @@ def patience_of(settings: Config) -> float | None:
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
     """Returns the offsets with plain ints as OffsetAndMetadata. Raises TypeError."""
+    if not isinstance(offsets, Mapping):
+        given = type(offsets).__name__
+        raise TypeError(f"{given} has no offsets: give a mapping {{TopicPartition: offset}}, or a record")
     return {partition_of(tp): offset_of(row) for tp, row in offsets.items()}
 
 

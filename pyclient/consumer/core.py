@@ -38,11 +38,17 @@ from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster
+from pyclient.core.last_resort import URGENT
 from pyclient.core.metadata import may_pass
 from pyclient.core.rights import CONSUMING
 from pyclient.core.tasks import ended, tell, watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
-from pyclient.protocol.errors import RebalanceInProgress, TopicAuthorizationFailed, UnknownTopicOrPartition
+from pyclient.protocol.errors import (
+    InvalidTopicException,
+    RebalanceInProgress,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
@@ -118,7 +124,12 @@ class ConsumerCore:
 
     def check_topics(self, topics: Topics) -> Topics:
         """The pattern, or a list of the names, which are read once. Raises TypeError, InvalidTopicException."""
-        return topics if isinstance(topics, re.Pattern) else check_topics(topics)
+        if isinstance(topics, re.Pattern):
+            return topics
+        try:
+            return check_topics(topics)
+        except InvalidTopicException as error:
+            raise InvalidTopicException(f"{error}; a pattern is re.compile(…)") from None
 
     def choose(self, topics: Topics, has_listener: bool) -> None:
         """These topics, or those that match the pattern, from now on; nothing is asked yet."""
@@ -195,7 +206,7 @@ class ConsumerCore:
         for topic in topics:
             if isinstance(self.client.cluster.error(topic), UnknownTopicOrPartition):
                 told = self.client.why_unknown(TopicPartition(topic, 0))
-                log.warning("%s subscribes to missing topics: %s", self._name(), told)
+                log.warning("%s subscribes to missing topics: %s", self._name(), told, extra={URGENT: True})
                 if isinstance(self.membership, Alone):
                     self.membership.is_missing(topic)
 

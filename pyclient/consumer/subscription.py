@@ -26,8 +26,8 @@ class Mode(Enum):
 
     NONE = "nothing"
     TOPICS = "topics"
-    PATTERN = "a pattern"
-    ASSIGNED = "partitions"
+    PATTERN = "the topics of a pattern"
+    ASSIGNED = "assigned partitions"
 
 
 class PartitionState:
@@ -127,7 +127,7 @@ class Subscription:
 
     def _enter(self, mode: Mode) -> None:
         if self.mode not in (Mode.NONE, mode):
-            raise IllegalState(f"{self.mode.value} are subscribed to: unsubscribe() first")
+            raise IllegalState(f"the consumer already reads {self.mode.value}: unsubscribe() first")
         self.mode = mode
 
     def subscribe(self, topics: Collection[str]) -> None:

@@ -49,7 +49,7 @@ def test_partition_given_up_is_of_another_turn() -> None:
 def test_ways_of_subscribing_are_not_mixed() -> None:
     subscription = Subscription()
     subscription.subscribe(["a"])
-    with pytest.raises(IllegalState, match="unsubscribe"):
+    with pytest.raises(IllegalState, match=r"^the consumer already reads topics: unsubscribe\(\) first$"):
         subscription.assign([A0])
     with pytest.raises(IllegalState, match="unsubscribe"):
         subscription.subscribe_pattern(re.compile("a.*"))

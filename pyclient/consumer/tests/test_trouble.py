@@ -12,6 +12,7 @@ import pytest
 from cy.produce import producer_batch
 from pyclient.aio import Consumer
 from pyclient.consumer import NoOffsetForPartition
+from pyclient.core.last_resort import URGENT
 from pyclient.core.tests.scripted import ScriptedBroker
 from pyclient.errors import (
     ClientError,
@@ -330,8 +331,9 @@ def test_a_subscription_to_a_topic_that_does_not_exist_is_warned_of_once(caplog:
             await consumer.poll(timeout=0.01)
 
     check()
-    (told,) = [record.getMessage() for record in caplog.records if "missing topics" in record.getMessage()]
-    assert told.startswith("group g subscribes to missing topics: there is no topic 'nope' (")
+    (told,) = [record for record in caplog.records if "missing topics" in record.getMessage()]
+    assert told.getMessage().startswith("group g subscribes to missing topics: there is no topic 'nope' (")
+    assert getattr(told, URGENT, False), "stderr has it without logging too"
 
 
 @reading(group_id="g", group_protocol="consumer")
