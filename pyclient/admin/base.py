@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
 from pyclient.core.connection import Request
 from pyclient.core.showing import shown
+from pyclient.core.tasks import running_loop
 from pyclient.core.unclosed import watch
 from pyclient.errors import KafkaError
 from pyclient.errors import check as check_code
@@ -39,7 +39,7 @@ class Base:
         without a running loop.
         """
         self._config = load(ADMIN, bootstrap_servers, config, settings)
-        self._client = Client(self._config, loop=asyncio.get_running_loop())
+        self._client = Client(self._config, loop=running_loop("an aio.Admin"))
         self._timeout: float = self._config.default_api_timeout_ms / 1000
         """The default time limit of a method, in seconds."""
         self.unclosed = watch(self, "admin client", self._client.close)

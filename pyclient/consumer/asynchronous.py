@@ -24,7 +24,7 @@ from pyclient.consumer.fetching.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
-from pyclient.core.tasks import Ending
+from pyclient.core.tasks import Ending, running_loop
 from pyclient.core.unclosed import watch
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
@@ -68,7 +68,7 @@ class Consumer(ConsumerApi):
         self._is_closed = False
         self._ending, self._process = Ending(), getpid()
         self._rested_at = time.monotonic()
-        self._core = ConsumerCore(given, asyncio.get_running_loop())
+        self._core = ConsumerCore(given, running_loop("an aio.Consumer"))
         self._core.on_ready = self._ready.set
         self._core.on_wakeup = self._on_wakeup
         self._limit: int = given.max_poll_records

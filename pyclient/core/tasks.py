@@ -15,6 +15,14 @@ from pyclient.errors import ClientError, KafkaError
 log = logging.getLogger(__name__)
 
 
+def running_loop(what: str) -> asyncio.AbstractEventLoop:
+    """Returns the running loop. Raises RuntimeError without one, which says where to make ``what``."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(f"no event loop is running: make {what} in a coroutine") from None
+
+
 def watched(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], what: str, on_fault: Callable[[KafkaError], None]
 ) -> asyncio.Task[None]:

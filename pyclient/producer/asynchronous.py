@@ -16,7 +16,7 @@ from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.sending import SendingQueues
 from pyclient.config import PRODUCER, load
-from pyclient.core.tasks import Ending
+from pyclient.core.tasks import Ending, running_loop
 from pyclient.core.unclosed import watch
 from pyclient.errors import ClientForked
 from pyclient.producer import at_exit
@@ -53,7 +53,7 @@ class Producer(BaseProducer, SendingQueues):
     ) -> None:
         keys = load(PRODUCER, bootstrap_servers, config, settings)
         super().__init__(keys)
-        loop = asyncio.get_running_loop()
+        loop = running_loop("an aio.Producer")
         self._engine = Engine(keys, self._settings, self, loop)
         self._owner = f"producer of {', '.join(keys.bootstrap_servers)}"
         self._unclosed = watch(self, self._owner)

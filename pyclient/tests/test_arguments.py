@@ -45,6 +45,23 @@ def test_topics_that_a_serializer_would_see(nowhere):
         producer.send(5, "v")  # type: ignore[arg-type]
 
 
+def test_a_pattern_is_no_topic_name():
+    with Consumer(NOWHERE) as consumer, pytest.raises(KafkaError, match=r"a pattern is re\.compile"):
+        consumer.subscribe("^flights.*")
+
+
+@pytest.mark.parametrize("offsets", [3, [3], "flights"])
+def test_a_commit_takes_a_mapping_or_a_record(offsets):
+    with Consumer(NOWHERE, group_id="g") as consumer, pytest.raises(TypeError, match="has no offsets: give a mapping"):
+        consumer.commit(offsets)
+
+
+@pytest.mark.parametrize("face", [aio.Producer, aio.Consumer, aio.Admin])
+def test_asyncio_clients_are_made_in_a_coroutine(face):
+    with pytest.raises(RuntimeError, match=rf"make an aio\.{face.__name__} in a coroutine"):
+        face(NOWHERE)
+
+
 def test_bad_topics_poison_no_other(broker, new_topic):
     with Producer(broker.bootstrap) as producer:
         for topic in (*NO_TOPICS, b"fresh"):

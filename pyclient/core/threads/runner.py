@@ -253,7 +253,7 @@ def _result(call: Call[T], timeout: float | None, within: float | None) -> T:
         while not call.wait(max(0.0, min(end, last, monotonic() + SLICE) - monotonic())):
             now = monotonic()
             if now >= end:
-                raise TimeoutError
+                raise TimeoutError(f"not done within {timeout:g} s")
             if now >= last:
                 told = "the client's thread stands still: a callback, or a handler of logging, holds it up"
                 raise RequestTimedOut(told)
