@@ -304,8 +304,10 @@ class EmbeddedBroker:
         while (line := self._process.line(deadline)) is not None:
             if found := READY.search(line):
                 return found[1], numbers(found[2])
+        is_late = self._process.is_alive and time.monotonic() >= deadline
         code = self._process.kill()
-        raise BrokerFailed(f"the broker did not start (exit code {code}): {self.log}", self.log)
+        why = f"not ready within start_timeout_s={self._timeout_s:g}" if is_late else f"exit code {code}"
+        raise BrokerFailed(f"the broker did not start ({why}): {self.log}", self.log)
 
     def _halt(self, order: str, number: int, node_id: int | None) -> None:
         with self._lock:

@@ -249,3 +249,8 @@ def test_nothing_is_left_when_the_process_is_killed(fork: bool) -> None:
     for child in children:
         if int(child) != pid and is_alive(int(child)):
             os.kill(int(child), signal.SIGKILL)
+
+
+def test_a_start_that_takes_too_long_says_so() -> None:
+    with pytest.raises(BrokerFailed, match=r"not ready within start_timeout_s=0\.001"):
+        pybroker.run(start_timeout_s=0.001)
