@@ -54,7 +54,7 @@ def get(cluster: Cluster, output: str, kind: str, name: str, keys: tuple[str, ..
         where = resource(kind, name)
         found = admin.describe_configs(where, keys=keys or None)[where]
     rows = [row(each) for key, each in sorted(found.items()) if keys or everything or not each.is_default]
-    show(output, COLUMNS, rows)
+    show(output, COLUMNS, rows, none="" if keys else "no key is set: --all shows the defaults")
     missing = [key for key in keys if key not in found]
     for key in missing:
         complain(f"{kind} {name}: no key {key}: `pybroker config get {kind} {name} --all` lists them")

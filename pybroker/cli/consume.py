@@ -82,7 +82,9 @@ def consume(
     if from_beginning and start is not None:
         raise click.UsageError("either --from or --from-beginning")
     begin = Spot(EARLIEST) if from_beginning else start or Spot(LATEST)
-    if group is not None and (numbers or begin.kind not in (EARLIEST, LATEST)):
+    if group is not None and numbers:
+        raise click.UsageError("--group shares out the partitions: --partition does not go with it")
+    if group is not None and begin.kind not in (EARLIEST, LATEST):
         raise click.UsageError("--group begins where it has committed: only --from earliest or latest go with it")
     header, line = writer(output, pattern, null)
     isolation = "read_committed" if committed else None

@@ -62,6 +62,8 @@ def given(line: bytes) -> Given:
     """The record of a line; what is neither text nor null nor base64 is sent as JSON. Raises ValueError."""
     try:
         return record_of(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError as error:

@@ -96,3 +96,8 @@ def test_a_cluster_that_creates_no_topics_by_itself_is_told_to_be_so() -> None:
 def test_documents_without_partitions_need_nothing(shell: Shell) -> None:
     shell.done("produce", "plain", "-i", "jsonl", stdin='{"value": "a"}\n{"value": "b", "key": "k"}\n')
     assert len(content(shell, "plain")) == 2
+
+
+def test_a_line_that_is_no_json_is_named_once(shell: Shell) -> None:
+    told = shell.refused("produce", "plain", "-i", "jsonl", stdin='{"value": "a"}\n{"value": b}\n')
+    assert told.endswith("line 2: it is no JSON: Expecting value at character 11\n"), told

@@ -74,7 +74,8 @@ def test_keys_are_set_appended_and_unset(shell: Shell, topic: str) -> None:
     rows = shell.done("config", "get", "topic", topic, "-o", "jsonl").documents
     assert {row["key"]: row["value"] for row in rows} == {"cleanup.policy": "delete,compact", "retention.ms": "5"}
     shell.done("config", "unset", "topic", topic, "cleanup.policy", "retention.ms")
-    assert shell.done("config", "get", "topic", topic).out == ""
+    nothing = shell.done("config", "get", "topic", topic)
+    assert (nothing.out, nothing.err) == ("", "no key is set: --all shows the defaults\n")
     assert "no key bogus" in shell.refused("config", "get", "topic", topic, "bogus")
     assert "INVALID_CONFIG" in shell.refused("config", "set", "topic", topic, "bogus=1")
 
@@ -130,6 +131,11 @@ def test_a_record_that_is_refused_fails_the_command(shell: Shell, topic: str) ->
     assert "there is no partition 7" in shell.refused("produce", topic, "-p", 7, "--value", "x")
     assert "line 2: " in shell.refused("produce", topic, "--input", "jsonl", stdin='{"value": 1}\n{}\n')
     assert "line 1: " in shell.refused("produce", topic, "-K", ":", stdin="no key\n")
+
+
+def test_a_group_takes_no_partition(shell: Shell, topic: str) -> None:
+    told = shell.refused("consume", topic, "-g", "g", "-p", 0, code=2)
+    assert "--partition does not go with it" in told
 
 
 def test_a_group_commits_exactly_what_was_shown(shell: Shell, topic: str) -> None:
