@@ -304,10 +304,11 @@ def respond(
 
 def allowance_of(call: Call) -> Allowance | None:
     """What the client may fetch, if it has a quota."""
-    quotas, share = call.broker.quotas, call.connection.share
-    if quotas is None:
-        return None
+    share = call.connection.share
     if share is None or not share.is_current:
+        quotas = call.broker.quotas
+        if quotas is None:
+            return None
         share = quotas.share(call.connection.principal, call.client_id, call.broker.clock.monotonic_ms())
     return share.fetch
 

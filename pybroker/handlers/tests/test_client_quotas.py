@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from cy.quota import Share
+from pybroker.cluster import peer_secret
 from pybroker.cluster.decisions.quota_changes import quotas
 from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.harness import FakeConnection
 from pybroker.quotas.keys import PRODUCE, Entity
-from pyclient.protocol import AlterClientQuotas, DescribeClientQuotas
+from pyclient.protocol import AlterClientQuotas, DescribeClientQuotas, SaslAuthenticate
 
 Asked = AlterClientQuotas.Request
 EntryData, EntityData, OpData = Asked.EntryData, Asked.EntityData, Asked.OpData
@@ -79,5 +82,20 @@ def test_a_request_of_hundreds_of_entities_is_one_answer_and_knows_what_it_names
         assert [each.error_code for each in response.entries] == [42] + [0] * 249
         found = quotas(ask.broker.metadata.image)
         assert found == {Entity(client=str(number)): {PRODUCE: 1.0} for number in range(1, 250)}
+
+    run(scenario)
+
+
+def test_a_connection_whose_client_proves_that_it_is_a_broker_has_no_part_in_the_quotas_of_others() -> None:
+    async def scenario(ask: Administration) -> None:
+        connection = FakeConnection()
+        connection.share = Share(None, None, None, None)
+        connection.authentication = peer_secret.Server(b"secret", 1, bytes(32))
+        client = peer_secret.Client(b"secret", 2, 1, bytes(32))
+        first = SaslAuthenticate.Request(auth_bytes=client.first)
+        answer = (await ask(SaslAuthenticate, 2, first, connection)).auth_bytes
+        assert connection.share is not None
+        await ask(SaslAuthenticate, 2, SaslAuthenticate.Request(auth_bytes=client.on_answer(bytes(answer))), connection)
+        assert (connection.broker_id, connection.share) == (2, None)
 
     run(scenario)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.net.tests.harness import ECHO, WAIT, WORK, Answer, Harness, scenario, turns
+from pybroker.net.tests.harness import ECHO, WAIT, WORK, Answer, Harness, frame, scenario, turns
 from pybroker.net.throttling import PRODUCE, Throttling, _timed
 from pybroker.quotas.client_quotas import ClientQuotas
 from pybroker.quotas.keys import DEFAULT, Entity
@@ -254,6 +254,42 @@ async def test_answers_that_have_to_be_waited_for_mute_as_well(harness: Harness)
     client.reset()
     await harness.until(lambda: not harness.server.connections)
     assert throttling._muted == {}
+
+
+def test_a_share_that_a_connection_keeps_ends_with_the_quotas_that_it_is_of() -> None:
+    server, alice = Throttled(producer_byte_rate=1000), Connection()
+    assert server.ask(alice, 10_000, Told()).throttle_time_ms == 0
+    kept = alice.share
+    assert kept.is_current
+    server.quotas.update({Entity("alice"): {PRODUCE_RATE: 500.0}})
+    assert server.ask(alice, 1, Told()).throttle_time_ms == 10_002
+    assert not kept.is_current
+    assert alice.share.produce.bound == 500
+    server.quotas.update({})
+    assert server.ask(alice, 50_000, Told()).throttle_time_ms == 0
+    assert alice.share.produce is None
+
+
+def test_a_connection_that_may_turn_out_to_be_a_brokers_keeps_no_share() -> None:
+    server, alice = Throttled(producer_byte_rate=1000), Connection()
+    alice.authentication = object()
+    assert server.ask(alice, 12_000, Told()).throttle_time_ms == 2000
+    assert alice.share is None
+
+
+@scenario()
+async def test_clients_of_one_connection_have_shares_of_their_own(harness: Harness) -> None:
+    throttling = with_quotas(harness, request_percentage=50.0)
+    client = await harness.connect()
+    [connection] = harness.server.connections
+    assert await client.ask(ECHO, 1) == (1, b"")
+    first = connection.share
+    assert await client.ask(ECHO, 2) == (2, b"")
+    assert connection.share is first is not None
+    client.writer.write(frame(ECHO, 3, b"").replace(b"test", b"else"))
+    assert await client.receive() == (3, b"")
+    assert connection.share is not first
+    assert len(throttling._quotas.known) == 2
 
 
 @scenario()
