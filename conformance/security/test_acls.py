@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import pytest
 
 from conformance.security.base import Acl, Administrator, Client, Refused
@@ -10,7 +12,7 @@ from conformance.security.logins import Login
 from harness.support import until
 
 
-def refusal(client: Client, resource: str) -> object:
+def refusal(client: Client, resource: str) -> AbstractContextManager[object]:
     """Expects the client's own error about such a resource."""
     return pytest.raises(Refused, match=f"^{client.refusals[resource]}:")
 
