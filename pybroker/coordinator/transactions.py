@@ -24,7 +24,7 @@ from pybroker.coordinator.txn.gate import Coordinator, Gate
 from pybroker.coordinator.txn.marker_sender import MarkerSender, Writer
 from pybroker.coordinator.txn.marker_writer import MarkerWriter, Offsets
 from pybroker.coordinator.txn.producer_ids import OutOfIds, SpareIds
-from pybroker.coordinator.txn.remote import Peers, RemoteCoordinator, RemoteWriter, WhoeverCoordinates
+from pybroker.coordinator.txn.remote import Peers, RemoteCoordinator, RemoteWriter, RoutedCoordinator
 from pybroker.coordinator.txn.settings import TransactionSettings
 from pybroker.coordinator.txn.shard import IdsWanted, TransactionShard
 from pybroker.coordinator.txn.transaction import Ending
@@ -86,7 +86,7 @@ class TransactionCoordinator:
         )
         self.markers = MarkerWriter(replicas, offsets, clock, timeout_ms)
         self._sender = MarkerSender(self, lambda: metadata.image, self._writer)
-        self._gate = Gate(WhoeverCoordinates(self._coordinator), config, clock)
+        self._gate = Gate(RoutedCoordinator(self._coordinator), config, clock)
 
     def close(self) -> None:
         """Unloads all transactions; waiting requests get NOT_COORDINATOR."""

@@ -126,8 +126,8 @@ class RemoteCoordinator:
         return {each: _error(codes.get(each)) for each in partitions}
 
 
-class WhoeverCoordinates:
-    """The coordinator of a transactional id, here or on another broker: what a ``Gate`` asks.
+class RoutedCoordinator:
+    """Asks the coordinator of a transactional id, here or on another broker, for a ``Gate``.
 
     ``find(transactional id)`` gives it, or raises NotCoordinator.
     """
