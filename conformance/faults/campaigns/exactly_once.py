@@ -4,6 +4,11 @@ The load is that of ``transaction_load``. Meanwhile the broker is killed, also w
 woken as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies. A zombie is a worker
 that was replaced while it slept or worked, or a member that slept for longer than its session.
 
+A real Kafka is not killed among zombies, because Kafka 4.4.0 may lose a transaction then. Of three runs one lost two,
+and another copied a record twice. The logs of the first say why. Kafka prepared the commit, answered the client and was
+killed. After its start it called the transaction complete, without a marker in any partition, so the next abort of that
+producer took the records with it.
+
 What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
 
     python -m conformance.faults.campaigns.exactly_once --transactions 100000 --faults 200 \
@@ -24,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.faults.loads.transaction_load import EAGER, Application, Plan, Report, Transactions
-from harness.brokers import KINDS, Broker
+from harness.brokers import KINDS, Broker, RealKafka
 
 ZOMBIE_SESSION_MS = 3_000
 MOST_RECORDS = 40
@@ -87,7 +92,9 @@ class Zombies(Campaign):
         broker.config.update(SHORT_SESSIONS)
         super().__init__(broker, seed, plan, folder)
         kinds = (self.make_zombie, self.make_double, self.put_to_sleep)
-        self.faults = (*kinds, *kinds, *kinds, self.kill_worker, self._kill_broker)
+        self.faults = (*kinds, *kinds, *kinds, self.kill_worker)
+        if not isinstance(broker, RealKafka):
+            self.faults = (*self.faults, self._kill_broker)
 
 
 def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:
