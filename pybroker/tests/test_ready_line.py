@@ -12,6 +12,7 @@ class Process:
     """It has said these lines."""
 
     log = "no space left"
+    is_alive = False
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
