@@ -95,7 +95,10 @@ python=${PYTHON:-python3}
 check_extra "${1:-}"
 check_python
 install_debian_packages "${1:-}"
-[ -x .venv/bin/python ] || $python -m venv .venv
+if ! [ -x .venv/bin/python ]; then
+    echo "install.sh: making .venv"
+    $python -m venv .venv
+fi
 .venv/bin/python -m pip install --quiet --upgrade pip
 case "${1:-}" in
 tests | nightly)
