@@ -4,10 +4,10 @@ The load is that of ``transaction_load``. Meanwhile the broker is killed, also w
 woken as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies. A zombie is a worker
 that was replaced while it slept or worked, or a member that slept for longer than its session.
 
-A real Kafka is not killed among zombies, because Kafka 4.4.0 may lose a transaction then. Of three runs one lost two,
-and another copied a record twice. The logs of the first say why. Kafka prepared the commit, answered the client and was
-killed. After its start it called the transaction complete, without a marker in any partition, so the next abort of that
-producer took the records with it.
+A real Kafka is not killed among zombies, because Kafka 4.4.0 may lose a transaction then. Of three runs with kills one
+lost two. Its logs, read for one of them, say why. Kafka prepared the commit, answered the client and was killed. After
+its start it called the transaction complete, without a marker in any partition, so the next abort of that producer took
+the records with it. Another run copied a record twice, which is not explained.
 
 What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
 
