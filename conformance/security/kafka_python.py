@@ -62,7 +62,8 @@ class KafkaPythonClient(Client):
         with _refusing(), closing(KafkaConsumer(topic, **login.kafka_python(), **more)) as consumer:
 
             def come() -> bool:
-                for rows in consumer.poll(50).values():
+                # A poll that is over while the group is joined loses what SyncGroup assigns, and does not ask again.
+                for rows in consumer.poll(PATIENCE_S * 1000).values():
                     values.extend(row.value for row in rows)
                 return len(values) >= count
 
