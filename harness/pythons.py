@@ -94,7 +94,8 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
     """The interpreter of a tox environment, or of the one that builds for it; fetches the package where it is missing.
 
     Args:
-        name: of the environment: ``py312``, ``.pkg-cpython312``, ``newer``, or one that says nothing of its Python.
+        name: of the environment: ``py312``, ``.pkg-cpython312``, ``newer``, ``.pkg-newer``, or one that says nothing of
+            its Python.
         asked_for: the environment was requested by name; only then is a Python fetched.
 
     Returns:
@@ -103,7 +104,8 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
     Raises:
         PeerError: as of ``fetch``.
     """
-    if name == "newer":
+    is_newer = name in ("newer", ".pkg-newer")
+    if is_newer:
         found, version = newer(sys.version_info[:2]), PACKAGED
     elif match := re.fullmatch(r"(?:py|\.pkg-cpython)3(\d+)", name):
         version = 3, int(match[1])
@@ -113,7 +115,7 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
     if found is None and asked_for and version == PACKAGED:
         return fetch()
     # A path that is not there is a failure that names it; without one tox would take its own Python for "newer".
-    return found or (package() if name == "newer" else None)
+    return found or (package() if is_newer else None)
 
 
 def fetch() -> Path:

@@ -148,6 +148,27 @@ def test_what_was_compiled_in_place_is_not_compiled_again_until_a_source_changes
         os.utime(changed, (before, before))
 
 
+def test_modules_that_were_compiled_by_other_flags_are_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ``newer`` has tested without optimizations is nothing to install."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "setup.py", "setup.py")
+    Path("cy").mkdir()
+    Path("cy/__init__.py").touch()
+    Path("cy/alone.pyx").write_text(ITEM)
+
+    def compiled(flags: str) -> int:
+        ended = build(tmp_path, PYBROKER_CFLAGS=flags)
+        assert ended.returncode == 0, ended.stderr
+        (module,) = Path("cy").glob("alone.*.so")
+        return module.stat().st_mtime_ns
+
+    quick = compiled("-O0")
+    assert compiled("-O0") == quick
+    assert compiled("") > quick
+
+
 def test_in_a_clone_where_nothing_is_compiled_the_installed_modules_are_taken(clone: Path) -> None:
     program = "import cy.wire.codec, pybroker, pyclient; print(pybroker.__file__, cy.wire.codec.__file__)"
     shown = subprocess.run(

@@ -103,6 +103,7 @@ def test_nothing_is_fetched_where_the_package_is_of_no_use(machine: Path, fetche
     assert pythons.of_environment("py314", True) == here
     assert pythons.of_environment(".pkg-cpython314", True) == here
     assert pythons.of_environment("newer", True) == here
+    assert pythons.of_environment(".pkg-newer", False) == here
     assert pythons.of_environment("py312", True) is None
     assert pythons.of_environment("tests", True) is None
     assert not fetched
