@@ -19,10 +19,12 @@ from pyclient.protocol.uuids import to_base64
 def catching_up(old: MetadataImage, image: MetadataImage, node_id: int, noted: Sequence[Deleted]) -> MetadataDelta:
     """The delta from ``old`` to ``image`` for that broker.
 
-    Only the ``noted`` topics are deleted, including ids of which this broker may have logs. A topic that ``image``
-    lacks without a note is missing: whatever has happened to the store, no decision has deleted it.
+    Only the ``noted`` topics are deleted, including ids of which this broker may have logs. The notes were read after
+    ``image``: a noted topic that it still has goes by a later entry of the journal. A topic that ``image`` lacks
+    without a note is missing: whatever has happened to the store, no decision has deleted it.
     """
     image = image.with_configs_of(old)
+    noted = [topic for topic in noted if topic.id not in image.names]
     here = {to_base64(topic.id): topic.image() for topic in noted if topic.may_be_on(node_id)}
     gone = {name: topic for name, topic in old.topics.items() if _lacks(image, topic)}
     ids = {topic.id for topic in noted}

@@ -6,11 +6,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from pybroker.cluster.decisions.plan import NewTopic
+import pytest
+
+from pybroker.cluster import membership
+from pybroker.cluster.decisions.plan import NewTopic, TopicName
 from pybroker.cluster.following import entries_after
 from pybroker.cluster.metadata import znodes
+from pybroker.cluster.nodes.loading import Deleted
 from pybroker.cluster.tests.harness import Member, Members, run
 from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import CoordinationStore
 
 
 class Slow:
@@ -57,6 +62,34 @@ def test_a_late_reading_takes_no_newer_topic_away(tmp_path: Path) -> None:
         await service.create_topics([NewTopic("u", 1, 2)])
         await members.settled()
         check_nothing_is_lost(member, "t", "u")
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_topic_that_is_deleted_while_a_broker_rejoins_goes_at_the_same_version_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker has read the metadata, then the topic is deleted, then the broker reads what is deleted."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", 1, 2)])
+        await members.settled()
+        follower = next(member for member in members.alive.values() if not member.is_controller)
+        read, is_deleted = membership.load_deleted, asyncio.Event()
+
+        async def load_deleted(store: CoordinationStore) -> list[Deleted]:
+            if store is follower.store and not is_deleted.is_set():
+                await service.delete_topics([TopicName("t")])
+                is_deleted.set()
+            return await read(store)
+
+        monkeypatch.setattr(membership, "load_deleted", load_deleted)
+        await members.server.expire(follower.store.session.id)
+        await is_deleted.wait()
+        assert not (await members.settled()).topics
+        assert any("t" in delta.deleted for delta in follower.deltas)
 
     run(tmp_path / "db", scenario)
 
