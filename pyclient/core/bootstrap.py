@@ -13,13 +13,14 @@ PORT: Final = 9092
 
 def bootstrap(config: Config) -> list[tuple[str, int]]:
     """Host and port of each of bootstrap.servers. Raises ConfigError."""
-    found = [_address(each) for each in config.bootstrap_servers]
+    found = [address(each) for each in config.bootstrap_servers]
     if not found:
         raise ConfigError("bootstrap.servers is empty: expected host:port, comma-separated")
     return found
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
+    """Host and port of one of them. Raises ConfigError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         hint = f": did you mean {host or port}:{PORT}?" if not colon or not port else ""

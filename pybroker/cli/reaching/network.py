@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
+from pyclient.core.bootstrap import address
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ANYWHERE = ("0.0.0.0", "::", "")
@@ -39,12 +40,9 @@ class Reach(NamedTuple):
 
 
 def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    """``host:port`` with commas; the port is Kafka's where it is missing."""
-    for part in bootstrap.split(","):
-        host, colon, port = part.strip().rpartition(":")
-        if not colon or not port.isdecimal():
-            host, port = part.strip(), "9092"
-        yield host.strip("[]"), int(port)
+    """``host:port`` with commas, as a client takes them. Raises ConfigError."""
+    parts = [part for each in bootstrap.split(",") if (part := each.strip())]
+    return map(address, parts or [bootstrap])
 
 
 def reach(host: str, port: int, timeout: float) -> Reach:

@@ -178,6 +178,14 @@ def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart(
     assert "does a broker run there?" in ended.out
 
 
+@pytest.mark.parametrize("given", ["localhost", "localhost:x", "127.0.0.1:1,localhost"])
+def test_an_address_that_no_client_takes_is_refused_as_by_every_verb(given: str) -> None:
+    told = Shell()("doctor", "-b", given)
+    assert (told.code, told.out) == (2, "")
+    assert "is not host:port" in told.err
+    assert told.err == Shell()("topic", "list", "-b", given).err
+
+
 @pytest.mark.nightly
 def test_a_broker_that_is_well_is_found_well_and_left_as_it_was() -> None:
     with pybroker.run() as broker:
