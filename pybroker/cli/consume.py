@@ -16,7 +16,7 @@ from pybroker.cli.common.output import csv_line, json_line
 from pybroker.cli.common.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
 from pybroker.cli.common.record_documents import document, shown
 from pybroker.cli.common.record_format import compiled
-from pybroker.cli.common.verbs import Verb, misuse
+from pybroker.cli.common.verbs import Verb, complain, misuse
 from pybroker.cli.common.words import Bytes
 from pyclient import TopicPartition
 
@@ -34,6 +34,8 @@ pybroker consume flights -g readers --from earliest   as a member of a group
 POLL_S = 0.2
 MOST = 500
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+NEW_ONLY = "what comes from now on; --from-beginning shows what is there already; Ctrl-C ends"
+NEW_OF_GROUP = "from where the group has committed, else what comes from now on; Ctrl-C ends"
 Ends = dict[TopicPartition, int]
 
 
@@ -103,6 +105,8 @@ def consume(
             consumer.subscribe(topics)
         else:
             assign(consumer, starts, ends)
+        if begin.kind == LATEST and stop is None and sys.stderr.isatty():
+            complain(NEW_ONLY if group is None else NEW_OF_GROUP)
         sys.stdout.buffer.write(header)
         show_records(consumer, line, ends if stop is not None else None, count, timeout, chosen_by(key, grep))
     return 0

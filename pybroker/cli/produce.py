@@ -100,7 +100,7 @@ def produce(
         producer.flush()
     refuse_failed(failed, sent, topic)
     if sys.stderr.isatty():
-        complain(f"{sent} records sent to {topic}")
+        complain(f"{sent} {'record' if sent == 1 else 'records'} sent to {topic}")
     return 0
 
 

@@ -48,6 +48,19 @@ def test_a_topic_is_created_listed_described_altered_and_deleted(shell: Shell) -
     shell.done("topic", "delete", "made", "--if-exists")
 
 
+def test_a_terminal_is_told_what_is_waited_for_and_what_was_sent(
+    shell: Shell, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = ("consume", topic, "--timeout", 0)
+    assert shell.done(*quick).err == ""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert "--from-beginning shows what is there already" in shell.done(*quick).err
+    assert "from where the group has committed" in shell.done(*quick, "-g", topic).err
+    assert shell.done(*quick, "--from-beginning").err == shell.done(*quick, "--to", "end").err == ""
+    assert shell.done("produce", topic, "--value", "a").err == f"pybroker: 1 record sent to {topic}\n"
+    assert "2 records sent" in shell.done("produce", topic, "--value", "a", "--value", "b").err
+
+
 def test_one_failure_of_several_is_told_and_the_rest_is_done(shell: Shell, topic: str) -> None:
     ended = shell("topic", "create", topic, topic + "-new", "-o", "name")
     assert (ended.code, ended.out) == (1, topic + "-new\n")
