@@ -73,7 +73,9 @@ class Acl:
 
 
 def texts(acl: Acl) -> Iterator[str]:
-    """An ACL as ``--add-acl`` takes it, a text for each operation."""
+    """An ACL as ``--add-acl`` takes it, a text for each operation. Raises TypeError."""
+    if not isinstance(acl, Acl):
+        raise TypeError(f"acls has {acl!r}, which is no Acl: acls=[Acl('alice', 'READ', topic='flights')]")
     pattern = "PREFIXED" if acl.prefixed else "LITERAL"
     permission = "DENY" if acl.deny else "ALLOW"
     for operation in acl.operations:

@@ -62,7 +62,7 @@ class Passwords:
 
 
 def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | None:
-    """As the arguments of ``run`` say; None without them. Raises ValueError."""
+    """As the arguments of ``run`` say; None without them. Raises ValueError, and TypeError for what is no text."""
     if sasl is None and users is None:
         return None
     if not sasl or not users:
@@ -70,6 +70,8 @@ def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | 
     mechanism = sasl.upper()
     if mechanism not in MODULES:
         raise ValueError(f"sasl={sasl!r} is none of {', '.join(MODULES)}")
+    if not isinstance(users, Mapping) or not all(isinstance(text, str) for pair in users.items() for text in pair):
+        raise TypeError("users are passwords by name, both as str: users={'alice': 'secret'}")
     if any("\n" in text or not text for pair in users.items() for text in pair):
         raise ValueError("a name or password in users is empty, or has a line break")
     return Passwords(mechanism, dict(users))

@@ -39,6 +39,19 @@ def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], say
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"sasl": "PLAIN", "users": ["alice"]}, "users are passwords by name"),
+        ({"sasl": "PLAIN", "users": {"alice": 1}}, "users are passwords by name"),
+        ({"acls": {"alice": "READ"}}, r"acls has 'alice', which is no Acl: acls=\[Acl\("),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_refused_with_the_right_one(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        pybroker.EmbeddedBroker(**arguments)  # type: ignore[arg-type]
+
+
 def test_without_users_nothing_is_set() -> None:
     assert passwords(None, None) is None
 
