@@ -147,6 +147,9 @@ class Transactions(Identities):
 
     def check_open(self) -> None:
         """Raises what ``send`` raises outside of a transaction."""
+        if self.state in (State.UNINITIALIZED, State.READY):
+            how = "send within `with producer.transaction():`, or after begin_transaction()"
+            raise TransactionError(f"{State.READY.value}: {how}")
         self._require(State.OPEN)
 
     def _require(self, *states: State) -> None:

@@ -57,5 +57,8 @@ def check(transaction: Transaction, producer: Producer) -> None:
             f"{transaction.transactional_id} has another producer id"
         )
     if transaction.epoch != producer.epoch:
-        raise errors.ProducerFenced(f"{transaction.transactional_id} has another epoch")
+        raise errors.ProducerFenced(
+            f"{transaction.transactional_id} has another epoch: "
+            "another producer has taken this transactional.id over, or the transaction has timed out"
+        )
     transaction.check_not_prepared()
