@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli.common.changes import CHANGED, changed, only_checked
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import NAME
 from pybroker.cli.common.output import show, with_output
@@ -77,12 +78,13 @@ def row(entry: ConfigEntry) -> tuple[Any, ...]:
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE…")
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster
-def set_keys(cluster: Cluster, kind: str, name: str, changes: tuple[str, ...], dry_run: bool) -> int:
-    """Sets keys; KEY+=VALUE adds to a list, KEY-=VALUE takes from it.
+@with_output
+def set_keys(cluster: Cluster, output: str, kind: str, name: str, changes: tuple[str, ...], dry_run: bool) -> int:
+    """Sets keys, and shows what it has set; KEY+=VALUE adds to a list, KEY-=VALUE takes from it.
 
     Times and sizes may have a unit: retention.ms=7d, segment.bytes=1GiB.
     """
-    return apply(cluster, kind, name, [change(each) for each in changes], dry_run)
+    return apply(cluster, output, kind, name, [change(each) for each in changes], dry_run)
 
 
 def change(text: str) -> AlterConfigOp:
@@ -102,15 +104,22 @@ def change(text: str) -> AlterConfigOp:
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster
-def unset(cluster: Cluster, kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> int:
-    """Gives keys their defaults again."""
+@with_output
+def unset(cluster: Cluster, output: str, kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> int:
+    """Gives keys their defaults again, and shows which."""
     from pyclient.admin import AlterConfigOp, AlterOp
 
-    return apply(cluster, kind, name, [AlterConfigOp(key, None, AlterOp.DELETE) for key in keys], dry_run)
+    return apply(cluster, output, kind, name, [AlterConfigOp(key, None, AlterOp.DELETE) for key in keys], dry_run)
 
 
-def apply(cluster: Cluster, kind: str, name: str, ops: Iterable[AlterConfigOp], dry_run: bool) -> int:
+def apply(
+    cluster: Cluster, output: str, kind: str, name: str, ops: Collection[AlterConfigOp], dry_run: bool
+) -> int:
     where = resource(kind, name)
     with cluster.admin() as admin:
         done = admin.incremental_alter_configs({where: ops}, validate_only=dry_run, check=False)
+    if not done.errors:
+        show(output, CHANGED, changed([name], ops))
+    if dry_run:
+        only_checked()
     return failures(kind, {each.name or "default": error for each, error in done.errors.items()})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli.common.changes import DELETED
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import DOCUMENTS, show, with_output
@@ -246,13 +247,17 @@ def shifted(
 def delete(
     cluster: Cluster, output: str, groups: tuple[str, ...], topics: tuple[str, ...], dry_run: bool
 ) -> int:
-    """Deletes groups without members, with their offsets; --dry-run shows these."""
+    """Deletes groups without members, with their offsets, and shows which; --dry-run shows the offsets."""
     with cluster.admin() as admin:
         if dry_run:
             return show_doomed(admin, output, groups, topics)
         if not topics:
-            return failures("group", admin.delete_consumer_groups(groups, check=False).errors)
-        return max(delete_offsets(admin, each, topics) for each in groups)
+            errors = admin.delete_consumer_groups(groups, check=False).errors
+            show(output, ("group", "state"), [(name, DELETED) for name in groups if name not in errors])
+            return failures("group", errors)
+        done = [delete_offsets(admin, each, topics) for each in groups]
+    show(output, ("group", "topic", "partition", "state"), [row for _, rows in done for row in rows])
+    return max(code for code, _ in done)
 
 
 def show_doomed(admin: Admin, output: str, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
@@ -273,10 +278,13 @@ def show_doomed(admin: Admin, output: str, groups: tuple[str, ...], topics: tupl
     return max(failures("group", found.errors | committed.errors), int(bool(at_work)))
 
 
-def delete_offsets(admin: Admin, group: str, topics: tuple[str, ...]) -> int:
+def delete_offsets(admin: Admin, group: str, topics: tuple[str, ...]) -> tuple[int, list[tuple[Any, ...]]]:
+    """Deletes a group's offsets of topics. Returns the exit code, and a row for each."""
     committed = admin.list_consumer_group_offsets(group)
     some = [tp for tp in committed if tp.topic in topics]
     if not some:
         complain(f"group {group} has no offsets of {', '.join(topics)}: `pybroker group describe` shows them")
-        return 1
-    return failures(f"group {group}: partition", admin.delete_consumer_group_offsets(group, some, check=False).errors)
+        return 1, []
+    errors = admin.delete_consumer_group_offsets(group, some, check=False).errors
+    rows = [(group, *tp, DELETED) for tp in sorted(some) if tp not in errors]
+    return failures(f"group {group}: partition", errors), rows

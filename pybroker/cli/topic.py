@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli.common.changes import CHANGED, DELETED, Change, changed, only_checked
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import show, with_output
@@ -148,6 +149,8 @@ def create(
         )
     rows = [(name, row.num_partitions, row.replication_factor, row.topic_id) for name, row in done.items()]
     show(output, ("name", "partitions", "replicas", "id"), rows)
+    if dry_run:
+        only_checked()
     return failures("topic", without(done.errors, "TOPIC_ALREADY_EXISTS" if if_not_exists else ""))
 
 
@@ -158,15 +161,17 @@ def create(
 @click.option("--unset", "defaults", multiple=True, metavar="key", help="Reset a key to its default.")
 @click.option("--dry-run", is_flag=True, help="Only check it.")
 @on_cluster
+@with_output
 def alter(
     cluster: Cluster,
+    output: str,
     topics: tuple[str, ...],
     partitions: int | None,
     changes: tuple[str, ...],
     defaults: tuple[str, ...],
     dry_run: bool,
 ) -> int:
-    """Adds partitions, sets and unsets keys."""
+    """Adds partitions, sets and unsets keys, and shows what it has changed."""
     from pyclient.admin import AlterConfigOp, AlterOp, ConfigResource, ResourceType
 
     ops = [AlterConfigOp(key, value) for key, value in settings(changes, "--set").items()]
@@ -175,13 +180,20 @@ def alter(
         raise click.UsageError("nothing to alter: --partitions, --set or --unset")
     with cluster.admin() as admin:
         errors: dict[Any, Any] = {}
+        rows: list[Change] = []
         if ops:
             resources = {ConfigResource(ResourceType.TOPIC, name): ops for name in topics}
             done = admin.incremental_alter_configs(resources, validate_only=dry_run, check=False)
             errors |= {key.name: error for key, error in done.errors.items()}
+            rows += changed((name for name in topics if name not in errors), ops)
         if partitions is not None:
             counts = {name: partitions for name in topics if name not in errors}
-            errors |= admin.create_partitions(counts, validate_only=dry_run, check=False).errors
+            refused = admin.create_partitions(counts, validate_only=dry_run, check=False).errors
+            rows += [(name, "partitions", "set", partitions) for name in counts if name not in refused]
+            errors |= refused
+    show(output, CHANGED, rows)
+    if dry_run:
+        only_checked()
     return failures("topic", errors)
 
 
@@ -192,7 +204,7 @@ def alter(
 @on_cluster
 @with_output
 def delete(cluster: Cluster, output: str, topics: tuple[str, ...], if_exists: bool, dry_run: bool) -> int:
-    """Deletes topics and their records; --dry-run shows how many records each has."""
+    """Deletes topics and their records, and shows which; --dry-run shows how many records each has."""
     with cluster.admin() as admin:
         if dry_run:
             found = admin.describe_topics(topics, check=False)
@@ -201,6 +213,7 @@ def delete(cluster: Cluster, output: str, topics: tuple[str, ...], if_exists: bo
             errors = found.errors
         else:
             errors = admin.delete_topics(topics, check=False).errors
+            show(output, ("topic", "state"), [(name, DELETED) for name in topics if name not in errors])
     return failures("topic", without(errors, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else ""))
 
 

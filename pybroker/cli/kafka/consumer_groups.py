@@ -93,7 +93,7 @@ def consumer_groups(
         if action == "delete":
             return delete(admin, there)
         if action == "delete-offsets":
-            return max((delete_offsets(admin, each, topics) for each in there), default=0)
+            return max((delete_offsets(admin, each, topics)[0] for each in there), default=0)
         plans = {each: planned(admin, each, topics, where_to) for each in there}
         write(exported(plans) if export else tables(plans))
         return max((commit(admin, group, plan, execute) for group, plan in plans.items()), default=0)

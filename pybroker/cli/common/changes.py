@@ -1,0 +1,37 @@
+"""How a verb says what it has changed or deleted: as rows, in every format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pybroker.cli.common.verbs import complain
+
+if TYPE_CHECKING:
+    from pyclient.admin import AlterConfigOp
+
+CHANGED = ("name", "key", "change", "value")
+DELETED = "deleted"
+WORDS = {"SET": "set", "DELETE": "unset", "APPEND": "add", "SUBTRACT": "remove"}
+"""What the command line calls the operations of keys."""
+
+SECRET = re.compile(r"password|secret|jaas|keystore\.key")
+"""In keys whose values a terminal's log must not keep; a broker does not tell them either."""
+
+Change = tuple[str, str, str, str | int | None]
+
+
+def changed(names: Iterable[str], ops: Iterable[AlterConfigOp]) -> list[Change]:
+    """Rows of what was done to the keys of each name."""
+    given = list(ops)
+    return [(name, each.name, WORDS[each.op.name], shown(each)) for name in names for each in given]
+
+
+def shown(op: AlterConfigOp) -> str | None:
+    return "[hidden]" if op.value is not None and SECRET.search(op.name) else op.value
+
+
+def only_checked() -> None:
+    """Says so after a dry run of a verb that has no --execute."""
+    complain("nothing was changed: without --dry-run it is")
