@@ -35,3 +35,23 @@ def test_the_first_line_of_a_kind_is_logged_and_then_one_in_a_while_with_the_cou
     rare.warning("%s waits", "b")
     last = caplog.records[-1]
     assert (last.levelname, last.getMessage(), last.exc_info) == ("WARNING", "a waits", None)
+
+
+def test_another_error_is_told_at_once_though_the_line_is_the_same(caplog):
+    rare = RareLog(logging.getLogger("test.rare"), lambda: 0.0)
+
+    def divide():
+        return 1 / 0
+
+    def elsewhere():
+        raise ValueError("elsewhere")
+
+    for fault in (divide, elsewhere) * 3:
+        try:
+            fault()
+        except (ZeroDivisionError, ValueError):
+            rare.exception("callback %r failed", "c")
+    fail(rare, "callback %r failed", "c")
+    assert [record.exc_info[1].args for record in caplog.records] == [
+        ("division by zero",), ("elsewhere",), ("why",)
+    ]
