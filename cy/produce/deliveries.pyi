@@ -18,6 +18,8 @@ class Deliveries:
     def error(self) -> Any:
         """The first error, or None."""
     def pending(self) -> list[ProducerBatch]: ...
+    def ask(self) -> list[ProducerBatch]:
+        """Returns ``pending``, and notes that the application asks what becomes of these batches."""
     def result(self, timeout: float | None = None) -> int:
         """Waits until all are done and returns the number of records. Raises the first error, or TimeoutError."""
     def outcome(self) -> int:

@@ -78,10 +78,17 @@ cdef class Deliveries:
         """The batches that are not done."""
         return [batch for batch in self.batches if not (<ProducerBatch>batch).done]
 
+    def ask(self):
+        """The batches that are not done, of which the application asks what becomes of them."""
+        found = self.pending()
+        for batch in found:
+            (<ProducerBatch>batch).asked = True
+        return found
+
     def result(self, timeout=None):
         """Waits until all are done and returns the number of records. Raises the first error, or TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        for batch in self.pending():
+        for batch in self.ask():
             left = None if deadline is None else deadline - time.monotonic()
             if not (<ProducerBatch>batch).wait(left):
                 raise TimeoutError(not_within(timeout, batch))

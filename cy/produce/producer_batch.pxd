@@ -53,6 +53,7 @@ cdef class ProducerBatch:
     cdef readonly object error
     cdef object record_errors           # index -> error, of a failed batch (KIP-467)
     cdef list reports                   # those with a callback, in order
+    cdef public bint asked              # the application asks, or a close says, what became of it
     cdef Waiters waiters                # called once when done
     cdef object before_wait             # called with this before a thread waits, see RecordQueues
     cdef list parts                     # (first index, batch) in place of this one (MESSAGE_TOO_LARGE)

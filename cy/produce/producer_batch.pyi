@@ -29,6 +29,8 @@ class ProducerBatch:
     maybe_written: bool
     """Sent, and no answer said that it was not appended."""
     last_error: Any
+    asked: bool
+    """The application asks what becomes of it, or a close will say so."""
     done: bool
     base_offset: int
     log_append_time: int
@@ -50,6 +52,9 @@ class ProducerBatch:
     @property
     def is_watched(self) -> bool:
         """Callbacks hang on its records."""
+    @property
+    def is_heard(self) -> bool:
+        """Somebody hears what becomes of it: a callback, a caller who asks, a close."""
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Any = None
     ) -> DeliveryReport:

@@ -84,6 +84,10 @@ cdef class ProducerBatch:
     def is_watched(self):
         return bool(self.reports)
 
+    @property
+    def is_heard(self):
+        return self.asked or bool(self.reports)
+
     # ---- growing ------------------------------------------------------------------------------
 
     cdef int settle(self, Blocks blocks, Py_ssize_t size, Py_ssize_t most) except -1:
@@ -255,6 +259,7 @@ cdef class ProducerBatch:
         self.reports = None
         for _, batch in parts:
             part = batch
+            part.asked = self.asked
             part.add_waiter(self.part_done)
 
     def part_done(self):
@@ -306,6 +311,7 @@ cdef class ProducerBatch:
         """Whether the batch was done within ``timeout`` seconds. A signal interrupts it."""
         if self.done:
             return True
+        self.asked = True
         told = None if self.before_wait is None else self.before_wait(self)
         if self.done:
             return True
@@ -464,6 +470,7 @@ cdef class DeliveryReport:
 
     def add_done_callback(self, function):
         """Calls ``function()`` when it is known what became of the record, on the sender's thread."""
+        self.batch.asked = True
         self.batch.add_waiter(function)
 
     def __await__(self):

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from pyclient.core.last_resort import URGENT
+
 INTERVAL: Final = 10.0
 """Seconds between two lines of a kind."""
 
@@ -38,11 +40,14 @@ class RareLog:
         if self._is_due(kind):
             self._log.exception(*self._line(kind, arguments))
 
-    def warning(self, text: str, *arguments: object) -> None:
-        """Logs the line as a warning."""
-        kind = Kind(text)
+    def warning(self, text: str, *arguments: object, error: object = None) -> None:
+        """Logs the line as a warning, also on stderr where no logging is configured if it tells an ``error``, whose
+        name makes it another kind.
+        """
+        kind = Kind(text, error)
         if self._is_due(kind):
-            self._log.warning(*self._line(kind, arguments))
+            extra = None if error is None else {URGENT: True}
+            self._log.warning(*self._line(kind, arguments), extra=extra)
 
     def _is_due(self, kind: Kind) -> bool:
         now = self._clock()

@@ -66,7 +66,7 @@ class Flush:
             unclosed.wake()
 
     async def _run(self) -> None:
-        self._batches = self._engine.sender.pending()
+        self._batches = self._engine.sender.last()
         await self._engine.flush()
 
     def wait(self, deadline: float) -> None:

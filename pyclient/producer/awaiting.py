@@ -13,6 +13,8 @@ from cy.produce.producer_batch import DeliveryReport, set_wait_async
 
 def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:
     """Until these are done; then their outcome."""
+    if isinstance(deliveries, Deliveries):
+        deliveries.ask()
     while not deliveries.done:
         yield from _one_more(deliveries)
     return deliveries.outcome()

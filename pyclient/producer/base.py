@@ -84,7 +84,7 @@ class BaseProducer(Queues):
         engine, this = self._engine, asyncio.current_task()
         _ENDING.add(this)
         at_exit.tell_open(owner, engine)
-        batches = [] if engine.is_transactional else engine.sender.pending()
+        batches = [] if engine.is_transactional else engine.sender.last()
         try:
             await engine.close(None)
         finally:

@@ -182,7 +182,7 @@ class Engine:
         """
         deadline = self.loop.time() + (self.longest if timeout is None else timeout)
         left = 0.0
-        sent = [batch for batch in self.sender.pending() if not batch.is_watched]
+        sent = [batch for batch in self.sender.last() if not batch.is_watched]
         try:
             if timeout is None or timeout > 0:
                 with suppress(TimeoutError):

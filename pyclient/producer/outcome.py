@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from pyclient.core.client import Client
     from pyclient.producer.identity import Identities
 
+UNHEARD: Final = (
+    "%s: %s not delivered: %s (%s). Nobody asks for the result: give send a callback (on_delivery), or wait for "
+    "what it returns"
+)
 TOLD_FROM: Final = 4
 """Attempts of a batch: fewer are a leader's election."""
 
@@ -309,8 +313,17 @@ class Outcomes:
         self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None
     ) -> None:
         if not batch.done:
+            if not batch.is_heard and self.settings.transactional_id is None:  # a transaction's commit fails with it
+                self._say(batch, error)
             batch.fail(error, record_errors)
             batch.run_callbacks(self._callback_failed)
+
+    def _say(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Logs a failure of which the application would not hear."""
+        records = "1 record was" if batch.count == 1 else f"{batch.count} records were"
+        where = f"{batch.topic}-{batch.partition}"
+        why = str(error).removeprefix(f"{where}: ")
+        self._rare.warning(UNHEARD, where, records, why, error.name, error=error.name)
 
     def _tell_due(self, lane: Lane) -> None:
         """Tells what is known, as far as nothing before it is missing any more."""

@@ -367,6 +367,13 @@ class Sender:
         self._take_news()
         return list(self._pending())
 
+    def last(self) -> list[ProducerBatch]:
+        """``pending``, at the end: the caller says which of these are lost."""
+        batches = self.pending()
+        for batch in batches:
+            batch.asked = True
+        return batches
+
     def _pending(self) -> Iterable[ProducerBatch]:
         for lane in self._busy():
             for batch in (*lane.batches, *lane.queue.batches()):

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyclient.errors import ConnectionLost, RequestTimedOut
+from cy.produce.deliveries import Deliveries
+from pyclient.errors import ClientClosed, ConnectionLost, RequestTimedOut
 from pyclient.producer.errors import TransactionAborted
 from pyclient.producer.lane import Identity
 from pyclient.producer.tests.scripted import answer, make
@@ -227,3 +228,44 @@ def test_a_batch_that_is_sent_again_and_again_is_warned_of(caplog):
     [line] = caplog.records
     assert line.getMessage().startswith("t-0 is sent again: ")
     assert line.getMessage().endswith("(NOT_ENOUGH_REPLICAS)")
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_refusal_of_which_nobody_would_hear_is_logged_once_for_each_error(caplog):
+    client, queues, sender = make()
+    for number in (0, 0, 1, 1, 2):
+        queues.send("t", b"v", partition=number)
+    sender.run()
+    for _ in range(2):
+        answer(client, 87)
+    assert lines(caplog) == [
+        "t-0: 2 records were not delivered: A record failed the broker's validation. (INVALID_RECORD). "
+        "Nobody asks for the result: give send a callback (on_delivery), or wait for what it returns"
+    ]
+    queues.send("t", b"v", partition=0)
+    sender.run()
+    answer(client, 29)
+    assert "1 record was not delivered: " in lines(caplog)[1]
+    assert "(TOPIC_AUTHORIZATION_FAILED)" in lines(caplog)[1]
+
+
+@pytest.mark.parametrize("hear", ["callback", "waiter", "many", "transaction", "close"])
+def test_a_refusal_of_which_somebody_hears_is_not_logged(caplog, hear):
+    _, queues, sender = make_transaction() if hear == "transaction" else make()
+    report = queues.send("t", b"v", partition=0, on_delivery=(lambda *_: None) if hear == "callback" else None)
+    if hear == "waiter":
+        report.add_done_callback(lambda: None)
+    elif hear == "many":
+        deliveries = Deliveries(1, 0)
+        deliveries.keep(report)
+        with pytest.raises(TimeoutError):
+            deliveries.result(0)
+    elif hear == "close":
+        sender.last()
+    sender.run()
+    sender.fail_all(ClientClosed())
+    assert isinstance(report.error, ClientClosed)
+    assert caplog.records == []
