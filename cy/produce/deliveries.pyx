@@ -7,7 +7,7 @@ from cy.produce.producer_batch cimport DeliveryReport, ProducerBatch, await_of, 
 
 import time
 
-from cy.produce.producer_batch import not_within
+from cy.produce.producer_batch import how_to_wait, not_within
 
 
 @final
@@ -48,8 +48,7 @@ cdef class Deliveries:
         return self.filled
 
     def __repr__(self):
-        # asyncio.create_task(deliveries) is refused with these words
-        state = "done" if self.done else "pending: await them, or asyncio.ensure_future(them)"
+        state = "done" if self.done else f"pending: {how_to_wait('them')}"
         return f"Deliveries({self.filled} records, {state})"
 
     def __getitem__(self, Py_ssize_t at):

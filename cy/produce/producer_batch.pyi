@@ -88,6 +88,9 @@ def begin(topic: str, partition: int, *, capacity: int = 16384, created: float =
 def not_within(timeout: float, batch: ProducerBatch) -> str:
     """What to say of a batch that was not done within ``timeout`` seconds."""
 
+def how_to_wait(them: str) -> str:
+    """What to do about a report, or many, in a thread with a loop or without."""
+
 def set_wait_async(function: Callable[[Any], Generator[Any, Any, Any]]) -> None:
     """What ``await report`` iterates: ``function(report)``."""
 

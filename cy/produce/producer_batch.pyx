@@ -34,6 +34,8 @@ from cy.produce.record_metadata cimport RecordMetadata
 from cy.varint cimport write_varint, write_varlong
 from cy.produce.waiters cimport Waiters
 
+from asyncio import get_running_loop
+
 from cy.batch import iterate
 from cy.batch.compression import compress
 from cy.produce.phase import QUEUED
@@ -388,6 +390,15 @@ def set_wait_async(function):
     wait_async = function
 
 
+def how_to_wait(str them):
+    """What to do about a report, or many, where this thread is. asyncio.create_task is refused with these words."""
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return f"result() waits for {them}"
+    return f"await {them}, or asyncio.ensure_future({them})"
+
+
 cdef object await_of(object deliveries):
     return wait_async(deliveries)
 
@@ -477,6 +488,5 @@ cdef class DeliveryReport:
         return await_of(self)
 
     def __repr__(self):
-        # asyncio.create_task(report) is refused with these words
-        state = "done" if self.done else "pending: await it, or asyncio.ensure_future(it)"
+        state = "done" if self.done else f"pending: {how_to_wait('it')}"
         return f"DeliveryReport({self.batch.topic}-{self.batch.partition}, {state})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import pickle
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from cy.batch import Builder, iterate, read_header, validate
 from cy.batch.compression import Codec
+from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import begin
 from cy.produce.record_metadata import RecordMetadata
 
@@ -220,3 +222,16 @@ def test_a_split_counts_headers():
     parts = parts_of([[("h", bytes(1000))]] * 64, 0)
     assert max(part.plain_size for part in parts) < 33_500
     assert sum(part.count for part in parts) == 64
+
+
+def test_a_pending_report_says_how_to_wait_where_it_is_shown():
+    report = begin("t", 0).append(1, None, b"v")
+    assert repr(report) == "DeliveryReport(t-0, pending: result() waits for it)"
+    many = Deliveries(1, 0)
+    many.keep(report)
+    assert repr(many) == "Deliveries(1 records, pending: result() waits for them)"
+
+    async def show():
+        return repr(report)
+
+    assert asyncio.run(show()) == "DeliveryReport(t-0, pending: await it, or asyncio.ensure_future(it))"
