@@ -10,9 +10,9 @@ from pyclient.admin.fan_out import Anywhere, fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
 from pyclient.core.connection import Request
+from pyclient.core.reports.unclosed import watch
 from pyclient.core.showing import shown
 from pyclient.core.tasks import running_loop
-from pyclient.core.unclosed import watch
 from pyclient.errors import KafkaError
 from pyclient.errors import check as check_code
 from pyclient.protocol import Metadata

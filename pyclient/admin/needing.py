@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from pyclient.admin.results import Results
 from pyclient.admin.types import ConfigResource
-from pyclient.core.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Needs
+from pyclient.core.reports.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Needs
 from pyclient.errors import DENIED, KafkaError
 from pyclient.protocol.acls import AclOperation
 from pyclient.topic_partition import TopicPartition

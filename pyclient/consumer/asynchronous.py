@@ -24,8 +24,8 @@ from pyclient.consumer.fetching.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
 from pyclient.core.cluster import PartitionInfo
+from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
-from pyclient.core.unclosed import watch
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 if TYPE_CHECKING:

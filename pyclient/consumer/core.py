@@ -38,9 +38,9 @@ from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster
-from pyclient.core.last_resort import URGENT
 from pyclient.core.metadata import may_pass
-from pyclient.core.rights import CONSUMING
+from pyclient.core.reports.last_resort import URGENT
+from pyclient.core.reports.rights import CONSUMING
 from pyclient.core.tasks import ended, tell, watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
 from pyclient.protocol.errors import (

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyclient.config import CONSUMER, Config
-from pyclient.core.rare import RareLog
+from pyclient.core.reports.rare import RareLog
 from pyclient.errors import ConfigError
 
 log = logging.getLogger(__name__)

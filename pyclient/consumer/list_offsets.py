@@ -9,7 +9,7 @@ from typing import Any
 from pyclient.consumer.errors import not_answered
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
-from pyclient.core.rights import Rights
+from pyclient.core.reports.rights import Rights
 from pyclient.errors import KafkaError, LeaderNotAvailable, of_code
 from pyclient.protocol import ListOffsets
 from pyclient.topic_partition import TopicPartition

@@ -16,8 +16,8 @@ from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.sending import SendingQueues
 from pyclient.config import PRODUCER, load
+from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
-from pyclient.core.unclosed import watch
 from pyclient.errors import ClientForked
 from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting

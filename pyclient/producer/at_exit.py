@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from cy.produce.producer_batch import ProducerBatch
-from pyclient.core import last_resort
+from pyclient.core.reports import last_resort
 from pyclient.errors import KafkaError
 from pyclient.producer.engine import Engine
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyclient.core.kinds import GROUP, TRANSACTION
 from pyclient.core.kinds import Coordinator as Kind
-from pyclient.core.rights import PRODUCING, TOPIC, Needs
+from pyclient.core.reports.rights import PRODUCING, TOPIC, Needs
 from pyclient.errors import COORDINATOR_MOVED, KafkaError, of_code
 from pyclient.producer.lane import Identity
 from pyclient.producer.settings import Settings

@@ -13,7 +13,7 @@ from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
-from pyclient.core.rights import PRODUCING
+from pyclient.core.reports.rights import PRODUCING
 from pyclient.errors import ClientClosed, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.errors import TransactionAborted, TransactionError

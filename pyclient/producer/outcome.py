@@ -20,7 +20,7 @@ from cy.produce.phase import ARRIVED, FAILED, UNDER_WAY, WRITTEN
 from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
 from pyclient.core.backoff import delay
-from pyclient.core.rare import RareLog
+from pyclient.core.reports.rare import RareLog
 from pyclient.core.tasks import raise_on
 from pyclient.errors import (
     NOT_APPENDED,

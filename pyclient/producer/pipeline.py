@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from cy.produce.callback_order import check_order
 from pyclient.config import PRODUCER, Config
-from pyclient.core.rare import RareLog
+from pyclient.core.reports.rare import RareLog
 from pyclient.errors import ConfigError, KafkaError
 from pyclient.producer.errors import SerializationError
 from pyclient.serialization import Serializer, serializer

@@ -24,7 +24,7 @@ from cy.produce.phase import QUEUED
 from cy.produce.produce_template import PROBE, Cast, ProduceTemplate
 from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
-from pyclient.core.rights import IDENTIFYING
+from pyclient.core.reports.rights import IDENTIFYING
 from pyclient.errors import KafkaError
 from pyclient.producer.lane import Lane
 from pyclient.producer.outcome import Outcomes, Sent

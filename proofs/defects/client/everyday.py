@@ -12,7 +12,7 @@ from cy.produce.producer_batch import ProducerBatch
 from proofs.defects import Patch, defect
 from pyclient.consumer import readers
 from pyclient.consumer.alone import Alone
-from pyclient.core.outages import Outages
+from pyclient.core.reports.outages import Outages
 from pyclient.errors import of_code
 from pyclient.producer import at_exit, outcome, pipeline
 from pyclient.producer.at_exit import Flush, Unclosed

@@ -12,7 +12,7 @@ from pybroker.cli.doctoring import cluster as doctors_cluster
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving
-from pyclient.core.rights import Rights
+from pyclient.core.reports.rights import Rights
 from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
 from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker
 from pyclient.core.tests.test_tls_trouble import listening

@@ -16,7 +16,7 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.errors import CommitFailed
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndMetadata
-from pyclient.core.rights import CONSUMING, Rights
+from pyclient.core.reports.rights import CONSUMING, Rights
 from pyclient.errors import KafkaError
 from pyclient.protocol import ListOffsets, OffsetCommit, OffsetFetch
 from pyclient.protocol.errors import CoordinatorLoadInProgress, NotCoordinator, StaleMemberEpoch, UnknownServerError

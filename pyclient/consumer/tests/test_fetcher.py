@@ -14,7 +14,7 @@ from pyclient.consumer.errors import BatchTooLarge, CorruptRecords
 from pyclient.consumer.fetching.fetcher import Fetcher
 from pyclient.consumer.subscription import Subscription
 from pyclient.core.cluster import Cluster
-from pyclient.core.rights import CONSUMING, Rights
+from pyclient.core.reports.rights import CONSUMING, Rights
 from pyclient.protocol import ZERO_UUID, Fetch
 from pyclient.protocol.errors import CorruptMessage
 from pyclient.topic_partition import TopicPartition

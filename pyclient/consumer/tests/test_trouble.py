@@ -12,7 +12,7 @@ import pytest
 from cy.produce import producer_batch
 from pyclient.aio import Consumer
 from pyclient.consumer import NoOffsetForPartition
-from pyclient.core.last_resort import URGENT
+from pyclient.core.reports.last_resort import URGENT
 from pyclient.core.tests.scripted import ScriptedBroker
 from pyclient.errors import (
     ClientError,

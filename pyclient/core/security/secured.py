@@ -13,7 +13,7 @@ from typing import Final
 
 from pyclient.config import Config
 from pyclient.config.security import BY_TLS, PROTOCOL, SASL, SSL
-from pyclient.core.last_resort import URGENT
+from pyclient.core.reports.last_resort import URGENT
 from pyclient.core.security import tls_trouble
 from pyclient.errors import ConfigError, ConnectionFailed, TlsRefused
 from pyclient.protocol.tls import Tls, TlsPipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyclient.core.absent_coordinators import AbsentCoordinators
+from pyclient.core.reports.absent_coordinators import AbsentCoordinators
 from pyclient.protocol.errors import CoordinatorNotAvailable
 
 WHY = CoordinatorNotAvailable("__consumer_offsets is not made yet: only 2 brokers are registered")

@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from pyclient.core import node, outages
+from pyclient.core import node
+from pyclient.core.reports import outages
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.errors import ConnectionFailed

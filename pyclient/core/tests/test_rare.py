@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pyclient.core.rare import INTERVAL, RareLog
+from pyclient.core.reports.rare import INTERVAL, RareLog
 
 
 def fail(rare, text, *arguments):

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from pyclient.config import ADMIN, load
-from pyclient.core.rights import CONSUMING, PRODUCING, Rights, principal
+from pyclient.core.reports.rights import CONSUMING, PRODUCING, Rights, principal
 from pyclient.core.security.credentials import credentials
 from pyclient.errors import (
     ClusterAuthorizationFailed,

@@ -6,7 +6,7 @@ from cy.produce.produce_template import Cast
 from cy.produce.record_queues import RecordQueues
 from pyclient.config import PRODUCER, load
 from pyclient.core.cluster import Cluster
-from pyclient.core.rights import PRODUCING, Rights
+from pyclient.core.reports.rights import PRODUCING, Rights
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity
 from pyclient.producer.sender import Sender

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from cy.produce.partition_queue import TopicQueues
-from pyclient.core.rights import PRODUCING, Rights
+from pyclient.core.reports.rights import PRODUCING, Rights
 from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.lane import Identity, Lane

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pyclient.core.last_resort import URGENT
-from pyclient.core.outages import AGAIN_S, FIRST_S
+from pyclient.core.reports.last_resort import URGENT
+from pyclient.core.reports.outages import AGAIN_S, FIRST_S
 
 if TYPE_CHECKING:
     from pyclient.errors import KafkaError

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from pyclient.core.last_resort import URGENT
+from pyclient.core.reports.last_resort import URGENT
 
 if TYPE_CHECKING:
     from pyclient.errors import ConnectionFailed
