@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pyclient.admin.fan_out import Anywhere, fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
-from pyclient.core.connection import Request
+from pyclient.core.nodes.connection import Request
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.showing import shown
 from pyclient.core.tasks import running_loop

@@ -20,7 +20,7 @@ from pyclient.admin.types import (
     UpgradeType,
     VersionRange,
 )
-from pyclient.core.transport import SOFTWARE
+from pyclient.core.nodes.transport import SOFTWARE
 from pyclient.errors import UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
 from pyclient.protocol import (

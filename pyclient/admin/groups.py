@@ -15,8 +15,8 @@ from pyclient.admin.fan_out import Ask, Coordinators, fan_out
 from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
 from pyclient.admin.types import GroupDescription, GroupListing, MemberToRemove
-from pyclient.core.connection import Request
 from pyclient.core.kinds import GROUP
+from pyclient.core.nodes.connection import Request
 from pyclient.errors import KafkaError, UnsupportedByBroker, of_code
 from pyclient.errors import check as check_code
 from pyclient.offset_and_metadata import OffsetAndMetadata

@@ -1,5 +1,6 @@
 """The core that both faces share: connections, cluster metadata, retries.
 
-``cluster``, ``connection``, ``versions`` and ``backoff`` do no I/O and read no clock; ``transport``,
-``node`` and ``client`` perform on one asyncio loop; ``runner`` gives the blocking face such a loop.
+Start with ``client``. It stands on ``nodes``, the way to the brokers, and on ``metadata``, which keeps ``cluster``
+fresh. ``security`` has TLS and SASL, ``reports`` has what the application is told beside errors, and ``threads`` gives
+the blocking face a loop. ``cluster``, ``interest`` and ``backoff`` do no I/O and read no clock.
 """

@@ -16,18 +16,18 @@ from typing import Any, Final, TypeVar
 
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
-from pyclient.core.bootstrap import bootstrap
 from pyclient.core.cluster import Broker, Cluster
-from pyclient.core.connection import Pending, Request
 from pyclient.core.kinds import Coordinator, request_of
 from pyclient.core.metadata import MetadataKeeper
-from pyclient.core.node import Node, NodeSettings
-from pyclient.core.reaper import Reaper
+from pyclient.core.nodes.bootstrap import bootstrap
+from pyclient.core.nodes.connection import Pending, Request
+from pyclient.core.nodes.node import Node, NodeSettings
+from pyclient.core.nodes.reaper import Reaper
+from pyclient.core.nodes.transport import Transport
+from pyclient.core.nodes.versions import Versions
 from pyclient.core.reports.absent_coordinators import AbsentCoordinators
 from pyclient.core.reports.outages import Outages
 from pyclient.core.reports.rights import NO_NEEDS, Needs, Rights, principal
-from pyclient.core.transport import Transport
-from pyclient.core.versions import Versions
 from pyclient.errors import (
     STALE_ROUTE,
     ClientClosed,

@@ -34,7 +34,7 @@ from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyclient.core.client import Client
-    from pyclient.core.transport import Transport
+    from pyclient.core.nodes.transport import Transport
     from pyclient.producer.identity import Identities
 
 V1_PRODUCE = 11

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from proofs.defects import Patch, defect
-from pyclient.core.node import Node
+from pyclient.core.nodes.node import Node
+from pyclient.core.nodes.transport import Transport
 from pyclient.core.security.sasl import Sasl
-from pyclient.core.transport import Transport
 from pyclient.protocol import sasl
 
 CORE = "pyclient/core/tests/test_sasl.py"

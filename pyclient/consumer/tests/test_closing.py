@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pyclient import TopicPartition, aio
-from pyclient.core import node
+from pyclient.core.nodes import node
 from pyclient.core.tests.scripted import ScriptedBroker
 from pyclient.core.tests.test_client import on_loop
 from pyclient.protocol import FindCoordinator, LeaveGroup, OffsetCommit

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 from pyclient.config import Config
-from pyclient.core.connection import Pending
+from pyclient.core.nodes.connection import Pending
+from pyclient.core.nodes.transport import Transport
+from pyclient.core.nodes.versions import Versions
 from pyclient.core.security.credentials import Credentials, credentials
 from pyclient.core.security.oauth import PHASE as TOKEN_PHASE
 from pyclient.core.security.oauth import Tokens
-from pyclient.core.transport import Transport
-from pyclient.core.versions import Versions
 from pyclient.errors import ConnectionLost, SaslRefused, UnsupportedByBroker, of_code
 from pyclient.protocol import SaslAuthenticate, SaslHandshake, scram
 from pyclient.protocol.answers import answer_on

@@ -6,9 +6,9 @@ import asyncio
 import socket
 
 from pyclient.config import ADMIN, load
-from pyclient.core import transport
-from pyclient.core.addresses import Addresses
 from pyclient.core.client import Client
+from pyclient.core.nodes import transport
+from pyclient.core.nodes.addresses import Addresses
 from pyclient.core.tests.scripted import ScriptedBroker
 from pyclient.tests.support import PATIENCE_S
 

@@ -6,8 +6,8 @@ import asyncio
 import socket
 
 from cy.wire.frames import ReceiveMemory
-from pyclient.core.connection import Connection, Pending
-from pyclient.core.transport import Transport
+from pyclient.core.nodes.connection import Connection, Pending
+from pyclient.core.nodes.transport import Transport
 from pyclient.protocol import Produce
 
 SIZE = 1 << 20

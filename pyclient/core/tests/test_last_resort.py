@@ -10,7 +10,7 @@ pytestmark = pytest.mark.nightly
 
 TEXT = """
 import logging
-from pyclient.core import node
+from pyclient.core.nodes import node
 {first}
 logging.getLogger("pyclient.producer").error("an error")
 logging.getLogger("pyclient").warning("a warning")

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from pyclient.core import node
+from pyclient.core.nodes import node
 from pyclient.core.reports import outages
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
@@ -142,7 +142,7 @@ def test_it_is_told_again_after_a_while_only():
 MUTE = """
 import time
 from pyclient import Consumer, Producer
-from pyclient.core import node
+from pyclient.core.nodes import node
 node.FIRST_S = 0.2
 consumer = Consumer("127.0.0.1:1", group_id="g", topics=["t"])
 end = time.monotonic() + 30

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pyclient.core.reaper import LEAST_S, Reaper
+from pyclient.core.nodes.reaper import LEAST_S, Reaper
 
 IDLE_S = 40.0
 

@@ -25,15 +25,15 @@ from cy.wire.buffer import EncodeError
 from cy.wire.frames import ReceiveMemory
 from pyclient.config import Config
 from pyclient.config.security import BY_SASL
-from pyclient.core.addresses import Addresses
 from pyclient.core.backoff import Backoff, delay
-from pyclient.core.connection import Connection, Pending
+from pyclient.core.nodes.addresses import Addresses
+from pyclient.core.nodes.connection import Connection, Pending
+from pyclient.core.nodes.transport import SocketOptions, Transport, deliver, handshake, open_socket
+from pyclient.core.nodes.versions import Versions
 from pyclient.core.reports import last_resort
 from pyclient.core.reports.outages import AGAIN_S, FIRST_S
 from pyclient.core.security import tls_trouble
 from pyclient.core.security.secured import PHASE, secured
-from pyclient.core.transport import SocketOptions, Transport, deliver, handshake, open_socket
-from pyclient.core.versions import Versions
 from pyclient.errors import (
     ClientError,
     ConnectionFailed,

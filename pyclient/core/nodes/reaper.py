@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pyclient.core.node import Node
+from pyclient.core.nodes.node import Node
 
 LEAST_S: Final = 1.0
 """Between two looks, however short connections.max.idle.ms is."""

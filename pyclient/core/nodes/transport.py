@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from cy.client.held_signals import readable
 from cy.wire.frames import ReceiveMemory
-from pyclient.core.addresses import Addresses
-from pyclient.core.connection import Connection, Pending
-from pyclient.core.versions import Versions
+from pyclient.core.nodes.addresses import Addresses
+from pyclient.core.nodes.connection import Connection, Pending
+from pyclient.core.nodes.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
 from pyclient.protocol import ApiVersions, stream
 from pyclient.protocol.answers import answer_on
