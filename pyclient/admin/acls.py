@@ -40,7 +40,8 @@ class Acls(Base):
         deadline = self._deadline(timeout)
 
         async def attempt() -> DescribeAcls.Response:
-            response: DescribeAcls.Response = await self._client.send(self._client.any_node(), DescribeAcls, message)
+            node = self._client.nodes.any_node()
+            response: DescribeAcls.Response = await self._client.send(node, DescribeAcls, message)
             check_code(response.error_code, response.error_message)
             return response
 

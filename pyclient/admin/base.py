@@ -86,7 +86,7 @@ class Base:
         """The response of any broker; retried while none is reached."""
 
         async def attempt() -> Any:
-            return await self._client.send(self._client.any_node(), api, message)
+            return await self._client.send(self._client.nodes.any_node(), api, message)
 
         return await self._client.retrying(attempt, deadline=deadline)
 

@@ -106,7 +106,7 @@ class ClusterAdmin(Base):
         message = ApiVersions.Request(client_software_name=name, client_software_version=version)
 
         async def attempt() -> ApiVersions.Response:
-            node = self._client.any_node() if broker is None else await self._known(broker, deadline)
+            node = self._client.nodes.any_node() if broker is None else await self._known(broker, deadline)
             response: ApiVersions.Response = await self._client.send(node, ApiVersions, message)
             check_code(response.error_code)
             return response

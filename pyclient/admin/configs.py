@@ -143,7 +143,7 @@ class Configs(Base):
         async def place(resource: ConfigResource) -> int | KafkaError:
             own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
             if not own or not resource.name.isdecimal():
-                return self._client.any_node()
+                return self._client.nodes.any_node()
             try:
                 return await self._known(int(resource.name), deadline)
             except KafkaError as error:

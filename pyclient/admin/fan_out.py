@@ -179,7 +179,7 @@ class Anywhere:
 
     async def _place(self) -> int:
         if not self._controller:
-            return self._client.any_node()
+            return self._client.nodes.any_node()
         if self._rounds or self._client.cluster.controller_id < 0:
             await fetch_metadata(self._client, [])
         return await self._client.controller()
@@ -198,6 +198,6 @@ async def fetch_metadata(
             return Metadata.Request(topics=rows)
         return Metadata.Request(topics=rows, allow_auto_topic_creation=False)
 
-    response: Metadata.Response = await client.send(client.any_node(), Metadata, message)
+    response: Metadata.Response = await client.send(client.nodes.any_node(), Metadata, message)
     client.learn(response, topics)
     return response

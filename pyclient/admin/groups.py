@@ -223,7 +223,7 @@ class Groups(Base):
             return {group: _outcome(response, group) for group in some}
 
         async def ask(node: int, keys: list[str]) -> dict[str, Offsets | KafkaError]:
-            batched = self._client.version(node, OffsetFetch, WITH_NAMES) >= BATCHED
+            batched = self._client.nodes.version(node, OffsetFetch, WITH_NAMES) >= BATCHED
             parts = [keys] if batched else [[key] for key in keys]
             answers = await asyncio.gather(*(one(node, part) for part in parts))
             return {group: each for answer in answers for group, each in answer.items()}

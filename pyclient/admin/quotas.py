@@ -46,7 +46,7 @@ class Quotas(Base):
         deadline = self._deadline(timeout)
 
         async def attempt() -> DescribeClientQuotas.Response:
-            node = self._client.any_node()
+            node = self._client.nodes.any_node()
             response: DescribeClientQuotas.Response = await self._client.send(node, DescribeClientQuotas, message)
             check_code(response.error_code, response.error_message)
             return response

@@ -94,7 +94,7 @@ class Tokens(Base):
         deadline = self._deadline(timeout)
 
         async def attempt() -> DescribeDelegationToken.Response:
-            message, node = request(owners=rows), self._client.any_node()
+            message, node = request(owners=rows), self._client.nodes.any_node()
             response: DescribeDelegationToken.Response
             response = await self._client.send(node, DescribeDelegationToken, message)
             check_code(response.error_code)

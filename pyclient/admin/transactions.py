@@ -197,7 +197,7 @@ class Transactions(Base):
                 producer_epoch=given[key].epoch,
                 committed=commit,
             )
-            level = self._client.features(node).get("transaction.version", 0)
+            level = self._client.nodes.features(node).get("transaction.version", 0)
             bound = None if level >= _ENDS_EPOCHS else _LAST_OF_VERSION_1
             response = await self._client.send(node, EndTxn, message, max_version=bound)
             return of_code(response.error_code)

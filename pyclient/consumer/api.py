@@ -88,7 +88,7 @@ class ConsumerApi:
         """
         lags = {tp: lag for tp in self.assignment() if (lag := self.current_lag(tp)) is not None}
         metrics: dict[str, dict[str, float]] = {
-            "consumer-metrics": {"connection-count": self._core.client.connections},
+            "consumer-metrics": {"connection-count": self._core.client.nodes.connections},
             "consumer-coordinator-metrics": {"assigned-partitions": len(self.assignment())},
             "consumer-fetch-manager-metrics": {"records-lag-max": max(lags.values())} if lags else {},
         }

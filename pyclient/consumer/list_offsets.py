@@ -85,7 +85,7 @@ class OffsetLookup:
             topics=list(topics.values()),
             timeout_ms=int(self._timeout * 1000),
         )
-        response: ListOffsets.Response = await self._client.send(self._client.aside(node), ListOffsets, request)
+        response: ListOffsets.Response = await self._client.send(self._client.nodes.aside(node), ListOffsets, request)
         return response
 
 

@@ -12,21 +12,16 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from os import getpid
 from random import random as uniform
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Broker, Cluster
 from pyclient.core.kinds import Coordinator, request_of
 from pyclient.core.metadata import MetadataKeeper
-from pyclient.core.nodes.bootstrap import bootstrap
 from pyclient.core.nodes.connection import Pending, Request
-from pyclient.core.nodes.node import Node, NodeSettings
-from pyclient.core.nodes.reaper import Reaper
-from pyclient.core.nodes.transport import Transport
-from pyclient.core.nodes.versions import Versions
+from pyclient.core.nodes.nodes import COORDINATORS, Nodes
 from pyclient.core.reports.absent_coordinators import AbsentCoordinators
-from pyclient.core.reports.outages import Outages
 from pyclient.core.reports.rights import NO_NEEDS, Needs, Rights, principal
 from pyclient.errors import (
     STALE_ROUTE,
@@ -52,14 +47,8 @@ class OutOfTime(RequestTimedOut):
     """The time that the application gave is over."""
 
 
-COORDINATORS: Final = 1 << 31
-"""Added to a broker's id: its second connection, for what it does as coordinator."""
-QUESTIONS: Final = 1 << 32
-"""Added to a broker's id: its third connection, for questions that shall not wait behind a fetch that waits."""
-
-
 class Client:
-    """Requests to brokers by node id; connections are made when first needed and made again.
+    """Requests to brokers by node id (``nodes``); connections are made when first needed and made again.
 
     ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers, client.id,
     request.timeout.ms, default.api.timeout.ms, retry.backoff.ms and others. ``separate_coordinators``: coordinators
@@ -85,18 +74,16 @@ class Client:
         self.clock = clock or loop.time
         self.random = random
         self.cluster = Cluster()
-        self._settings = NodeSettings(config, random)
-        sasl = self._settings.sasl
+        self.nodes = Nodes(config, self.cluster, loop, self.clock, random)
+        self.outages = self.nodes.outages
+        self._known_node = self.nodes.by_id.get
+        sasl = self.nodes.settings.sasl
         who = principal(config, None if sasl is None else sasl.user)
         self.rights = Rights(who, needs, ",".join(config.bootstrap_servers))
-        self.outages = Outages()
-        self._bootstrap = [self._node(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
-        self._nodes: dict[int, Node] = {node.id: node for node in self._bootstrap}
         self._coordinators: dict[tuple[Coordinator, str], int] = {}
         self._absent = AbsentCoordinators()
         self._error: KafkaError | None = None
         self._process = getpid()
-        self._reaper = Reaper(loop, config.connections_max_idle_ms / 1000, lambda: self._nodes.values())
         max_idle = config.metadata_max_idle_ms if "metadata_max_idle_ms" in config else config.request_timeout_ms
         self._keeper = MetadataKeeper(
             self.cluster,
@@ -108,24 +95,7 @@ class Client:
             loop,
         )
         self._keeper.told = self.rights.told
-        self._keeper.on_update = self._on_metadata
-
-    def _node(self, id: int, host: str, port: int) -> Node:
-        return Node(
-            id,
-            host,
-            port,
-            self._settings,
-            self.loop,
-            self.clock,
-            on_outage=self._on_outage,
-            on_reached=self.outages.end,
-            on_left=self.outages.forget,
-        )
-
-    def _on_outage(self, node: Node, error: ConnectionFailed) -> None:
-        is_connected = any(other.is_ready for other in self._nodes.values())
-        self.outages.tell(node, broker_id(node.id), error, self.clock(), is_connected)
+        self._keeper.on_update = self.nodes.follow
 
     def backoff(self) -> Backoff:
         """A back-off of retry.backoff.ms and retry.backoff.max.ms."""
@@ -142,30 +112,23 @@ class Client:
         if timeout is None:
             timeout = self.config.default_api_timeout_ms / 1000
         deadline = self.clock() + timeout
-        self._settings.patience = timeout / len(self._bootstrap)
+        self.nodes.settings.patience = timeout / len(self.nodes.bootstrap)
         while not self.cluster.brokers:
             self._keeper.refresh()
             in_time = await self._keeper.next_update(deadline)
             self._check_open()
-            if (reason := self._hopeless()) is not None:
+            if (reason := self.nodes.hopeless()) is not None:
                 raise reason
             if not in_time:
                 raise self.unreached(timeout)
-        self._settings.patience = float("inf")
-
-    def _hopeless(self) -> ConnectionFailed | None:
-        """Why no bootstrap server will be reached; None while one may be, or brokers are known."""
-        trouble = [node.trouble for node in self._bootstrap]
-        if self.cluster.brokers or not all(each is not None and each.lasts for each in trouble):
-            return None
-        return trouble[0]
+        self.nodes.settings.patience = float("inf")
 
     def unreached(self, timeout: float) -> KafkaError:
         """Why the cluster was not reached in ``timeout`` seconds: what each bootstrap server met."""
         trouble = self._keeper.trouble
         if trouble is not None and not isinstance(trouble, ConnectionFailed):
             return trouble
-        first, *others = (node.trouble or node.silence() for node in self._bootstrap)
+        first, *others = (node.trouble or node.silence() for node in self.nodes.bootstrap)
         told = "".join(f"; {each}" for each in others)
         return first.saying(f"{told} (still failing after {timeout:.3g} s)")
 
@@ -226,44 +189,20 @@ class Client:
             self._keeper.refresh(topic, self.may_create)
 
     async def _ask_metadata(self, message: Callable[[int], Metadata.Request]) -> Metadata.Response:
-        response: Metadata.Response = await self.send(self.any_node(), Metadata, message)
+        response: Metadata.Response = await self.send(self.nodes.any_node(), Metadata, message)
         return response
 
     async def learn_names(self, topic_ids: Collection[bytes]) -> None:
         """Asks for topics by their ids (16 bytes); those that the broker does not know stay unknown."""
         topics = [Metadata.Request.MetadataRequestTopic(topic_id=each, name=None) for each in topic_ids]
         request = Metadata.Request(topics=topics, allow_auto_topic_creation=False)
-        response = await self.send(self.any_node(), Metadata, request)
+        response = await self.send(self.nodes.any_node(), Metadata, request)
         self.learn(response, [row.name for row in response.topics if row.name])
 
     def learn(self, response: Metadata.Response, asked: Collection[str] | None) -> None:
         """Takes a Metadata response that the caller has asked for, for these topics (None: all)."""
         self.cluster.update(response, asked)
-        self._on_metadata()
-
-    def _on_metadata(self) -> None:
-        """Nodes follow the brokers: new addresses, and brokers that are gone."""
-        brokers = self.cluster.brokers
-        self._adopt_bootstrap()
-        for id, node in list(self._nodes.items()):
-            if (broker := brokers.get(broker_id(id))) is not None:
-                node.move(broker.host, broker.port)
-            elif id >= 0 and not node.in_flight:
-                self._nodes.pop(id).close(ClientClosed("the broker has left the cluster"))
-        self._reaper.start()
-
-    def _adopt_bootstrap(self) -> None:
-        """A bootstrap server with the address of a broker is that broker: its connection is kept."""
-        for index, node in enumerate(self._bootstrap):
-            if not node.is_ready:
-                continue
-            for id, broker in self.cluster.brokers.items():
-                if broker[1:3] == (node.host, node.port) and id not in self._nodes:
-                    fresh = self._node(node.id, node.host, node.port)
-                    self._bootstrap[index] = self._nodes[node.id] = fresh
-                    self._nodes[id] = node
-                    node.id = id
-                    break
+        self.nodes.follow()
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -304,92 +243,19 @@ class Client:
         fail together when the connection ends, in their order. Records of a Fetch response are memoryviews that stay
         valid as long as they are referenced.
         """
-        found = None if self._error is not None else self._nodes.get(node) or self._find(node)
+        found = None if self._error is not None else self._known_node(node) or self.nodes.find(node)
         if found is None:
             error = self._error or ConnectionFailed(f"broker {node}", "connect", "no address known")
             self.loop.call_soon(on_done, None, error)
             return
         if timeout is None:
-            timeout = self._settings.request_timeout
+            timeout = self.nodes.settings.request_timeout
         found.post(Pending(api, message, on_done, self.clock() + timeout, max_version))
-
-    def _find(self, id: int) -> Node | None:
-        node = self._nodes.get(id)
-        if node is None and (broker := self.cluster.brokers.get(broker_id(id))) is not None:
-            node = self._nodes[id] = self._node(id, broker.host, broker.port)
-        return node
-
-    def in_flight(self, node: int) -> int:
-        """The number of requests to the node that wait for their responses, or to be sent."""
-        found = self._nodes.get(node)
-        return 0 if found is None else found.in_flight
-
-    def aside(self, node: int) -> int:
-        """Where the broker answers a question at once: its first connection while nothing is under way there,
-        else its third. -> a node id
-        """
-        return node + QUESTIONS if self.in_flight(node) else node
-
-    @property
-    def connections(self) -> int:
-        """How many there are. Any thread may ask."""
-        return sum(node.is_ready for node in list(self._nodes.values()))
-
-    def is_ready(self, node: int) -> bool:
-        """True when a request would go out at once: connected, versions known."""
-        found = self._nodes.get(node)
-        return found is not None and found.is_ready
-
-    def transport(self, node: int) -> Transport | None:
-        """The connection to the node where it has one and nothing waits or is under way there."""
-        found = self._nodes.get(node)
-        return None if found is None else found.unused
-
-    def versions(self, node: int) -> Versions | None:
-        """What the node serves, and its features; None before it was first connected to."""
-        found = self._nodes.get(node)
-        return None if found is None else found.versions
-
-    def version(self, node: int, api: Api, max_version: int | None = None) -> int:
-        """The version that a request would have now. Before the node's versions are known that of any other node, else
-        the newest. Raises UnsupportedByBroker.
-        """
-        known = self._versions_like(node)
-        if known is None:
-            return api.max_version if max_version is None else min(max_version, api.max_version)
-        return known.choose(api, max_version)
-
-    def features(self, node: int) -> Mapping[str, int]:
-        """The finalized levels of features, as the node has told, or before that any other one."""
-        known = self._versions_like(node)
-        return {} if known is None else known.features
-
-    def _versions_like(self, node: int) -> Versions | None:
-        """The node's versions, else those of any other that are known."""
-        others = (other.versions for other in self._nodes.values())
-        return self.versions(node) or next((each for each in others if each is not None), None)
-
-    def any_node(self) -> int:
-        """Returns the id of a node for a request that any broker can serve: the least loaded one. It is a bootstrap
-        server (a negative id) while no broker is known, or none can be reached.
-        """
-        now = self.clock()
-        brokers = [self._find(id) for id in self.cluster.brokers]
-        known = [node for node in brokers if node is not None]
-        free = [node for node in known if not node.is_backing_off(now)]
-        if not free and (not known or self.config.metadata_recovery_strategy == "rebootstrap"):
-            known = self._bootstrap
-            free = [node for node in known if not node.is_backing_off(now)]
-        return min(free or known, key=self._load).id
-
-    def _load(self, node: Node) -> tuple[bool, bool, bool, int, float]:
-        failed = node.trouble is not None
-        return not node.is_ready, failed, not node.is_connecting, node.in_flight, self.random()
 
     async def controller(self) -> int:
         """The node for what the controller does; any where the metadata names none."""
         known = self.cluster.controller_id
-        return known if known in self.cluster.brokers else self.any_node()
+        return known if known in self.cluster.brokers else self.nodes.any_node()
 
     # -- coordinators ------------------------------------------------------------------------------
 
@@ -403,7 +269,8 @@ class Client:
         return known
 
     async def _find_coordinator(self, key: str, kind: Coordinator) -> int:
-        response = await self.send(self.any_node(), FindCoordinator, lambda version: request_of(version, key, kind))
+        node_id = self.nodes.any_node()
+        response = await self.send(node_id, FindCoordinator, lambda version: request_of(version, key, kind))
         row = response.coordinators[0] if response.coordinators else response
         try:
             check(row.error_code, row.error_message)
@@ -413,7 +280,7 @@ class Client:
             raise self.rights.told(error, group=key, transactional_id=key) from None
         self._absent.end(key)
         self.cluster.add_broker(Broker(row.node_id, row.host, row.port))
-        node = self._find(row.node_id + self._coordinator_offset)
+        node = self.nodes.find(row.node_id + self._coordinator_offset)
         assert node is not None
         node.move(row.host, row.port)
         log.debug("the coordinator of %s %s is broker %d", kind.name.lower(), key, row.node_id)
@@ -440,7 +307,7 @@ class Client:
                 wait = backoff.next()
                 if isinstance(error, OutOfTime) and last is not None:
                     raise last from None
-                if not error.retriable or self.clock() + wait > deadline or self._hopeless() is not None:
+                if not error.retriable or self.clock() + wait > deadline or self.nodes.hopeless() is not None:
                     raise
                 if error.name in STALE_ROUTE:
                     self.refresh()
@@ -477,19 +344,11 @@ class Client:
         deadline = self.clock() + timeout
         error = ClientClosed()
         try:
-            while any(node.in_flight for node in self._nodes.values()) and self.clock() < deadline:
+            while any(node.in_flight for node in self.nodes.by_id.values()) and self.clock() < deadline:
                 await asyncio.sleep(0.01)
         finally:
             self._error = error
-            self._reaper.stop()
             try:
                 await self._keeper.stop()
             finally:
-                self._settings.close()
-                for node in self._nodes.values():
-                    node.close(error)
-
-
-def broker_id(node: int) -> int:
-    """The id of the broker that a connection leads to; a bootstrap server's is its own."""
-    return node % COORDINATORS if node >= 0 else node
+                self.nodes.close(error)

@@ -11,6 +11,6 @@ from pyclient.core.client import Client
 def shown(kind: str, config: Config, client: Client, is_closed: bool, **more: Any) -> str:
     """The client in words: its kind, its addresses, what tells it from others (None: nothing does), its state."""
     named = {"client.id": config.client_id, **{name: value for name, value in more.items() if value is not None}}
-    state = "closed" if is_closed else "connected" if client.connections else "not connected"
+    state = "closed" if is_closed else "connected" if client.nodes.connections else "not connected"
     told = "".join(f", {name} {value}" for name, value in named.items())
     return f"<{kind} of {', '.join(config.bootstrap_servers)}{told}: {state}>"

@@ -261,7 +261,7 @@ class BaseProducer(Queues):
         used: int = self.used
         return {
             "producer-metrics": {
-                "connection-count": self._engine.client.connections,
+                "connection-count": self._engine.client.nodes.connections,
                 "buffer-total-bytes": self.limit,
                 "buffer-available-bytes": max(0, self.limit - used),
                 "requests-in-flight": self._engine.sender.unanswered,

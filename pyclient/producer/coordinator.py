@@ -60,7 +60,7 @@ class Coordinator:
 
     async def find_version(self) -> None:
         """Learns which version of transactions the cluster has finalized."""
-        features = self.client.features(await self.client.coordinator(self.id, TRANSACTION))
+        features = self.client.nodes.features(await self.client.coordinator(self.id, TRANSACTION))
         self.is_version_1 = features.get("transaction.version", 0) < 2
 
     async def add(self, identity: Identity, places: Iterable[tuple[str, int]]) -> None:

@@ -91,7 +91,7 @@ class Identities:
 
     async def _ask(self) -> Identity:
         request = InitProducerId.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-        response = await self.client.send(self.client.any_node(), InitProducerId, request)
+        response = await self.client.send(self.client.nodes.any_node(), InitProducerId, request)
         if error := of_code(response.error_code):
             raise error
         log.debug("producer id %d, epoch %d", response.producer_id, response.producer_epoch)

@@ -261,7 +261,7 @@ class Sender:
             return None
         now = self.client.clock()
         at = self._due(lane, batch, now)
-        transport = None if at is None or at > now else self.client.transport(lane.leader)
+        transport = None if at is None or at > now else self.client.nodes.transport(lane.leader)
         if transport is not None:
             self._send(lane.leader, [(lane, batch)])
         return transport

@@ -76,7 +76,7 @@ class EpochEnds:
                         self._take(doubt, rows.get(tp), error)
             self._on_done()
 
-        self._client.post(self._client.aside(node), OffsetForLeaderEpoch, request_of(doubts), on_done)
+        self._client.post(self._client.nodes.aside(node), OffsetForLeaderEpoch, request_of(doubts), on_done)
 
     def _take(self, doubt: Doubt, row: Any, error: KafkaError | None) -> None:
         if isinstance(error, UnsupportedByBroker):

@@ -68,7 +68,7 @@ class ConsumerMembership(Membership):
 
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:
         client = self._client
-        if client.version(client.any_node(), ConsumerGroupHeartbeat) < REGEX_VERSION:
+        if client.nodes.version(client.nodes.any_node(), ConsumerGroupHeartbeat) < REGEX_VERSION:
             return None
         return for_broker(pattern, self._config.exclude_internal_topics)
 

@@ -68,7 +68,7 @@ async def test_a_close_waits_for_a_broker_that_is_slow_and_for_others_that_are_n
         return FindCoordinator.Response(coordinators=[row])
 
     def commit(request: OffsetCommit.Request, version: int) -> OffsetCommit.Response:
-        client.outages.tell(client._nodes[2], 2, client._nodes[2].silence(), client.clock(), True)
+        client.outages.tell(client.nodes.by_id[2], 2, client.nodes.by_id[2].silence(), client.clock(), True)
         committed.extend(request.topics[0].partitions)
         rows = [OffsetCommit.Response.OffsetCommitResponsePartition(partition_index=0)]
         topic = OffsetCommit.Response.OffsetCommitResponseTopic(name="t", partitions=rows)
@@ -82,7 +82,7 @@ async def test_a_close_waits_for_a_broker_that_is_slow_and_for_others_that_are_n
         broker.others.append(gone)
         consumer = await reader_of(broker)
         client = consumer._core.client
-        client._find(2)
+        client.nodes.find(2)
         async with asyncio.timeout(PATIENCE_S):
             await consumer.close(timeout=HOUR_S)
     assert [each.committed_offset for each in committed] == [5]

@@ -233,7 +233,7 @@ async def test_a_commit_that_the_answer_lacks_is_not_taken_for_stored(group: Mem
 def test_a_partition_that_an_answer_about_offsets_lacks_is_an_error() -> None:
     client: Any = Silent(ListOffsets.Response())
     client.cluster = SimpleNamespace(leader=lambda tp: (1, 0))
-    client.aside = lambda node: node
+    client.nodes = SimpleNamespace(aside=lambda node: node)
     lookup = OffsetLookup(client, 0, 1.0)
     found, errors = asyncio.run(lookup.once({T0: -1}))
     assert (found, list(errors)) == ({}, [T0])

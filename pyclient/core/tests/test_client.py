@@ -7,8 +7,9 @@ import socket
 
 import pytest
 
-from pyclient.core.client import Client, broker_id
+from pyclient.core.client import Client
 from pyclient.core.kinds import GROUP, TRANSACTION
+from pyclient.core.nodes.nodes import broker_id
 from pyclient.core.tests.scripted import HANG_UP, SILENCE, ScriptedBroker, client_of, on_loop, versions
 from pyclient.core.tests.scripted import versions as serving
 from pyclient.errors import (
@@ -145,7 +146,7 @@ async def test_a_broker_that_hangs_up_in_the_handshake_is_a_failed_connection():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[ApiVersions] = lambda *_: HANG_UP
         with pytest.raises(ConnectionFailed) as caught:
-            await client.send(client.any_node(), Metadata, Metadata.Request(topics=[]))
+            await client.send(client.nodes.any_node(), Metadata, Metadata.Request(topics=[]))
         assert caught.value.phase == "handshake"
 
 
@@ -174,9 +175,9 @@ async def test_an_api_that_the_broker_does_not_serve_is_said_so():
         with pytest.raises(UnsupportedByBroker, match="does not serve ListGroups"):
             await client.send(-1, ListGroups, ListGroups.Request())
         with pytest.raises(UnsupportedByBroker):
-            client.version(-1, ListGroups)
-        assert client.version(-1, Metadata) == Metadata.max_version
-        assert client.version(-1, Metadata, 9) == 9
+            client.nodes.version(-1, ListGroups)
+        assert client.nodes.version(-1, Metadata) == Metadata.max_version
+        assert client.nodes.version(-1, Metadata, 9) == 9
 
 
 @on_loop
@@ -194,11 +195,11 @@ async def test_requests_posted_before_the_connection_keep_their_order():
                     last.set_result(None)
 
             client.post(-1, Heartbeat, heartbeat(number), on_done)
-        assert client.in_flight(-1) == 50
+        assert client.nodes.in_flight(-1) == 50
         await last
         assert done == beats(broker) == list(range(50))
-        assert client.in_flight(-1) == 0
-        assert client.is_ready(-1)
+        assert client.nodes.in_flight(-1) == 0
+        assert client.nodes.is_ready(-1)
 
 
 @on_loop
@@ -400,7 +401,7 @@ async def test_an_attempt_ends_with_the_time():
             attempts.append(1)
             if len(attempts) < broken:
                 raise NotCoordinator
-            return await client.send(client.any_node(), Heartbeat, heartbeat(0))
+            return await client.send(client.nodes.any_node(), Heartbeat, heartbeat(0))
 
         broken = 0
         with pytest.raises(RequestTimedOut, match="in time"):

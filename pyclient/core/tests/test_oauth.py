@@ -111,10 +111,10 @@ async def test_a_function_that_fails_is_told_at_once_and_a_network_that_does_is_
         assert broker.connections == 0
         async with client_of(broker.address, **by_token(partial(raising, TimeoutError("busy")))) as client:
             starting = asyncio.ensure_future(client.start(PATIENCE_S))
-            while client._bootstrap[0].trouble is None:
+            while client.nodes.bootstrap[0].trouble is None:
                 await asyncio.sleep(0)
             starting.cancel()
-            trouble = client._bootstrap[0].trouble
+            trouble = client.nodes.bootstrap[0].trouble
         assert (type(trouble), trouble.phase) == (ConnectionFailed, "SASL token")
 
 

@@ -69,7 +69,7 @@ async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_
             address, port = second.address, second.port
             second._server.close()
             second.hang_up()
-            while client.is_ready(2):
+            while client.nodes.is_ready(2):
                 await asyncio.sleep(0)
             await fails_until(client, 2, caplog, 1)
         third = ScriptedBroker(2)
@@ -95,7 +95,7 @@ async def test_a_bootstrap_server_is_no_matter_while_another_is_reached(caplog):
 async def test_two_vain_attempts_that_are_an_hour_apart_are_no_outage(caplog, monkeypatch):
     monkeypatch.setattr(node, "FIRST_S", LONG_S)
     async with client_of("127.0.0.1:1") as client:
-        (server,) = client._bootstrap
+        (server,) = client.nodes.bootstrap
         for later, count in ((0.0, 0), (HOUR_S, 0), (HOUR_S + LONG_S, 1)):
             server._clock = lambda later=later: client.clock() + later
             with pytest.raises(ConnectionFailed):
@@ -109,13 +109,13 @@ async def test_an_address_that_is_given_up_is_forgotten(caplog):
         first.others.append(dead(7))
         await client.metadata(["t"], timeout=PATIENCE_S)
         await fails_until(client, 7, caplog, 1)
-        client._nodes[7].move("127.0.0.1", 2)
+        client.nodes.by_id[7].move("127.0.0.1", 2)
         assert not client.outages._told
 
 
 async def fails_until_refused(client) -> None:
     """Asks the second bootstrap server in vain, for a while by its clock."""
-    server = client._nodes[-2]
+    server = client.nodes.by_id[-2]
     for later in range(5):
         server._clock = lambda later=later: client.clock() + later
         with pytest.raises(ConnectionFailed):

@@ -47,7 +47,7 @@ async def first_trouble(broker, **settings):
     """Of what may be over soon, so that ``start`` goes on."""
     async with client_of(broker.address, **settings) as client:
         starting = asyncio.ensure_future(client.start(PATIENCE_S))
-        while (trouble := client._bootstrap[0].trouble or client._keeper.trouble) is None:
+        while (trouble := client.nodes.bootstrap[0].trouble or client._keeper.trouble) is None:
             await asyncio.sleep(0)
         starting.cancel()
         return trouble
@@ -239,7 +239,7 @@ async def test_the_work_of_a_password_is_done_once_and_not_on_the_loop(monkeypat
         await client.start(PATIENCE_S)
         for _ in range(3):
             broker.hang_up()
-            while client.is_ready(7):
+            while client.nodes.is_ready(7):
                 await asyncio.sleep(0)
             await client.send(7, Metadata, Metadata.Request(topics=[]))
         assert door.entered == 4

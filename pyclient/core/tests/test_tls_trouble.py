@@ -67,10 +67,10 @@ async def first_trouble(address, settings):
     """Of what may be over soon, so that ``start`` goes on."""
     async with client_of(address, **settings) as client:
         starting = asyncio.ensure_future(client.start(PATIENCE_S))
-        while client._bootstrap[0].trouble is None:
+        while client.nodes.bootstrap[0].trouble is None:
             await asyncio.sleep(0)
         starting.cancel()
-        return client._bootstrap[0].trouble
+        return client.nodes.bootstrap[0].trouble
 
 
 def listening(**settings):
@@ -129,7 +129,7 @@ async def test_what_lasts_is_told_at_once_too_where_nobody_has_connected_before(
         async with client_of(address, **trusting(ssl_truststore_certificates=None)) as client:
 
             async def attempt():
-                return await client.send(client.any_node(), Metadata, Metadata.Request(topics=[]))
+                return await client.send(client.nodes.any_node(), Metadata, Metadata.Request(topics=[]))
 
             with pytest.raises(TlsRefused):
                 await client.retrying(attempt, deadline=math.inf)

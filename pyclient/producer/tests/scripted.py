@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from cy.produce.produce_template import Cast
 from cy.produce.record_queues import RecordQueues
 from pyclient.config import PRODUCER, load
@@ -46,7 +48,7 @@ class FakeClient:
         self.loop = Loop()
         self.posts = []
         self.refreshed = []
-        self.transports = {0: "connection to 0"}
+        self.nodes = SimpleNamespace(transport={0: "connection to 0"}.get)
         self.cluster = Cluster()
         self.lead([0, 1, 0, 1], epoch=1)
 
@@ -66,9 +68,6 @@ class FakeClient:
 
     def refresh(self, topic=None):
         self.refreshed.append(topic)
-
-    def transport(self, node):
-        return self.transports.get(node)
 
     def post(self, node, api, message, on_done, *, timeout=None, max_version=None):
         self.posts.append((node, decoded(message) if isinstance(message, Cast) else message, on_done))

@@ -1,0 +1,192 @@
+"""All nodes of a client: the brokers that it knows, and its bootstrap servers.
+
+A node's id says what its connection is for. ``broker_id`` says to which broker it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyclient.config import Config
+from pyclient.core.cluster import Cluster
+from pyclient.core.nodes.bootstrap import bootstrap
+from pyclient.core.nodes.node import Node, NodeSettings
+from pyclient.core.nodes.reaper import Reaper
+from pyclient.core.nodes.transport import Transport
+from pyclient.core.nodes.versions import Versions
+from pyclient.core.reports.outages import Outages
+from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError
+from pyclient.protocol.apis import Api
+
+COORDINATORS: Final = 1 << 31
+"""Added to a broker's id: its second connection, for what it does as coordinator."""
+QUESTIONS: Final = 1 << 32
+"""Added to a broker's id: its third connection, for questions that shall not wait behind a fetch that waits."""
+
+
+class Nodes:
+    """The nodes of one client, by id. They are made when first needed, and follow the brokers of ``cluster``."""
+
+    def __init__(
+        self,
+        config: Config,
+        cluster: Cluster,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+    ) -> None:
+        self.settings = NodeSettings(config, random)
+        self.outages = Outages()
+        self._recovery: str = config.metadata_recovery_strategy
+        self._cluster = cluster
+        self._loop = loop
+        self._clock = clock
+        self._random = random
+        self.bootstrap = [self._make(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
+        """The servers of bootstrap.servers, without those that have become known as brokers."""
+        self.by_id: dict[int, Node] = {node.id: node for node in self.bootstrap}
+        self._reaper = Reaper(loop, config.connections_max_idle_ms / 1000, self.by_id.values)
+
+    def _make(self, id: int, host: str, port: int) -> Node:
+        return Node(
+            id,
+            host,
+            port,
+            self.settings,
+            self._loop,
+            self._clock,
+            on_outage=self._on_outage,
+            on_reached=self.outages.end,
+            on_left=self.outages.forget,
+        )
+
+    def _on_outage(self, node: Node, error: ConnectionFailed) -> None:
+        is_connected = any(other.is_ready for other in self.by_id.values())
+        self.outages.tell(node, broker_id(node.id), error, self._clock(), is_connected)
+
+    def find(self, id: int) -> Node | None:
+        """The node, made if it leads to a known broker."""
+        node = self.by_id.get(id)
+        if node is None and (broker := self._cluster.brokers.get(broker_id(id))) is not None:
+            node = self.by_id[id] = self._make(id, broker.host, broker.port)
+        return node
+
+    # -- the brokers change ------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Takes new addresses from the cluster, and ends connections to brokers that are gone."""
+        brokers = self._cluster.brokers
+        self._adopt_bootstrap()
+        for id, node in list(self.by_id.items()):
+            if (broker := brokers.get(broker_id(id))) is not None:
+                node.move(broker.host, broker.port)
+            elif id >= 0 and not node.in_flight:
+                self.by_id.pop(id).close(ClientClosed("the broker has left the cluster"))
+        self._reaper.start()
+
+    def _adopt_bootstrap(self) -> None:
+        """A bootstrap server with the address of a broker is that broker: its connection is kept."""
+        for index, node in enumerate(self.bootstrap):
+            if not node.is_ready:
+                continue
+            for id, broker in self._cluster.brokers.items():
+                if broker[1:3] == (node.host, node.port) and id not in self.by_id:
+                    fresh = self._make(node.id, node.host, node.port)
+                    self.bootstrap[index] = self.by_id[node.id] = fresh
+                    self.by_id[id] = node
+                    node.id = id
+                    break
+
+    # -- which node --------------------------------------------------------------------------------
+
+    def any_node(self) -> int:
+        """Returns the id of a node for a request that any broker can serve: the least loaded one. It is a bootstrap
+        server (a negative id) while no broker is known, or none can be reached.
+        """
+        now = self._clock()
+        brokers = [self.find(id) for id in self._cluster.brokers]
+        known = [node for node in brokers if node is not None]
+        free = [node for node in known if not node.is_backing_off(now)]
+        if not free and (not known or self._recovery == "rebootstrap"):
+            known = self.bootstrap
+            free = [node for node in known if not node.is_backing_off(now)]
+        return min(free or known, key=self._load).id
+
+    def _load(self, node: Node) -> tuple[bool, bool, bool, int, float]:
+        failed = node.trouble is not None
+        return not node.is_ready, failed, not node.is_connecting, node.in_flight, self._random()
+
+    def aside(self, node: int) -> int:
+        """Where the broker answers a question at once: its first connection while nothing is under way there,
+        else its third. -> a node id
+        """
+        return node + QUESTIONS if self.in_flight(node) else node
+
+    # -- what is known of them ---------------------------------------------------------------------
+
+    def in_flight(self, node: int) -> int:
+        """The number of requests to the node that wait for their responses, or to be sent."""
+        found = self.by_id.get(node)
+        return 0 if found is None else found.in_flight
+
+    @property
+    def connections(self) -> int:
+        """How many there are. Any thread may ask."""
+        return sum(node.is_ready for node in list(self.by_id.values()))
+
+    def is_ready(self, node: int) -> bool:
+        """True when a request would go out at once: connected, versions known."""
+        found = self.by_id.get(node)
+        return found is not None and found.is_ready
+
+    def transport(self, node: int) -> Transport | None:
+        """The connection to the node where it has one and nothing waits or is under way there."""
+        found = self.by_id.get(node)
+        return None if found is None else found.unused
+
+    def versions(self, node: int) -> Versions | None:
+        """What the node serves, and its features; None before it was first connected to."""
+        found = self.by_id.get(node)
+        return None if found is None else found.versions
+
+    def version(self, node: int, api: Api, max_version: int | None = None) -> int:
+        """The version that a request would have now. Before the node's versions are known that of any other node, else
+        the newest. Raises UnsupportedByBroker.
+        """
+        known = self._versions_like(node)
+        if known is None:
+            return api.max_version if max_version is None else min(max_version, api.max_version)
+        return known.choose(api, max_version)
+
+    def features(self, node: int) -> Mapping[str, int]:
+        """The finalized levels of features, as the node has told, or before that any other one."""
+        known = self._versions_like(node)
+        return {} if known is None else known.features
+
+    def _versions_like(self, node: int) -> Versions | None:
+        """The node's versions, else those of any other that are known."""
+        others = (other.versions for other in self.by_id.values())
+        return self.versions(node) or next((each for each in others if each is not None), None)
+
+    def hopeless(self) -> ConnectionFailed | None:
+        """Why no bootstrap server will be reached; None while one may be, or brokers are known."""
+        trouble = [node.trouble for node in self.bootstrap]
+        if self._cluster.brokers or not all(each is not None and each.lasts for each in trouble):
+            return None
+        return trouble[0]
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self, error: KafkaError) -> None:
+        """Ends all connections and fails all requests with ``error``."""
+        self._reaper.stop()
+        self.settings.close()
+        for node in self.by_id.values():
+            node.close(error)
+
+
+def broker_id(node: int) -> int:
+    """The id of the broker that a connection leads to; a bootstrap server's is its own."""
+    return node % COORDINATORS if node >= 0 else node
