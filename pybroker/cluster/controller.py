@@ -28,7 +28,7 @@ from pybroker.cluster.decisions.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topic_steps import removal_steps
-from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
@@ -82,7 +82,7 @@ class ControllerService:
         cache: MetadataCache,
         config: BrokerConfig,
         node_id: int,
-        controller: Controller,
+        topics: TopicController,
         create_elsewhere: CreateElsewhere | None = None,
     ) -> None:
         """``create_elsewhere`` asks the controller for topics where this broker is not it."""
@@ -90,7 +90,7 @@ class ControllerService:
         self._cache = cache
         self._config = config
         self._node_id = node_id
-        self._controller = controller
+        self._topics = topics
         self._configs = ConfigController(config, node_id)
         self._recorder: Recorder | None = None
         self._frozen: frozenset[str] = frozenset()
@@ -138,10 +138,10 @@ class ControllerService:
 
     async def _begin(self, term: _Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
         epoch = term.recorder.leadership.epoch
-        await term.write([self._controller.begin_term(term.image, self._node_id, epoch)])
+        await term.write([self._topics.begin_term(term.image, self._node_id, epoch)])
         begin = features.begin(term.image)
         await term.write([begin] if begin else [])
-        plan = self._controller.change_brokers(replace(term.image, frozen=self._frozen), brokers)
+        plan = self._topics.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
         _tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps of the whole cluster
 
@@ -194,7 +194,7 @@ class ControllerService:
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
-        _tell(await self._change_what_can_be(lambda image: self._controller.change_brokers(image, brokers)))
+        _tell(await self._change_what_can_be(lambda image: self._topics.change_brokers(image, brokers)))
 
     async def alter_partition(self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """The partition as it is then, or an error, for each change that its leader proposes.
@@ -202,7 +202,7 @@ class ControllerService:
         Raises StaleBrokerEpoch.
         """
         return await self._change_what_can_be(
-            lambda image: self._controller.alter_partition(image, leader, broker_epoch, changes)
+            lambda image: self._topics.alter_partition(image, leader, broker_epoch, changes)
         )
 
     async def alter_reassignments(
@@ -210,19 +210,19 @@ class ControllerService:
     ) -> list[KafkaError | None]:
         """None or the error of each request; what is accepted is under way when this returns."""
         return await self._change(
-            lambda image: self._controller.alter_reassignments(image, requests, may_change_factor=may_change_factor)
+            lambda image: self._topics.alter_reassignments(image, requests, may_change_factor=may_change_factor)
         )
 
     async def rebalance(self) -> None:
         """Preferred leaders come back, where too many are away."""
         percentage = self._config["leader.imbalance.per.broker.percentage"]
-        await self._change_what_can_be(lambda image: self._controller.rebalance(image, percentage))
+        await self._change_what_can_be(lambda image: self._topics.rebalance(image, percentage))
 
     async def look_at_store(self) -> None:
         """Topics that were frozen or unknown, and whose nodes are whole again, change again; elections are held."""
         if self._frozen or await load_unknown_topics(self.store, lambda: self._cache.image):
             await self._locked(self._correct_topics)
-            await self._change_what_can_be(lambda image: self._controller.change_brokers(image, image.brokers))
+            await self._change_what_can_be(lambda image: self._topics.change_brokers(image, image.brokers))
 
     async def _correct_topics(self) -> None:
         if self._recorder is not None:
@@ -230,7 +230,7 @@ class ControllerService:
 
     async def create_topics(self, requests: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
         """The topic or the error of each request, in order."""
-        return await self._change(lambda image: self._controller.create_topics(image, requests), validate_only)
+        return await self._change(lambda image: self._topics.create_topics(image, requests), validate_only)
 
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         """The deleted topic or the error of each request; the logs here have lost their names, durably, when this
@@ -243,13 +243,13 @@ class ControllerService:
 
     async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         torn = {name: await load_nodes(self.store, name) for name in self._frozen}
-        return await self._change(lambda image: self._controller.delete_topics(image, requests, torn))
+        return await self._change(lambda image: self._topics.delete_topics(image, requests, torn))
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[Outcome]:
         """The grown topic or the error of each request."""
-        return await self._change(lambda image: self._controller.create_partitions(image, requests), validate_only)
+        return await self._change(lambda image: self._topics.create_partitions(image, requests), validate_only)
 
     async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> list[Result]:
         """None or the error of each change, incremental or not; in effect when this returns: where
@@ -258,7 +258,7 @@ class ControllerService:
         results = await self._change(lambda image: self._configs.alter(image, changes), validate_only)
         if not validate_only and may_allow_unclean(changes):
             with contextlib.suppress(errors.NotController):  # the next one begins with elections
-                await self._change(lambda image: self._controller.change_brokers(image, image.brokers))
+                await self._change(lambda image: self._topics.change_brokers(image, image.brokers))
         return results
 
     async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
@@ -297,7 +297,7 @@ class ControllerService:
         self, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
         """None or the error of each partition."""
-        return await self._change(lambda image: self._controller.elect_leaders(image, partitions, unclean=unclean))
+        return await self._change(lambda image: self._topics.elect_leaders(image, partitions, unclean=unclean))
 
     async def update_features(
         self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False

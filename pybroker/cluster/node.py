@@ -13,7 +13,7 @@ import msgspec
 from pybroker.clock import Clock
 from pybroker.cluster.cluster_secret import ClusterSecret
 from pybroker.cluster.controller import ControllerService, CreateElsewhere
-from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.endpoints import (
     Address,
     addresses,
@@ -81,7 +81,7 @@ class ClusterNode:
             self.metadata,
             config,
             node_id,
-            Controller(config, random_uuid, lambda: chance.randrange(1 << 16)),
+            TopicController(config, random_uuid, lambda: chance.randrange(1 << 16)),
             create_elsewhere,
         )
         self._store = store

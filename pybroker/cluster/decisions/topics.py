@@ -1,7 +1,7 @@
 """The controller's decisions about topics: pure functions from an image and a request to a Plan.
 
-Nothing here waits, reads a clock or knows the store: a test gives an image and reads the plan. The
-service performs a plan and only then answers. Every error is a ``KafkaError`` in the place of the
+Nothing here waits, reads a clock or knows the store: a test gives an image and reads the plan.
+``cluster.controller`` performs a plan and only then answers. Every error is a ``KafkaError`` in the place of the
 item it belongs to; one bad topic does not stop the others of its request.
 """
 
@@ -50,7 +50,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's limit: a request for more is refused as a whole."""
 
 
-class Controller:
+class TopicController:
     """Decides for one broker's configuration; ``new_topic_id`` and ``random_start`` are chance."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, PartitionChanges, Plan, TopicName
-from pybroker.cluster.decisions.topics import MAX_PARTITIONS_PER_REQUEST, Controller
+from pybroker.cluster.decisions.topics import MAX_PARTITIONS_PER_REQUEST, TopicController
 from pybroker.cluster.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -22,10 +22,10 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 
-def controller(settings: dict[str, str] | None = None) -> Controller:
+def controller(settings: dict[str, str] | None = None) -> TopicController:
     ids = itertools.count(1)
     config = BrokerConfig(settings or {})
-    return Controller(config, lambda: next(ids).to_bytes(16, "big"), lambda: 0)
+    return TopicController(config, lambda: next(ids).to_bytes(16, "big"), lambda: 0)
 
 
 def brokers(*ids: int) -> dict[int, BrokerRegistration]:

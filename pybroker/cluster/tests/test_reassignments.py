@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pybroker.cluster.decisions.isr_changes import InSync, IsrChange, alter_partition
 from pybroker.cluster.decisions.plan import Step
 from pybroker.cluster.decisions.reassignments import Reassignment, alter_reassignments
-from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -36,7 +36,7 @@ class OneIsEnough:
 
 RULES = OneIsEnough()
 BROKERS = {id: BrokerRegistration(id, 1, ()) for id in range(1, 7)}
-CONTROLLER = Controller(BrokerConfig({}), lambda: bytes(16), lambda: 0)
+CONTROLLER = TopicController(BrokerConfig({}), lambda: bytes(16), lambda: 0)
 
 
 class State:

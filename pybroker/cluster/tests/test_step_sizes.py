@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pybroker.cluster.decisions.plan import NewTopic, Step
-from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.metadata import journal, znodes
 from pybroker.cluster.metadata.image import (
     BrokerRegistration,
@@ -67,8 +67,8 @@ def cluster(topics: int, partitions: int) -> MetadataImage:
     )
 
 
-def controller() -> Controller:
-    return Controller(BrokerConfig({}), lambda: bytes(16), lambda: 0)
+def controller() -> TopicController:
+    return TopicController(BrokerConfig({}), lambda: bytes(16), lambda: 0)
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(9_600, 1), (300, 100)])

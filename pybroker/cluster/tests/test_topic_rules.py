@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.cluster.decisions.topic_rules import TopicRules
-from pybroker.cluster.decisions.topics import Controller
+from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
     NO_LEADER,
@@ -78,7 +78,8 @@ def test_what_does_not_parse_says_nothing_to_the_controller_as_to_the_leaders(te
 
 def after(image: MetadataImage, *brokers: BrokerRegistration) -> tuple[MetadataImage, list[str]]:
     """When these brokers are those that live; and what is in doubt then."""
-    plan = Controller(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, {each.id: each for each in brokers})
+    alive = {each.id: each for each in brokers}
+    plan = TopicController(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, alive)
     for step in plan.steps:
         image = image.apply(step.delta)
     return image, [str(partition) for partition in plan.results.doubtful]
@@ -111,7 +112,7 @@ def test_what_elections_did_is_counted_and_named() -> None:
     found = []
     for left in ((2, 3), (3,), ()):
         brokers = {each: registered(each, 2) for each in left}
-        plan = Controller(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, brokers)
+        plan = TopicController(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, brokers)
         for step in plan.steps:
             image = image.apply(step.delta)
         found.append((plan.results.moved, [str(each) for each in plan.results.offline], plan.results.doubtful))
