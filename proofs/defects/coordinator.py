@@ -12,8 +12,8 @@ from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator import groups, runtime
 from pybroker.coordinator.group import classic, keeping
 from pybroker.coordinator.group.classic import ClassicGroup
-from pybroker.coordinator.group.consumer import upgrading
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.migration import upgrading
 from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.replies import send

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.group import committing, describing, joining, keeping, records, syncing
 from pybroker.coordinator.group.classic import ClassicGroup
-from pybroker.coordinator.group.consumer import classic_members
 from pybroker.coordinator.group.consumer import records as consumer_records
 from pybroker.coordinator.group.consumer.context import ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.migration import classic_members
 from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
 from pybroker.coordinator.group.context import GroupContext
 from pybroker.coordinator.group.group import Group

@@ -2,5 +2,6 @@
 
 Start with ``group`` (one group) and ``heartbeating`` (what a member's heartbeat does). ``targeting`` makes the
 assignment that shall be, ``reconciling`` leads each member there; ``timeouts`` removes late ones, ``expecting`` says
-what they owe. ``records`` is what is written. It imports the rest of ``coordinator/group``.
+what they owe. ``records`` is what is written, ``migration`` changes a group's protocol. It imports
+the rest of ``coordinator/group``.
 """

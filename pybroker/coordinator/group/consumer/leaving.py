@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pybroker.coordinator.group.consumer import downgrading, expecting, records
+from pybroker.coordinator.group.consumer import expecting, records
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
     LEAVE_STATIC,
@@ -14,6 +14,7 @@ from pybroker.coordinator.group.consumer.member import (
     ConsumerMember,
     Owned,
 )
+from pybroker.coordinator.group.consumer.migration import downgrading
 from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.shard import Result
 from pyclient.protocol import ConsumerGroupHeartbeat, errors

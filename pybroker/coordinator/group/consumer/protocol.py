@@ -14,11 +14,11 @@ from pybroker.coordinator.group.consumer import (
     leaving,
     records,
     regexes,
-    upgrading,
 )
 from pybroker.coordinator.group.consumer.context import ConsumerContext, ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import JOIN, LEAVE, LEAVE_STATIC
+from pybroker.coordinator.group.consumer.migration import upgrading
 from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.group.group import Group
 from pybroker.coordinator.group.joining import Caller

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from cy.wire.buffer import DecodeError
 from pybroker.coordinator.group.consumer import (
-    downgrading,
     expecting,
     heartbeating,
     leaving,
@@ -25,6 +24,7 @@ from pybroker.coordinator.group.consumer.member import (
     ConsumerMember,
     MemberState,
 )
+from pybroker.coordinator.group.consumer.migration import downgrading
 from pybroker.coordinator.group.consumer.reconciling import Claimed
 from pybroker.coordinator.group.consumer.timeouts import Wait
 from pybroker.coordinator.group.join_responses import refusal
