@@ -144,6 +144,10 @@ class Member:
         reply = self.wire.ask("OffsetCommit", 8, **{**fields, **changes})
         return int(reply.topics[0].partitions[0].error_code)
 
+    def commit_outside(self, topic: str, offset: int) -> int:
+        """The error code of a commit without a generation."""
+        return self.commit(topic, offset, generation_id_or_member_epoch=-1, member_id="")
+
     def leave(self) -> int:
         """The error code of the member's own row."""
         row = {"member_id": self.member_id, "group_instance_id": self.instance_id}

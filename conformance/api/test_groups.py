@@ -136,8 +136,7 @@ def test_case_41_zombies_are_refused(member: Member, version: int) -> None:
 def test_case_41_commits_of_zombies_are_refused(member: Member, topic: str) -> None:
     member.join_alone()
     assert member.commit(topic, 5) == 0
-    old = {"generation_id_or_member_epoch": member.generation - 1}
-    assert member.commit(topic, 1, **old) == ILLEGAL_GENERATION
+    assert member.commit(topic, 1, generation_id_or_member_epoch=member.generation - 1) == ILLEGAL_GENERATION
     assert member.commit(topic, 1, member_id="zombie") == UNKNOWN_MEMBER_ID
     assert committed(member.wire, member.group, topic) == 5
 
@@ -178,14 +177,13 @@ def test_semantic_30_members_are_removed_by_instance_id_and_each_has_its_error(
 def test_semantic_31_commits_without_a_generation_need_an_empty_group(
     broker: Broker, member: Member, topic: str
 ) -> None:
-    outside = {"generation_id_or_member_epoch": -1, "member_id": ""}
-    assert member.commit(topic, 3, **outside) == 0
+    assert member.commit_outside(topic, 3) == 0
     assert committed(member.wire, member.group, topic) == 3
     member.join_alone()
-    assert member.commit(topic, 4, **outside) == UNKNOWN_MEMBER_ID
+    assert member.commit_outside(topic, 4) == UNKNOWN_MEMBER_ID
     assert member.commit(topic, 5) == 0
     assert member.leave() == 0
-    assert member.commit(topic, 6, **outside) == 0
+    assert member.commit_outside(topic, 6) == 0
     assert committed(member.wire, member.group, topic) == 6
 
 

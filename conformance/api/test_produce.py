@@ -172,8 +172,8 @@ def test_case_55_a_timestamp_out_of_range_is_refused(
 
 def test_semantic_11_case_54_clients_write_no_control_batches(wire: Wire, topic: str) -> None:
     marker = Record(b"\0\0\0\0\0\0", b"\0\0\0\1")
-    producer = {"producer_id": wire.new_producer_id(), "producer_epoch": 0, "base_sequence": 0}
-    data = batch([marker], attributes=batches.CONTROL, **producer)
+    producer_id = wire.new_producer_id()
+    data = batch([marker], attributes=batches.CONTROL, producer_id=producer_id, producer_epoch=0, base_sequence=0)
     assert refused(wire, topic, data) == INVALID_RECORD
 
 
@@ -193,7 +193,7 @@ def test_semantic_11_case_54_clients_write_no_control_batches(wire: Wire, topic:
 )
 @pytest.mark.parametrize("codec", [batches.NONE, batches.LZ4])
 def test_semantic_11_case_54_headers_that_lie_about_the_records_are_refused(
-    wire: Wire, topic: str, lie: dict[str, int], codec: int
+    wire: Wire, topic: str, lie: batches.Fields, codec: int
 ) -> None:
     assert refused(wire, topic, batch([b"a", b"b"], codec=codec, **lie)) == INVALID_RECORD
 

@@ -20,6 +20,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import lz4.frame
 import snappy
@@ -86,6 +87,17 @@ COMPRESS: Mapping[int, Callable[[bytes], bytes]] = {
     LZ4: lz4.frame.compress,
     ZSTD: zstandard.ZstdCompressor().compress,
 }
+
+
+class Fields(TypedDict, total=False):
+    """Fields of a header, to be given to ``batch``."""
+
+    last_offset_delta: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
 
 
 def batch(
