@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from conformance.wire import clients
@@ -40,8 +41,8 @@ class Recorder:
             client, _ = self.listener.accept()
             broker = socket.create_connection(("127.0.0.1", self.broker_port))
             waiting: dict[bytes, bytes] = {}
-            self._relay(client, broker, lambda frame, w=waiting: self._request(frame, w))
-            self._relay(broker, client, lambda frame, w=waiting: self._response(frame, w))
+            self._relay(client, broker, partial(self._request, waiting=waiting))
+            self._relay(broker, client, partial(self._response, waiting=waiting))
 
     def _relay(
         self, source: socket.socket, target: socket.socket, note: Callable[[bytes], None]
