@@ -24,6 +24,12 @@ class Served(Protocol):
         """``host:port,…``"""
 
 
+def present(found: Found | None) -> Found:
+    """A field of a message that has it."""
+    assert found is not None
+    return found
+
+
 def until(look: Callable[[], Found | None], what: str, timeout_s: float = 90, pause_s: float = 0.05) -> Found:
     """Polls until ``look`` returns something true, with a pause after each look; fails with ``what`` was waited for."""
     deadline = time.monotonic() + timeout_s

@@ -16,7 +16,7 @@ from conformance.applications.process import Application
 from conformance.conftest import NewBroker
 from harness import peers
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.support import present, until, write
 from harness.wire_client import Wire
 
 MAIN = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -95,7 +95,7 @@ def copy_under_kills(copying: Copying, part: int, victims: Sequence[str]) -> Non
         copying.await_copies(reader, sum(map(len, copying.written.values())))
     found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
     for message in read_all(copying.broker, "out", PARTITIONS):
-        found[message.partition()].append(message.value())
+        found[present(message.partition())].append(present(message.value()))
     assert found == copying.written
 
 
