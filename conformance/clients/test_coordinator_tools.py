@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from conformance import drivers
 from conformance.conftest import QUICK_GROUPS
 from conformance.data import batches
+from conformance.drivers import java
 from conformance.drivers.base import Consumer, Place, Record
 from conformance.drivers.java import JavaDriver, JavaProducer
 from harness.brokers import Broker
@@ -32,9 +34,7 @@ WAIT_S = 90
 
 @pytest.fixture(scope="module")
 def java_clients() -> Iterator[JavaDriver]:
-    driver = drivers.opened("java")
-    assert isinstance(driver, JavaDriver)
-    yield driver
+    yield java.opened()
     drivers.close_all()
 
 
@@ -62,6 +62,10 @@ def tool(java_clients: JavaDriver, own: Broker) -> Tool:
         return printed
 
     return run
+
+
+def has_committed(consumer: Consumer, offsets: Mapping[Place, int]) -> bool:
+    return consumer.committed(offsets) == offsets
 
 
 def table(printed: Printed) -> list[dict[str, str]]:
@@ -244,7 +248,7 @@ def hanging(broker: Broker, topic: str) -> None:
     old = batches.now_ms() - 365 * 86_400_000
     with Wire(broker.address) as wire:
         wire.create_topic(topic)
-        fields = {"producer_id": 987_654, "producer_epoch": 3, "base_sequence": 0}
+        fields = batches.Fields(producer_id=987_654, producer_epoch=3, base_sequence=0)
         batch = batches.batch([b"x"], attributes=batches.TRANSACTIONAL, base_timestamp=old, **fields)
         data = {"name": topic, "partition_data": [{"index": 0, "records": batch}]}
         reply = wire.ask("Produce", 9, transactional_id="lost", acks=-1, timeout_ms=30_000, topic_data=[data])
@@ -352,8 +356,7 @@ def test_the_offsets_topic_decodes_to_groups_of_both_kinds_and_offsets_of_a_tran
             place = min(made.consumers[0].assignment())
             producer.send_offsets(made.consumers[0], {place: 4})
             producer.commit()
-            reader = made.consumers[0]
-            until(lambda reader=reader, place=place: reader.committed([place]) == {place: 4}, "the offset", WAIT_S)
+            until(partial(has_committed, made.consumers[0], {place: 4}), "the offset", WAIT_S)
         finally:
             made.leave()
             producer.close()

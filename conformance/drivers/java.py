@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from conformance import drivers
 from conformance.drivers.base import (
     PATIENCE_S,
     ClientError,
@@ -112,6 +113,13 @@ class JavaDriver(Driver):
             if self._jvm is not None:
                 self._jvm.close()
                 self._jvm = None
+
+
+def opened() -> JavaDriver:
+    """The driver of this process."""
+    driver = drivers.opened("java")
+    assert isinstance(driver, JavaDriver)
+    return driver
 
 
 def dotted(bootstrap: str, settings: Mapping[str, object]) -> dict[str, str]:
