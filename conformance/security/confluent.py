@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from enum import Enum
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -100,35 +101,44 @@ OWN_KINDS = {own: name for name, own in KINDS.items()}
 
 class ConfluentAdministrator(Administrator):
     def create(self, login: Login, acls: Sequence[Acl]) -> None:
-        bindings = [AclBinding(*_pattern(acl), *_entry(acl)) for acl in acls]
+        bindings = [AclBinding(*_words(acl)) for acl in acls]
         _asked(login, lambda admin: admin.create_acls(bindings))
 
     def describe(self, login: Login, kind: str, name: str) -> set[Acl]:
-        anything = (None, None, AclOperation.ANY, AclPermissionType.ANY)
-        wanted = AclBindingFilter(ResourceType[KINDS.get(kind, kind)], name, ResourcePatternType.MATCH, *anything)
+        wanted = AclBindingFilter(
+            ResourceType[KINDS.get(kind, kind)], name, ResourcePatternType.MATCH,
+            None, None, AclOperation.ANY, AclPermissionType.ANY,  # type: ignore[arg-type] # None is any, here
+        )  # fmt: skip
         (found,) = _asked(login, lambda admin: {wanted: admin.describe_acls(wanted)})
         return set(map(_acl, found))
 
     def delete(self, login: Login, acl: Acl) -> None:
-        wanted = AclBindingFilter(*_pattern(acl), *_entry(acl))
+        wanted = AclBindingFilter(*_words(acl))
         (found,) = _asked(login, lambda admin: admin.delete_acls([wanted]))
         assert list(map(_acl, found)) == [acl]
 
 
-def _pattern(acl: Acl) -> tuple[Any, ...]:
-    return ResourceType[KINDS.get(acl.kind, acl.kind)], acl.name, ResourcePatternType[acl.pattern]
-
-
-def _entry(acl: Acl) -> tuple[Any, ...]:
-    return acl.principal, ANY_HOST, AclOperation[acl.operation], AclPermissionType[acl.permission]
+def _words(
+    acl: Acl,
+) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
+    return (
+        ResourceType[KINDS.get(acl.kind, acl.kind)], acl.name, ResourcePatternType[acl.pattern],
+        acl.principal, ANY_HOST, AclOperation[acl.operation], AclPermissionType[acl.permission],
+    )  # fmt: skip
 
 
 def _acl(binding: AclBinding) -> Acl:
-    kind = binding.restype.name
+    kind = _word(binding.restype)
     return Acl(
-        binding.principal, binding.operation.name, OWN_KINDS.get(kind, kind), binding.name,
-        binding.resource_pattern_type.name, binding.permission_type.name,
+        binding.principal, _word(binding.operation), OWN_KINDS.get(kind, kind), binding.name,
+        _word(binding.resource_pattern_type), _word(binding.permission_type),
     )  # fmt: skip
+
+
+def _word(member: object) -> str:
+    """What Kafka calls a member of an enum; librdkafka also takes other types, and gives none."""
+    assert isinstance(member, Enum)
+    return member.name
 
 
 def _asked(login: Login, ask: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> list[Any]:
@@ -148,4 +158,10 @@ def store_password(bootstrap: str, user: str, password: str, mechanism: str) -> 
         [UserScramCredentialUpsertion(user, info, password.encode())]
     ).values():
         done.result(PATIENCE_S)
-    until(lambda: user in admin.describe_user_scram_credentials().result(PATIENCE_S), "the password")
+
+    def is_known() -> bool:
+        described = admin.describe_user_scram_credentials()
+        assert isinstance(described, Future), "all users by one future"
+        return user in described.result(PATIENCE_S)
+
+    until(is_known, "the password")

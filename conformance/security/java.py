@@ -99,7 +99,7 @@ class JavaAdministrator(Administrator):
                 resource = pattern.groups()
             elif entry := ENTRY.search(line):
                 principal, operation, permission = entry.groups()
-                found.add(Acl(principal, operation, *resource, permission))
+                found.add(Acl._make((principal, operation, *resource, permission)))
         return found
 
     def delete(self, login: Login, acl: Acl) -> None:
