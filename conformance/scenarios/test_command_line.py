@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance import drivers
 from conformance.conftest import NewTopic
 from conformance.data import batches
-from conformance.drivers.java import JavaDriver
+from conformance.drivers import java
 from harness import command_line
 from harness.brokers import Broker
 from harness.command_line import COMMAND, Scripts, complaint
@@ -52,8 +51,7 @@ def run(broker: Broker) -> Run:
 @pytest.fixture
 def kafkas(broker: Broker) -> Kafkas:
     """What Kafka's own tool prints about the shared broker."""
-    driver = drivers.opened("java")
-    assert isinstance(driver, JavaDriver)
+    driver = java.opened()
 
     def call(main_class: str, *words: str) -> str:
         printed = driver.jvm.tool(f"{TOOLS}.{main_class}", "--bootstrap-server", broker.bootstrap, *words)
@@ -273,9 +271,7 @@ def test_s110_what_the_console_writes_kafkas_own_reads_and_the_other_way(
     theirs = kafkas("consumer.ConsoleConsumer", "--topic", here, *shown)
     assert re.sub(r"(?m)^CreateTime:\d+\t", "", theirs) == lines
     assert run("kafka-console-consumer", "--topic", here, *shown) == theirs
-    driver = drivers.opened("java")
-    assert isinstance(driver, JavaDriver)
-    sent = driver.jvm.tool(
+    sent = java.opened().jvm.tool(
         f"{TOOLS}.ConsoleProducer", "--bootstrap-server", broker.bootstrap, "--topic", there, stdin=lines
     )
     assert sent.code == 0, sent
@@ -283,8 +279,7 @@ def test_s110_what_the_console_writes_kafkas_own_reads_and_the_other_way(
 
 
 def test_s110_files_of_a_log_are_shown_as_by_kafkas_own(broker: Broker, topic: str) -> None:
-    driver = drivers.opened("java")
-    assert isinstance(driver, JavaDriver)
+    driver = java.opened()
     for codec in range(5):
         with Wire(broker.address) as wire:
             keyed = [batches.Record(b"v" * 100, b"k%d" % number, headers=(("h", b"1"),)) for number in range(50)]

@@ -225,7 +225,8 @@ def java_hash(text: str) -> int:
     value = 0
     for octet in text.encode("utf-16-be")[1::2]:
         value = (31 * value + octet) & 0xFFFFFFFF
-    return abs(struct.unpack(">i", struct.pack(">I", value))[0])
+    (signed,) = struct.unpack(">i", struct.pack(">I", value))
+    return abs(int(signed))
 
 
 def _latest(rows: Sequence[Row]) -> Mapping[bytes | None, bytes | None]:

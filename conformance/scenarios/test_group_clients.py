@@ -59,7 +59,12 @@ def await_shares(
 def take(members: list[Consumer], count: int) -> list[Record]:
     """So many records, from whichever of them."""
     found: list[Record] = []
-    until(lambda: found.extend(serve(members)) or len(found) >= count, f"{count} records", PATIENCE_S)
+
+    def come() -> bool:
+        found.extend(serve(members))
+        return len(found) >= count
+
+    until(come, f"{count} records", PATIENCE_S)
     assert len(found) == count
     return found
 

@@ -19,7 +19,7 @@ from conformance.conftest import NewBroker, NewTopic
 from harness import error_codes
 from harness.brokers import Broker
 from harness.members import Member, committed, describe, find_coordinator, subscription
-from harness.support import consumer, producer, take, until, write
+from harness.support import consumer, present, producer, take, until, write
 from harness.wire_client import Wire
 from harness.witnesses import used
 
@@ -290,7 +290,7 @@ def test_s60_a_restarted_coordinator_has_lost_no_commit_and_lets_members_rejoin(
             assert committed(wire, "g", "t") == 50
         producer(broker).produce("t", b"after")
         rest = take(client, 50, timeout_s=60)
-        assert [int(row.value()) for row in rest] == list(range(50, 100))
+        assert [int(present(row.value())) for row in rest] == list(range(50, 100))
         client.commit(message=rest[-1], asynchronous=False)
         with Wire(broker.address) as wire:
             assert committed(wire, "g", "t") == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from conformance.applications.connect import DistributedWorker
 from conformance.conftest import NewBroker
 from conformance.data import dataset
 from harness.brokers import Broker
-from harness.support import until
+from harness.support import present, until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
@@ -28,6 +29,10 @@ def lines() -> list[str]:
 def append(path: Path, lines: Sequence[str]) -> None:
     with path.open("a") as file:
         file.writelines(line + "\n" for line in lines)
+
+
+def read_lines(broker: Broker, topic: str) -> list[str]:
+    return [present(message.value()).decode() for message in read_all(broker, topic)]
 
 
 @pytest.mark.timeout(600)
@@ -49,6 +54,10 @@ def test_s115_a_standalone_worker_moves_a_file_through_a_topic_into_a_file(
         assert worker.stop() in (0, 143)
 
 
+def has_read(reader: CommittedReader, count: int) -> bool:
+    return reader.poll() >= count
+
+
 class Flow:
     """A file that grows, the topic that an exactly-once source writes it into, and who may be killed."""
 
@@ -67,7 +76,7 @@ class Flow:
 
         def come() -> bool:
             self.worker.check()
-            return reader.poll() >= count
+            return has_read(reader, count)
 
         try:
             until(come, f"{count} lines", connect.WAIT_S)
@@ -96,8 +105,7 @@ def flow_under_kills(flow: Flow, lines: Sequence[str], victims: Sequence[str]) -
             flow.kill(victim)
             flow.write(lines[number * size : (number + 1) * size])
         flow.await_lines(reader, len(flow.written))
-    found = [message.value().decode() for message in read_all(flow.broker, "lines")]
-    assert found == flow.written
+    assert read_lines(flow.broker, "lines") == flow.written
 
 
 def check_sink(flow: Flow, back: Path) -> None:
@@ -152,6 +160,5 @@ def test_s115_two_distributed_workers_share_connectors_and_one_takes_over_from_t
             second.await_running(f"source-{number}")
         for number in range(4):
             with CommittedReader(broker, f"lines-{number}", 1) as reader:
-                until(lambda reader=reader: reader.poll() >= 200, "the lines", connect.WAIT_S)
-            found = [message.value().decode() for message in read_all(broker, f"lines-{number}")]
-            assert found == lines[:200]
+                until(partial(has_read, reader, 200), "the lines", connect.WAIT_S)
+            assert read_lines(broker, f"lines-{number}") == lines[:200]

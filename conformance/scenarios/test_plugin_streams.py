@@ -18,9 +18,10 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
 from conformance.conftest import NewBroker
 from conformance.data import dataset
+from conformance.drivers import java
 from harness import peers
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.support import present, until, write
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
@@ -129,11 +130,11 @@ def check(run: Run, lines: Sequence[str]) -> None:
     expected = Counter(map(route_of, lines))
     counts: dict[str, list[int]] = defaultdict(list)
     for message in read_all(run.broker, "counts", PARTITIONS):
-        counts[message.key().decode()].append(int(message.value()))
+        counts[present(message.key()).decode()].append(int(present(message.value())))
     wrong = wrong_routes(counts, expected)
     assert not wrong, dict(itertools.islice(wrong.items(), 3))
     stored = {
-        message.key().decode(): int.from_bytes(message.value(), "big")
+        present(message.key()).decode(): int.from_bytes(present(message.value()), "big")
         for message in read_all(run.broker, CHANGELOG, PARTITIONS)
     }
     assert stored == expected
@@ -141,10 +142,9 @@ def check(run: Run, lines: Sequence[str]) -> None:
 
 def check_reset(run: Run) -> None:
     """Kafka's StreamsResetter takes back what the application left: offsets to the begin, internal topics gone."""
-    jvm = drivers.opened("java").jvm
     words = ("--bootstrap-server", run.broker.bootstrap, "--application-id", APPLICATION_ID)
     more = ("--input-topics", "flights", "--force")
-    printed = jvm.tool("org.apache.kafka.tools.StreamsResetter", *words, *more)
+    printed = java.opened().jvm.tool("org.apache.kafka.tools.StreamsResetter", *words, *more)
     assert printed.code == 0, printed
     with Wire(run.broker.address) as wire:
         topics = {row.name for row in wire.ask("Metadata", 1, topics=None).topics}
@@ -175,7 +175,7 @@ def test_s115_every_flight_is_counted_once_with_the_first_version_of_transaction
 ) -> None:
     """Streams then adds partitions and offsets by requests of their own."""
     words = ("--bootstrap-server", run.broker.bootstrap, "downgrade", "--feature", "transaction.version=1")
-    printed = drivers.opened("java").jvm.tool("org.apache.kafka.tools.FeatureCommand", *words)
+    printed = java.opened().jvm.tool("org.apache.kafka.tools.FeatureCommand", *words)
     assert printed.code == 0, printed
     run.application.kill()
     run.application.start()

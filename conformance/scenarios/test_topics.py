@@ -11,7 +11,7 @@ from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
 from harness import error_codes
 from harness.brokers import Broker
-from harness.support import Deliveries, consumer, producer, read, take, until, write
+from harness.support import Deliveries, consumer, present, producer, read, take, until, write
 from harness.wire_client import Wire
 
 
@@ -44,15 +44,15 @@ def test_s02_order_within_a_partition_is_the_producers_order(
     numbers = [b"%d" % number for number in range(20_000)]
     sent = write(broker, topic, numbers, sticky_partitioning_linger_ms=0, linger_ms=1)
     for partition in range(3):
-        expected = [message.value() for message in sent if message.partition() == partition]
+        expected = [present(message.value()) for message in sent if message.partition() == partition]
         assert expected, "the producer left a partition out"
         found = read(broker, topic, len(expected), partition)
         assert [message.value() for message in found] == expected
         assert [message.offset() for message in found] == list(range(len(expected)))
-        assert [int(message.value()) for message in found] == sorted(map(int, expected))
+        assert [int(present(message.value())) for message in found] == sorted(map(int, expected))
     rows = by_spark(broker, topic)
     for partition in range(3):
-        expected = [message.value() for message in sent if message.partition() == partition]
+        expected = [present(message.value()) for message in sent if message.partition() == partition]
         assert [row.value for row in rows if row.partition == partition] == expected
     assert [row.value for row in rows] != numbers, "across partitions no order is kept, and none is promised"
 
@@ -104,8 +104,8 @@ def test_s04_consumers_of_one_group_share_the_records_and_each_group_gets_all(
         for partition in range(2):
             write(broker, topic, numbers[partition::2], partition=partition)
         shares = [_drain(one, 1_000), _drain(other, 1_000)]
-        everything = [message.value() for message in take(alone, 2_000)]
-        streamed = [row.value for row in everything_else.await_rows(2_000)]
+        everything = [present(message.value()) for message in take(alone, 2_000)]
+        streamed = [present(row.value) for row in everything_else.await_rows(2_000)]
     assert sorted(shares[0] + shares[1], key=int) == numbers
     assert not set(shares[0]) & set(shares[1])
     assert sorted(everything, key=int) == sorted(streamed, key=int) == numbers
@@ -117,9 +117,9 @@ def _assigned(client: confluent_kafka.Consumer, count: int) -> bool:
     return len(client.assignment()) == count
 
 
-def _drain(client: confluent_kafka.Consumer, expected: int) -> list[bytes | None]:
+def _drain(client: confluent_kafka.Consumer, expected: int) -> list[bytes]:
     """Reads what was expected, and a little longer for what was not."""
-    found = [message.value() for message in take(client, expected)]
+    found = take(client, expected)
     for _ in range(3):
-        found += [message.value() for message in client.consume(100, 0.1)]
-    return found
+        found += client.consume(100, 0.1)
+    return [present(message.value()) for message in found]

@@ -230,11 +230,12 @@ def test_s44_a_zombie_is_fenced_and_nothing_of_it_is_seen(
 ) -> None:
     """Wherever in its transaction the old producer was when a new one took its id."""
     with transactional(driver, broker, group) as zombie:
-        steps: list[Callable[[], object]] = [
-            zombie.begin,
-            lambda: (send_all(zombie, [(place, b"zombie") for place in places]), zombie.flush()),
-            zombie.commit,
-        ]
+
+        def send() -> None:
+            send_all(zombie, [(place, b"zombie") for place in places])
+            zombie.flush()
+
+        steps: list[Callable[[], object]] = [zombie.begin, send, zombie.commit]
         before = ("begin", "send", "commit").index(moment)
         for step in steps[:before]:
             step()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.conftest import Counted, NewBroker
 from conformance.scenarios.by_spark import BySpark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from conformance.data import batches
@@ -15,7 +16,7 @@ ANYBODY = {"entity_type": "user", "entity_name": None}
 OF_CLIENT = {"entity_type": "client-id", "entity_name": CLIENT}
 
 
-def alter(cluster: OpenCluster, broker: int, entity: list[dict[str, str | None]], **rates: float | None) -> None:
+def alter(cluster: OpenCluster, broker: int, entity: Sequence[Mapping[str, str | None]], **rates: float | None) -> None:
     ops = [{"key": key, "value": rate or 0.0, "remove": rate is None} for key, rate in rates.items()]
     with Wire(cluster.address(broker)) as wire:
         entries = [{"entity": entity, "ops": ops}]
