@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
-from conformance.faults.loads.load import IdempotentWriter, name_of
+from conformance.faults.loads.load import IdempotentWriter, read_back
 from harness.clusters import Cluster
 from harness.ensemble import Ensemble, ensemble
 from harness.support import until
@@ -39,8 +38,9 @@ class Loaded:
         self.topic = "t"
         cluster.create_topic(self.topic, PARTITIONS, 3, min_insync_replicas=2)
         self.places = {Place(self.topic, number): PartitionHistory() for number in range(PARTITIONS)}
-        settings = {"socket_timeout_ms": 2_000, "linger_ms": 2, "max_in_flight": 5}
-        self.writer = IdempotentWriter(cluster, "writer", 1, self.places, **settings)  # type: ignore[arg-type]
+        self.writer = IdempotentWriter(
+            cluster, "writer", 1, self.places, socket_timeout_ms=2_000, linger_ms=2, max_in_flight=5
+        )
         self.writer.start()
         self.goes_on()
 
@@ -74,30 +74,8 @@ class Loaded:
         self.writer.stop()
         until(self.is_whole, "all replicas in sync")
         for place, history in self.places.items():
-            anomalies = history.check(self._log(place))
+            anomalies = history.check(read_back(self.cluster, place))
             assert not anomalies, anomalies[:10]
-
-    def _log(self, place: Place) -> list[tuple[int, bytes]]:
-        """The partition from its first record to its last."""
-        options = {"bootstrap.servers": self.cluster.bootstrap, "group.id": "check", "enable.partition.eof": True}
-        consumer = confluent_kafka.Consumer({**options, "log_level": 0})
-        consumer.assign([confluent_kafka.TopicPartition(place.topic, place.partition, 0)])
-        rows: list[tuple[int, bytes]] = []
-        ended = False
-
-        def read() -> bool:
-            nonlocal ended
-            for message in consumer.consume(1_000, 0.5):
-                error = message.error()
-                if error is None:
-                    rows.append((message.offset(), name_of(message.value())))
-                else:
-                    ended = ended or error.code() == confluent_kafka.KafkaError._PARTITION_EOF
-            return ended
-
-        until(read, f"the end of {place}")
-        consumer.close()
-        return rows
 
 
 Start = Callable[..., Loaded]

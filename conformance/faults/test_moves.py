@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ class Writer:
         self._thread.join(60)
         assert not self._thread.is_alive()
 
+    def await_more(self) -> None:
+        """Until one more is acknowledged."""
+        before = len(self.acked)
+        until(lambda: len(self.acked) > before, "the writer to go on")
+
     def _run(self) -> None:
         while not self._over.is_set():
             with contextlib.suppress(OSError), Wire(self._broker.address, 20) as wire:
@@ -63,7 +69,7 @@ class Writer:
         row = wire.produce(TOPIC, batches.batch([VALUE % self._number]), acks=-1)
         if row.error_code == 0:
             self.acked.append(self._number)
-        return row.error_code == 0
+        return bool(row.error_code == 0)
 
 
 class Mover:
@@ -107,7 +113,8 @@ class Mover:
         def is_over() -> bool:
             return has_switched() and not (source / FOLDER).exists()
 
-        moment = self._random.choice((lambda: True, is_copied, has_switched, is_over))
+        moments: tuple[Callable[[], bool], ...] = (lambda: True, is_copied, has_switched, is_over)
+        moment = self._random.choice(moments)
         deadline = time.monotonic() + 10
         while not moment() and not is_over() and time.monotonic() < deadline:
             time.sleep(0.0005)
@@ -152,8 +159,7 @@ def test_a_replica_that_moves_between_log_dirs_keeps_all_that_was_acknowledged_o
     backlog(broker, writer)
     for _ in range(rounds):
         mover.round()
-        acked = len(writer.acked)
-        until(lambda before=acked: len(writer.acked) > before, "the writer to go on")
+        writer.await_more()
     writer.stop()
     found = values(broker)
     assert sorted(set(writer.acked) - set(found)) == []

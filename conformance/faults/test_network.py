@@ -26,8 +26,7 @@ def write_through(broker: Broker, proxy: FaultProxy, fault: threading.Thread) ->
     fault.start()
     fault.join()
     proxy.heal()
-    done = writer.done
-    until(lambda: writer.done > done + 100 or writer.failure, "the writer goes on")
+    writer.goes_on(writer.done + 100)
     writer.stop()
     return told
 

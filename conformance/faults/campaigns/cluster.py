@@ -295,7 +295,7 @@ class Campaign:
 @contextlib.contextmanager
 def on_processes(folder: Path, seed: int, plan: Plan, **config: object) -> Iterator[Campaign]:
     """A campaign on brokers under one supervisor, with its store."""
-    cluster = Cluster(folder / "data", 3, **{**EAGER, **config})
+    cluster = Cluster(folder / "data", 3, None, **{**EAGER, **config})
     cluster.ports = {1: consecutive_ports(3)}
     cluster.environment |= HANGING
     chance = random.Random(seed)

@@ -202,7 +202,11 @@ class ClusterChaos:
                 file.write(self.random.randbytes(20))
 
     def _lose_indexes(self) -> None:
-        self._damage(lambda folder: [path.unlink() for path in folder.glob("*.*index")] and None)
+        def lose(folder: Path) -> None:
+            for path in folder.glob("*.*index"):
+                path.unlink()
+
+        self._damage(lose)
 
     # -- what is decided -------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from conformance.faults.loads.load import (
 )
 from harness.brokers import Broker
 from harness.members import committed
-from harness.support import until
 from harness.wire_client import Wire
 
 #: Everything that a broker writes beside records is written all the time.
@@ -43,7 +42,7 @@ EAGER = {
     "log.flush.scheduler.interval.ms": "20",
     "offsets.topic.num.partitions": "3",
 }
-TOPICS = {
+TOPICS: dict[str, dict[str, object]] = {
     "plain": {},
     "rolling": {"segment.index.bytes": 80, "index.interval.bytes": 0},
     "flushed": {"flush.messages": 50, "segment.bytes": 1 << 20},
@@ -134,8 +133,7 @@ class Campaign:
         """Each client has succeeded once more: the broker serves everything."""
         before = {load: load.done for load in self.load}
         for load in self.load:
-            until(lambda load=load: load.done > before[load] or load.failure, f"{load.name} goes on")
-            assert load.failure is None, load.failure
+            load.goes_on(before[load])
 
     def _kill_and_start(self) -> None:
         self.broker.kill()

@@ -14,7 +14,7 @@ from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
 from harness import librdkafka
 from harness.error_codes import TOPIC_NOT_READY
-from harness.support import settled
+from harness.support import present, settled
 from harness.wire_client import Wire
 
 #: How long anything may take that must happen at all.
@@ -38,7 +38,7 @@ class CommittedReader(threading.Thread):
             for message in client.consume(1_000, 0.1):
                 error = message.error()
                 if error is None:
-                    self.seen[place_of(message)].append((message.offset(), message.value()))
+                    self.seen[place_of(message)].append((present(message.offset()), present(message.value())))
                 elif not error.retriable() and error.code() >= 0:
                     self.failure = str(error)
         client.close()
@@ -64,10 +64,7 @@ def reader(bootstrap: str) -> confluent_kafka.Consumer:
 
 
 def place_of(message: confluent_kafka.Message) -> Place:
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return Place(topic, partition)
+    return Place(present(message.topic()), present(message.partition()))
 
 
 def end_offset(target: Target, place: Place, isolation_level: int) -> int:

@@ -60,13 +60,13 @@ def make_value(stream: int, number: int) -> bytes:
 
 
 class Told(NamedTuple):
-    """Acks of ``count`` records of a stream that lie side by side."""
+    """Acks of so many ``records`` of a stream that lie side by side."""
 
     stream: int
     partition: int
     number: int
     offset: int
-    count: int
+    records: int
 
 
 class PartitionLog:
@@ -137,10 +137,10 @@ class PartitionLog:
 
     def _check_told(self, row: Told) -> None:
         first = row.number // self.partitions
-        found = self.offsets.get(row.stream, array("q"))[first : first + row.count]
-        if len(found) < row.count or -1 in found:
-            self._note(LOST, f"{self._name(row.stream, first)} and {row.count - 1} more were acked")
-        elif row.offset >= 0 and found != array("q", range(row.offset, row.offset + row.count)):
+        found = self.offsets.get(row.stream, array("q"))[first : first + row.records]
+        if len(found) < row.records or -1 in found:
+            self._note(LOST, f"{self._name(row.stream, first)} and {row.records - 1} more were acked")
+        elif row.offset >= 0 and found != array("q", range(row.offset, row.offset + row.records)):
             self._note(INCONSISTENT, f"{self._name(row.stream, first)} was acked at {row.offset}, is at {found[0]}")
 
 
@@ -169,7 +169,7 @@ class Journal:
         if word == "told":
             row = Told(*map(int, rest.split()))
             self.told.append(row)
-            self.acked[row.stream] += row.count
+            self.acked[row.stream] += row.records
         elif word == "end":
             stream, count = map(int, rest.split())
             self.ends[stream] = count

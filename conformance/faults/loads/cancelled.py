@@ -57,7 +57,7 @@ class Cancelled:
         async with (
             aio.Producer(self.bootstrap) as self.producer,
             aio.Producer(self.bootstrap, transactional_id=self.group) as self.transactional,
-            aio.Consumer(self.bootstrap, group_id=f"{self.group}-read", **settings) as self.consumer,
+            aio.Consumer(self.bootstrap, settings, group_id=f"{self.group}-read") as self.consumer,
         ):
             await (await self.producer.send(self.topic, b"-1"))
             await self.consumer.assign([TopicPartition(self.topic, 0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka
@@ -45,8 +46,14 @@ class MovingReader(GroupReader):
     starts again.
     """
 
-    def __init__(self, *arguments: Any, **settings: object) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(
+        self,
+        target: ClusterTarget,
+        seed: int,
+        places: Mapping[Place, PartitionHistory],
+        marks: Mapping[Place, Watermark],
+    ) -> None:
+        super().__init__(target, GROUP, seed, places, marks, session_timeout_ms=6_000)
         self.told: Counter[str] = Counter()
 
     def _hear(self, error: confluent_kafka.KafkaError) -> None:
@@ -60,7 +67,7 @@ class Committer(Load):
     """Commits 0, 1, 2, … for one partition, outside of any generation, and waits for each answer."""
 
     def __init__(self, target: ClusterTarget, mark: Watermark) -> None:
-        super().__init__(target, COMMITTER, 0)  # type: ignore[arg-type]
+        super().__init__(target, COMMITTER, 0)
         self.target = target
         self.mark = mark
 
@@ -98,9 +105,8 @@ class Foreign:
         self.histories = {Place(TOPIC, number): PartitionHistory() for number in range(PARTITIONS)}
         self.mark = Watermark(f"the offset of {COMMITTER}")
         marks = {place: Watermark(f"{GROUP}'s offset of {place}") for place in self.histories}
-        broker: Any = target
-        self.writer = PacedWriter(broker, "librdkafka", seed, self.histories, socket_timeout_ms=3_000)
-        self.reader = MovingReader(broker, GROUP, seed, self.histories, marks, session_timeout_ms=6_000)
+        self.writer = PacedWriter(target, "librdkafka", seed, self.histories, socket_timeout_ms=3_000)
+        self.reader = MovingReader(target, seed, self.histories, marks)
         self.loads: list[Load] = [self.writer, self.reader, Committer(target, self.mark)]
 
     def begin(self) -> None:
@@ -108,7 +114,11 @@ class Foreign:
         self.target.make_topic(TOPIC, PARTITIONS, retention_ms=-1)
         for load in self.loads:
             load.start()
-        until(lambda: self.look() or all(self.done().values()), "the foreign clients to begin", PATIENCE_S)
+        until(self._has_begun, "the foreign clients to begin", PATIENCE_S)
+
+    def _has_begun(self) -> bool:
+        self.look()
+        return all(self.done().values())
 
     def done(self) -> dict[str, int]:
         """What each has done so far."""
@@ -155,8 +165,7 @@ class Foreign:
         count = 0
         found = self.check_offsets()
         for place, told in self.histories.items():
-            broker: Any = self.target
-            log = read_back(broker, place)
+            log = read_back(self.target, place)
             count += len(log)
             found += [Anomaly(kind, f"{place}: {text}") for kind, text in told.check(log)]
         return count, found

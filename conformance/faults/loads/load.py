@@ -26,9 +26,11 @@ from conformance.faults.checkers.history import PartitionHistory, Row, TopicHist
 from harness import librdkafka
 from harness.brokers import Broker
 from harness.members import find_coordinator
+from harness.support import Served, present, until
 from harness.wire_client import Wire
 
 STALLED_S = 60
+PATIENCE_S = 180
 #: librdkafka comes back at once and never gives a record up.
 PATIENT = {
     "reconnect.backoff.ms": 5,
@@ -56,7 +58,7 @@ def name_of(value: bytes) -> bytes:
 class Load(ABC):
     """A client in a thread of its own."""
 
-    def __init__(self, broker: Broker, name: str, seed: int) -> None:
+    def __init__(self, broker: Served, name: str, seed: int) -> None:
         self.broker = broker
         self.name = name
         self.random = random.Random(f"{seed} {name}")
@@ -85,6 +87,12 @@ class Load(ABC):
             except BaseException as error:
                 self.failure = error
 
+    def goes_on(self, done: int) -> None:
+        """Waits until it has done more than that; raises what made it fail."""
+        until(lambda: self.done > done or self.failure, f"{self.name} goes on", PATIENCE_S)
+        if self.failure is not None:
+            raise AssertionError(f"{self.name} failed") from self.failure
+
     @abstractmethod
     def work(self) -> None:
         """Works until ``stopping``; begun again after a lost connection. Raises the success ``done``."""
@@ -97,7 +105,7 @@ class IdempotentWriter(Load):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Served,
         name: str,
         seed: int,
         places: Mapping[Place, PartitionHistory],
@@ -144,6 +152,7 @@ class IdempotentWriter(Load):
 class RawWriter(Load):
     """Plain acks=all with several requests in flight, now and then large ones; sends nothing again."""
 
+    broker: Broker
     IN_FLIGHT = 5
 
     def __init__(self, broker: Broker, name: str, seed: int, places: Mapping[Place, PartitionHistory]) -> None:
@@ -190,6 +199,8 @@ class RawWriter(Load):
 class Resender(Load):
     """Idempotent batches by hand: one whose ack did not come is sent again as it was, until one comes."""
 
+    broker: Broker
+
     def __init__(self, broker: Broker, name: str, seed: int, place: Place, history: PartitionHistory) -> None:
         super().__init__(broker, name, seed)
         self.place = place
@@ -211,8 +222,10 @@ class Resender(Load):
             self.pending = [make_value(self.name, self.number + turn, 20) for turn in range(count)]
             for value in self.pending:
                 self.history.send(self.name, name_of(value))
-        identity = {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": self.number}
-        row = wire.produce(self.place.topic, batches.batch(self.pending, **identity), self.place.partition)
+        data = batches.batch(
+            self.pending, producer_id=self.producer_id, producer_epoch=0, base_sequence=self.number
+        )
+        row = wire.produce(self.place.topic, data, self.place.partition)
         assert row.error_code == 0, row
         for turn, value in enumerate(self.pending):
             self.history.ack(row.base_offset + turn, name_of(value))
@@ -223,6 +236,8 @@ class Resender(Load):
 
 class Committer(Load):
     """Commits 0, 1, 2, … for one partition, outside of any generation, and waits for each answer."""
+
+    broker: Broker
 
     def __init__(self, broker: Broker, name: str, seed: int, place: Place, mark: Watermark) -> None:
         super().__init__(broker, name, seed)
@@ -258,7 +273,7 @@ class GroupReader(Load):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Served,
         name: str,
         seed: int,
         places: Mapping[Place, PartitionHistory],
@@ -321,6 +336,8 @@ class GroupReader(Load):
 class TopicMaker(Load):
     """Creates topics and deletes some of them."""
 
+    broker: Broker
+
     def __init__(self, broker: Broker, name: str, seed: int, history: TopicHistory) -> None:
         super().__init__(broker, name, seed)
         self.history = history
@@ -353,7 +370,7 @@ class TopicMaker(Load):
         self.done += 1
 
 
-def read_back(broker: Broker, place: Place) -> list[Row]:
+def read_back(broker: Served, place: Place) -> list[Row]:
     """A partition from its first offset to its last, by librdkafka, which checks each CRC."""
     options = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "check.crcs": True}
     options |= {"enable.partition.eof": True, "enable.auto.commit": False}
@@ -366,7 +383,7 @@ def read_back(broker: Broker, place: Place) -> list[Row]:
             for message in consumer.consume(10_000, 0.1):
                 error = message.error()
                 if error is None:
-                    found.append((message.offset(), name_of(message.value())))
+                    found.append((present(message.offset()), name_of(present(message.value()))))
                 elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                     return found
                 else:

@@ -367,6 +367,8 @@ class Member(Reader):
     def on_partitions_revoked(self, partitions: Any) -> None:
         """Needs nothing: what is not committed yet is read again."""
 
+    on_partitions_lost = on_partitions_revoked
+
     def _read(self, records: Any) -> None:
         first: dict[int, int] = {}
         for record in records:

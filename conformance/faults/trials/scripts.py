@@ -101,17 +101,17 @@ class Retry(Trial):
 
     def script(self) -> None:
         with Wire(self.target.leader_of(PLACE)) as wire:
-            identity = {"producer_id": wire.new_producer_id(), "producer_epoch": 0}
-        self.write(3, **identity, base_sequence=0)
+            producer_id = wire.new_producer_id()
+        self.write(3, producer_id=producer_id, producer_epoch=0, base_sequence=0)
         values = self.values(4)
-        last = batches.batch(values, **identity, base_sequence=3)
+        last = batches.batch(values, producer_id=producer_id, producer_epoch=0, base_sequence=3)
         leader = self.leader()
         for _ in range(2):
             self.send(values, last)
         self.crash(leader)
         self.until(lambda: self.leader() != leader, "another leader")
         self.send(values, last)
-        self.write(2, **identity, base_sequence=7)
+        self.write(2, producer_id=producer_id, producer_epoch=0, base_sequence=7)
 
     def send(self, values: list[bytes], batch: bytes) -> None:
         with Wire(self.target.leader_of(PLACE), STUCK_S) as wire:
@@ -217,5 +217,5 @@ TRIALS: dict[str, type[Trial]] = {
 def run(name: str, folder: Path) -> list[Anomaly]:
     """What a trial finds on brokers that have the environment of this process."""
     kind = TRIALS[name]
-    with Cluster(folder / "data", 3, **kind.config) as cluster:
+    with Cluster(folder / "data", 3, None, **kind.config) as cluster:
         return kind(cluster).run()

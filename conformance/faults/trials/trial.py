@@ -6,7 +6,7 @@ import contextlib
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Unpack
 
 from conformance.data import batches
 from conformance.drivers.base import Place
@@ -67,7 +67,7 @@ class Trial(ABC):
 
     def look(self) -> None:
         """Reads the log and compares it with what was told, and the replicas with each other."""
-        self.found += self.history.check(read_back(self.target, PLACE))  # type: ignore[arg-type]
+        self.found += self.history.check(read_back(self.target, PLACE))
         self.cluster.stop()
         log_dirs = {broker: self.cluster.log_dir(broker) for broker in self.cluster.ids}
         self.found += replicas.check(log_dirs, f"{TOPIC}-0")
@@ -109,7 +109,7 @@ class Trial(ABC):
                 self.history.ack(row.base_offset + turn, name_of(value))
         return bool(row.error_code == 0)
 
-    def write(self, count: int, **identity: int) -> None:
+    def write(self, count: int, /, **identity: Unpack[batches.Fields]) -> None:
         """One batch, acked; where it is refused or not answered, other values are tried, unless it has a sequence."""
         values = self.values(count)
 
