@@ -166,7 +166,7 @@ def _string(text: str) -> bytes:
 
 def _after_string(data: bytes, place: int) -> int:
     (size,) = struct.unpack_from(">h", data, place)
-    return place + 2 + max(0, size)
+    return place + 2 + max(0, int(size))
 
 
 def _read_string(data: bytes, place: int) -> str:

@@ -92,7 +92,7 @@ def of_broker(python: Path, load: cases.Scale) -> cases.Figures:
 
 def of_client(python: Path, bootstrap: str, records: int) -> cases.Figures:
     """The CPU time of our client on that Python."""
-    command = [python, "-m", "conformance.bench.client", bootstrap, str(records)]
+    command: list[str | Path] = [python, "-m", "conformance.bench.client", bootstrap, str(records)]
     told: cases.Figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout)
     return told
 

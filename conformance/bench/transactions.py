@@ -62,8 +62,8 @@ class Transactor(Client):
             self.done = True
             return b""
         self.left -= 1
-        known = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": 0}
-        records = batches.batch([b"x" * 100], attributes=batches.TRANSACTIONAL, **known)  # type: ignore[arg-type]
+        known = batches.Fields(producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=0)
+        records = batches.batch([b"x" * 100], attributes=batches.TRANSACTIONAL, **known)
         data = {"index": self.partition, "records": records}
         topics = [{"name": self.topic, "partition_data": [data]}]
         return self._ask(

@@ -37,6 +37,7 @@ from harness.wire_client import ConnectionClosed, Wire
 
 PATIENCE_S: Final = 900.0
 REST_S: Final = 1.0
+IDLE_S: Final = 5.0
 SMALL_AT_ONCE: Final = 20
 SMALLEST: Final = 16_000
 """Bytes; a request that is refused is halved down to this."""
@@ -142,9 +143,15 @@ def told(title: str, row: Row) -> tuple[str, Row]:
     return title, row
 
 
+def nothing() -> str:
+    """No attack, which says nothing."""
+    time.sleep(IDLE_S)
+    return str(None)
+
+
 def run(target: Target, names: Iterable[str], megabytes: float, count: int) -> dict[str, Row]:
     """All rows."""
-    rows = dict([told("nothing", measured(target, lambda: str(time.sleep(5))))])
+    rows = dict([told("nothing", measured(target, nothing))])
     for name in names:
         rows |= large(target, name, megabytes)
     if count:

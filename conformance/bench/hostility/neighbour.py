@@ -78,5 +78,10 @@ class Neighbour:
 
 if __name__ == "__main__":
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.buffer.read(), stop.set()), daemon=True).start()
+
+    def await_end() -> None:
+        sys.stdin.buffer.read()
+        stop.set()
+
+    threading.Thread(target=await_end, daemon=True).start()
     print(json.dumps(run(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), stop)))

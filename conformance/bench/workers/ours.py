@@ -37,7 +37,7 @@ ARROW_ROWS = 100_000
 
 
 def _producer(address: str, **settings: object) -> Any:
-    return Producer(address, **{**PRODUCER, **settings})
+    return Producer(address, config=PRODUCER, **settings)
 
 
 def _measured(send: Callable[[int], object], flush: Callable[[], object], count: int) -> Result:
@@ -120,7 +120,7 @@ def _partitions() -> list[Any]:
 
 
 def _consumer(address: str) -> Any:
-    consumer = Consumer(address, **CONSUMER)
+    consumer = Consumer(address, CONSUMER)
     consumer.assign(_partitions())
     return consumer
 
@@ -159,7 +159,7 @@ def consume_arrow(address: str, count: int) -> Result:
 
 
 async def _aio_send(address: str, count: int) -> Result:
-    async with aio.Producer(address, **PRODUCER) as producer:
+    async with aio.Producer(address, config=PRODUCER) as producer:
 
         async def send_all(records: int) -> None:
             for _ in range(records):
@@ -173,7 +173,7 @@ async def _aio_send(address: str, count: int) -> Result:
 
 
 async def _aio_getmany(address: str, count: int) -> Result:
-    async with aio.Consumer(address, **CONSUMER) as consumer:
+    async with aio.Consumer(address, CONSUMER) as consumer:
         await consumer.assign(_partitions())
 
         async def take(left: int) -> None:
