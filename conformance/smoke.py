@@ -44,7 +44,7 @@ def scripts(program: Path, bootstrap: str) -> None:
             [program.with_name(name), *where, "--list"], capture_output=True, text=True, timeout=60, check=True
         )
         assert listed.stdout == "smoke\n", listed
-    send = [program.with_name("kafka-console-producer.sh"), *where, "--topic", "scripts"]
+    send: list[str | Path] = [program.with_name("kafka-console-producer.sh"), *where, "--topic", "scripts"]
     subprocess.run(send, input=b"one\ntwo\n", timeout=60, check=True)
     read = [*where, "--topic", "scripts", "--from-beginning", "--max-messages", "2"]
     console = program.with_name("kafka-console-consumer.sh")

@@ -35,6 +35,7 @@ from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
 from harness.brokers import Broker, OurBroker
+from harness.support import present
 from harness.wire_client import Wire
 
 PARTITIONS = 3
@@ -163,7 +164,7 @@ class Campaign:
         (self.folder / "stop").touch()
         self.wait("the table", (self.folder / "done").exists)
         rows = self.committed() * PER_BATCH
-        topic = Counter(int(message.value()) for message in read_all(self.broker, TOPIC, PARTITIONS))
+        topic = Counter(int(present(message.value())) for message in read_all(self.broker, TOPIC, PARTITIONS))
         table = table_of(self.folder / "table")
         return Verdict(rows, *_missing_and_doubled(topic, rows), *_missing_and_doubled(table, rows))
 

@@ -97,4 +97,4 @@ class Source:
         """What the query of that name has written: topic, partition, offset, value."""
         table = self.spark.read.parquet(str(self.folder / name / "out"))
         columns = table.selectExpr("topic", "partition", "offset", "cast(value as string)")
-        return sorted(tuple(row) for row in columns.collect())  # type: ignore[misc]
+        return sorted(tuple(row) for row in columns.collect())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from conformance.conftest import Counted
 from conformance.spark.hooks.planted import MUTANTS
 from conformance.spark.kills import Strike, campaign, plan
 
@@ -17,7 +20,7 @@ FEW = (
 """One of each kind: before and after the commit point, each victim."""
 
 
-def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path, counted):
+def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path: Path, counted: Counted) -> None:
     verdict = campaign(tmp_path, FEW)
     counted("", kills=len(FEW), rows=verdict.rows, lost=verdict.lost, doubled=verdict.doubled)
     assert verdict.is_clean, verdict
@@ -25,7 +28,7 @@ def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path, counted):
 
 @pytest.mark.campaign
 @pytest.mark.timeout(6 * 3600)
-def test_each_row_is_there_once_after_200_kills(tmp_path, counted):
+def test_each_row_is_there_once_after_200_kills(tmp_path: Path, counted: Counted) -> None:
     verdict = campaign(tmp_path, plan(200, seed=1))
     counted("", kills=200, rows=verdict.rows, lost=verdict.lost, doubled=verdict.doubled)
     assert verdict.is_clean, verdict
@@ -34,7 +37,7 @@ def test_each_row_is_there_once_after_200_kills(tmp_path, counted):
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_defect_is_found(tmp_path, name):
+def test_a_defect_is_found(tmp_path: Path, name: str) -> None:
     mutant = MUTANTS[name]
     verdict = campaign(tmp_path, [Strike(mutant.stage, mutant.victim)], name)
     assert getattr(verdict, mutant.finding) > 0

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.applications.committed import read_all
+from conformance.conftest import NewTopic
 from harness.brokers import Broker
-from harness.support import until
+from harness.support import present, until
 from harness.wire_client import Wire
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def save(rows: DataFrame, options: dict[str, str]) -> None:
 
 
 def values(broker: Broker, topic: str, partitions: int = 1) -> Counter[int]:
-    return Counter(int(message.value()) for message in read_all(broker, topic, partitions))
+    return Counter(int(present(message.value())) for message in read_all(broker, topic, partitions))
 
 
 def once(count: int) -> Counter[int]:
@@ -41,13 +42,15 @@ def once(count: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at least once", "exactly once"])
-def test_a_batch_is_written_as_a_whole(spark, broker, new_topic, options):
+def test_a_batch_is_written_as_a_whole(
+    spark: SparkSession, broker: Broker, new_topic: NewTopic, options: dict[str, str]
+) -> None:
     topic = new_topic(3)
     save(numbers(spark, 20_000), to(broker, topic=topic, **options))
     assert values(broker, topic, 3) == once(20_000)
 
 
-def test_every_column_goes_into_its_record(spark, broker, new_topic):
+def test_every_column_goes_into_its_record(spark: SparkSession, broker: Broker, new_topic: NewTopic) -> None:
     first, second = new_topic(2), new_topic(2)
     rows = spark.range(1_000).selectExpr(
         "cast(id as string) value",
@@ -60,7 +63,7 @@ def test_every_column_goes_into_its_record(spark, broker, new_topic):
     found = 0
     for topic, rest in ((first, 0), (second, 1)):
         for message in read_all(broker, topic, 2):
-            number = int(message.value())
+            number = int(present(message.value()))
             assert number % 2 == rest
             assert message.partition() == number % 4 // 2
             assert message.key() == (None if number % 7 == 0 else str(number).encode())
@@ -69,7 +72,9 @@ def test_every_column_goes_into_its_record(spark, broker, new_topic):
     assert found == 1_000
 
 
-def test_a_named_write_that_was_done_is_not_done_again(spark, broker, new_topic):
+def test_a_named_write_that_was_done_is_not_done_again(
+    spark: SparkSession, broker: Broker, new_topic: NewTopic
+) -> None:
     topic = new_topic(1)
     options = to(broker, topic=topic, writeId=f"of {topic}", **EXACTLY_ONCE)
     for _ in range(2):
@@ -77,7 +82,9 @@ def test_a_named_write_that_was_done_is_not_done_again(spark, broker, new_topic)
     assert values(broker, topic) == once(100)
 
 
-def test_a_batch_that_fails_leaves_nothing_that_readers_would_see_or_wait_for(spark, broker, new_topic):
+def test_a_batch_that_fails_leaves_nothing_that_readers_would_see_or_wait_for(
+    spark: SparkSession, broker: Broker, new_topic: NewTopic
+) -> None:
     topic = new_topic(2)
     rows = spark.range(0, 1_000, 1, 4).selectExpr("cast(if(id = 900, raise_error('on purpose'), id) as string) value")
     with pytest.raises(Exception, match="on purpose"):
@@ -97,17 +104,19 @@ def test_a_batch_that_fails_leaves_nothing_that_readers_would_see_or_wait_for(sp
         ("cast(id as string) value, cast(null as string) topic", {}, "column topic: null in the data"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_right(spark, broker, expression, options, said):
+def test_what_is_wrong_is_named_with_what_is_right(
+    spark: SparkSession, broker: Broker, expression: str, options: dict[str, str], said: str
+) -> None:
     with pytest.raises(Exception, match=said):
         save(spark.range(1).selectExpr(*expression.split(", ")), to(broker, **options))
 
 
-def test_a_topic_is_not_overwritten(spark, broker):
+def test_a_topic_is_not_overwritten(spark: SparkSession, broker: Broker) -> None:
     with pytest.raises(Exception, match="appended to, never overwritten"):
         numbers(spark, 1).write.format("pybroker").mode("overwrite").options(**to(broker, topic="t")).save()
 
 
-def test_the_producers_error_fails_the_write(spark, broker, new_topic):
+def test_the_producers_error_fails_the_write(spark: SparkSession, broker: Broker, new_topic: NewTopic) -> None:
     options = to(broker, topic=new_topic(1), **{"kafka.max.request.size": "1000"})
     with pytest.raises(Exception, match=r"larger than max\.request\.size"):
         save(spark.range(1).selectExpr("repeat('x', 2000) value"), options)
@@ -129,7 +138,9 @@ def streamed(spark: SparkSession, folder: Path, options: dict[str, str], batches
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at least once", "exactly once"])
-def test_a_stream_goes_on_where_it_stopped(spark, broker, new_topic, tmp_path, options):
+def test_a_stream_goes_on_where_it_stopped(
+    spark: SparkSession, broker: Broker, new_topic: NewTopic, tmp_path: Path, options: dict[str, str]
+) -> None:
     given = to(broker, topic=new_topic(2), **options)
     for batches in (2, 4):
         streamed(spark, tmp_path, given, batches)
@@ -142,7 +153,9 @@ def test_a_stream_goes_on_where_it_stopped(spark, broker, new_topic, tmp_path, o
         assert len(found) % 500 == 0
 
 
-def test_a_stream_that_is_stopped_in_a_batch_leaves_nothing_that_readers_wait_for(spark, broker, new_topic, tmp_path):
+def test_a_stream_that_is_stopped_in_a_batch_leaves_nothing_that_readers_wait_for(
+    spark: SparkSession, broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
     """One task has written its rows when the other one, which sleeps, is cancelled: long before any time-out."""
     given = to(broker, topic=new_topic(1), checkpointLocation=str(tmp_path), **EXACTLY_ONCE)
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).option("numPartitions", 2).load()

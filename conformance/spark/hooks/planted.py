@@ -76,9 +76,12 @@ def does_not_wait_for_the_ledger(module: Any) -> None:
     module.Ledger.append, module.Ledger.__exit__ = append_later, leave
     module.is_decided = lambda state, record: True
     finish = module.Commits._finish
-    module.Commits._finish = lambda self, state: finish(
-        self, state._replace(transactions=getattr(self._ledger, "later", state).transactions)
-    )
+
+    def finish_later(self: Any, state: Any) -> Any:
+        later: Any = getattr(self._ledger, "later", state)
+        return finish(self, state._replace(transactions=later.transactions))
+
+    module.Commits._finish = finish_later
 
 
 @_mutant("commits", "decided", "worker", "lost")
