@@ -14,7 +14,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -24,6 +24,7 @@ from harness.wire_client import Wire
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=([\d,]+)\n")
 ANSWER_S = 2.0
+PATIENCE_S = 5.0
 
 
 class Partition(NamedTuple):
@@ -40,6 +41,13 @@ def is_running(pid: int) -> bool:
         return bool(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to a process that may have ended; 0 is none, not our own process group."""
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def consecutive_ports(count: int) -> int:
@@ -174,14 +182,47 @@ class Brokers(ABC):
         until(done, f"{topic} to be at {replicas}")
 
     def create_topic(self, name: str, partitions: int, replicas: int, **config: object) -> None:
-        """Creates a topic; settings have ``_`` for ``.``."""
-        rows = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
-        topic |= {"assignments": [], "configs": rows}
-        with Wire(self.address(1)) as wire:
-            reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
-        assert reply.topics[0].error_code == 0, reply
+        """Creates a topic and waits for its leaders; settings have ``_`` for ``.``."""
+        self._created(name, self.try_to_create(name, partitions, replicas, (), **config))
+
+    def place_topic(self, name: str, replicas: Mapping[int, Sequence[int]], **config: object) -> None:
+        """The same with these replicas, the leader first."""
+        rows = [{"partition_index": number, "broker_ids": list(ids)} for number, ids in replicas.items()]
+        self._created(name, self.try_to_create(name, -1, -1, rows, **config))
+
+    def _created(self, name: str, row: Any) -> None:
+        assert row.error_code == 0, row
         until(lambda: self.is_in_sync(name) and self.is_led(name), f"{name} to have leaders")
+
+    def try_to_create(
+        self, name: str, partitions: int, replicas: int, assignments: Sequence[Any] = (), **config: object
+    ) -> Any:
+        """Asks for a topic; its row of the reply."""
+        configs = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+        topic |= {"assignments": list(assignments), "configs": configs}
+        with Wire(self.address(self.alive())) as wire:
+            return wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=30_000, validate_only=False).topics[0]
+
+    def alive(self) -> int:
+        """A broker that answers."""
+        return until(lambda: next(filter(self.known_to, self.ids), 0), "a broker that answers")
+
+    def known_to(self, broker: int) -> list[int]:
+        """The brokers that this one knows of; none while it does not answer."""
+        try:
+            with Wire(self.address(broker), PATIENCE_S) as wire:
+                return [row.node_id for row in wire.ask("Metadata", 12, topics=[]).brokers]
+        except OSError:
+            return []
+
+    def halt(self, broker: int) -> None:
+        """The broker does nothing until ``resume``, but keeps its connections."""
+        send(self.pid(broker), signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """Ends a halt."""
+        send(self.pid(broker), signal.SIGCONT)
 
 
 class Cluster(Brokers):
@@ -199,17 +240,12 @@ class Cluster(Brokers):
 
     def log_dir(self, broker: int) -> Path:
         """Where the broker has its logs."""
-        return self.data_dir / f"broker-{broker}"
+        other = self._folder_of(broker)
+        return (other if other.exists() else self.data_dir) / f"broker-{broker}"
 
     def revive(self, broker: int) -> None:
         """Waits until a broker that was killed has another process: the supervisor sees to it."""
         until(lambda: is_running(self.pid(broker)), f"broker {broker} to have another process")
-
-    def _command(self, *own: object) -> list[str]:
-        words = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(self.data_dir)]
-        for key, value in self.config.items():
-            words += ["--set", f"{key}={value}"]
-        return words
 
     def start(self) -> Self:
         """Starts all brokers; returns when all take requests.
@@ -221,15 +257,20 @@ class Cluster(Brokers):
         port = next(iter(self.ports.values()), 0)
         place = ("--zookeeper", self.zookeeper) if self.zookeeper else ()
         several = ("--processes", len(self.ids), "--restart-delay", 0.5)
-        self.process, ports = self._spawn(*several, "--port", port, *place)
+        self.process, ports = self._spawn(self.data_dir, self.config, *several, "--port", port, *place)
         self.ports = dict(zip(self.ids, ports, strict=True))
         return self
 
-    def _spawn(self, *own: object) -> tuple[subprocess.Popen[bytes], list[int]]:
+    def _spawn(
+        self, data_dir: Path, config: Mapping[str, str], *own: object
+    ) -> tuple[subprocess.Popen[bytes], list[int]]:
         """A process that has said that it is ready, and the ports that it said."""
+        command = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(data_dir)]
+        for key, value in config.items():
+            command += ["--set", f"{key}={value}"]
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                self._command(*own),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -245,9 +286,16 @@ class Cluster(Brokers):
         return process, [int(address.rpartition(":")[2]) for address in match[1].split(",")]
 
     @contextlib.contextmanager
-    def joined(self, broker: int) -> Iterator[subprocess.Popen[bytes]]:
-        """Another broker, which the supervisor does not know; killed at the end if it has not left before."""
-        process, [self.ports[broker]] = self._spawn("--join", "--node-id", broker, "--port", 0)
+    def joined(self, broker: int, **config: object) -> Iterator[subprocess.Popen[bytes]]:
+        """Another broker, which the supervisor does not know, with settings of its own; killed at the end if it has
+        not left before.
+        """
+        own = {key.replace("_", "."): str(value) for key, value in config.items()}
+        place = ("--zookeeper", self.zookeeper) if self.zookeeper else ("--join",)
+        folder = self._folder_of(broker) if self.zookeeper else self.data_dir
+        process, [self.ports[broker]] = self._spawn(
+            folder, {**self.config, **own}, "--node-id", broker, "--port", 0, *place
+        )
         try:
             yield process
         finally:
@@ -256,6 +304,10 @@ class Cluster(Brokers):
             assert process.stdout is not None
             process.stdout.close()
             del self.ports[broker]
+
+    def _folder_of(self, broker: int) -> Path:
+        """The data folder of one that has ``joined`` on a ZooKeeper."""
+        return self.data_dir / f"other-{broker}"
 
     def logged(self) -> str:
         """What supervisor and brokers wrote to their log so far."""
@@ -275,7 +327,7 @@ class Cluster(Brokers):
         self.process.wait()
         self.process.stdout.close()
         for pid in brokers:
-            self._signal(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
 
     # -- one broker ------------------------------------------------------------------------------
 
@@ -291,19 +343,4 @@ class Cluster(Brokers):
 
     def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
         """Ends the broker's process; the supervisor starts another one."""
-        self._signal(self.pid(broker), number)
-
-    def halt(self, broker: int) -> None:
-        """The broker does nothing until ``resume``, but keeps its connections."""
-        self._signal(self.pid(broker), signal.SIGSTOP)
-
-    def resume(self, broker: int) -> None:
-        """Ends a halt."""
-        self._signal(self.pid(broker), signal.SIGCONT)
-
-    @staticmethod
-    def _signal(pid: int, number: signal.Signals) -> None:
-        if not pid:
-            return  # a broker without a process; 0 would be our own process group
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+        send(self.pid(broker), number)

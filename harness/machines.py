@@ -117,16 +117,6 @@ class Machines(Brokers):
         for broker in self.ids:
             self.revive(broker)
 
-    def halt(self, broker: int) -> None:
-        """The broker does nothing until ``resume``, but keeps its connections."""
-        if pid := self.pid(broker):
-            os.kill(pid, signal.SIGSTOP)
-
-    def resume(self, broker: int) -> None:
-        """Ends a halt."""
-        if pid := self.pid(broker):
-            os.kill(pid, signal.SIGCONT)
-
     def logged(self) -> str:
         """What the brokers wrote to their logs so far."""
         return "".join(f"--- broker {id}\n{member.logged()}" for id, member in self.members.items())

@@ -15,7 +15,6 @@ from conformance.drivers.base import Consumer, Place
 from harness.clusters import Cluster
 from harness.hanging import hanging
 from harness.support import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -37,21 +36,13 @@ class Racks(NamedTuple):
 def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
     """Brokers 1 and 2 in rack a, 3 in rack b, until a test kills it."""
     folder = tmp_path_factory.mktemp("racks")
-    with Cluster(folder / "data", 2, broker_rack="a", replica_selector_class=RACK_AWARE, **PATIENT, **QUICK) as cluster:
-        cluster.config["broker.rack"] = "b"
-        with cluster.joined(FOLLOWER) as follower:
-            until(lambda: cluster.brokers() == [1, 2, 3], "the third broker")
-            yield Racks(cluster, follower)
-
-
-def place_topic(cluster: Cluster, name: str, *replicas: list[int]) -> None:
-    """A topic whose partitions have these replicas, the leader first."""
-    rows = [{"partition_index": number, "broker_ids": ids} for number, ids in enumerate(replicas)]
-    topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
-    with Wire(("127.0.0.1", cluster.ports[LEADER])) as wire:
-        reply = wire.ask("CreateTopics", 4, topics=[topic], timeout_ms=30_000, validate_only=False)
-    assert reply.topics[0].error_code == 0, reply
-    until(lambda: cluster.is_in_sync(name) and cluster.is_led(name), "both replicas in sync")
+    settings = {**PATIENT, **QUICK, "broker_rack": "a", "replica_selector_class": RACK_AWARE}
+    with (
+        Cluster(folder / "data", 2, **settings) as cluster,
+        cluster.joined(FOLLOWER, broker_rack="b") as follower,
+    ):
+        until(lambda: cluster.brokers() == [1, 2, 3], "the third broker")
+        yield Racks(cluster, follower)
 
 
 def fill(cluster: Cluster, name: str) -> None:
@@ -84,7 +75,7 @@ def read(reader: Consumer, count: int) -> int:
 def test_members_of_a_group_get_the_partitions_in_their_racks(racks: Racks, strategy: str) -> None:
     """KIP-881: without racks the first of them would have partition 0."""
     topic = f"shared-{strategy}"
-    place_topic(racks.cluster, topic, [FOLLOWER], [LEADER])
+    racks.cluster.place_topic(topic, {0: [FOLLOWER], 1: [LEADER]})
     group = {"group_id": topic, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
     with consumer(racks.cluster, "a", **group) as one, consumer(racks.cluster, "b", **group) as other:
         for member in (one, other):
@@ -100,7 +91,7 @@ def test_members_of_a_group_get_the_partitions_in_their_racks(racks: Racks, stra
 
 def test_s61_a_consumer_reads_from_the_follower_in_its_rack_until_that_is_lost(racks: Racks) -> None:
     cluster = racks.cluster
-    place_topic(cluster, "t", [LEADER, FOLLOWER])
+    cluster.place_topic("t", {0: [LEADER, FOLLOWER]})
     fill(cluster, "t")
     place = Place("t", 0)
     with consumer(cluster, "b") as whole:

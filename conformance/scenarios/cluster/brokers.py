@@ -6,11 +6,10 @@ import fcntl
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
 from harness.clusters import Cluster, Partition
@@ -91,41 +90,15 @@ class OpenCluster(Cluster):
 
     def wait_for(self, *brokers: int) -> None:
         """Waits until they take requests, and know of each other."""
-        until(lambda: all(set(brokers) <= set(self._known_to(asked)) for asked in brokers), f"{brokers} to be there")
-
-    def alive(self) -> int:
-        """A broker that answers."""
-        return until(lambda: next(filter(self._known_to, self.ids), 0), "a broker that answers")
-
-    def _known_to(self, broker: int) -> list[int]:
-        """The brokers that this one knows of; none while it does not answer."""
-        try:
-            with Wire(self.address(broker), 5) as wire:
-                return [row.node_id for row in wire.ask("Metadata", 12, topics=[]).brokers]
-        except OSError:
-            return []
+        until(lambda: all(set(brokers) <= set(self.known_to(asked)) for asked in brokers), f"{brokers} to be there")
 
     @contextmanager
     def another(self, broker: int, **config: object) -> Iterator[Popen[bytes]]:
-        """A broker of this cluster that its supervisor does not know, with settings of its own; killed at the end."""
-        own = {key.replace("_", "."): str(value) for key, value in config.items()}
-        place = ["--zookeeper", self.zookeeper] if self.zookeeper else ["--join"]
-        kept = self.config, self.data_dir
-        self.config = {**self.config, **own}
-        if self.zookeeper:
-            self.data_dir = self.data_dir / f"other-{broker}"
+        """A broker of this cluster that its supervisor does not know, with settings of its own; gone at the end."""
         try:
-            process, [self.ports[broker]] = self._spawn("--node-id", broker, "--port", 0, *place)
+            with self.joined(broker, **config) as process:
+                yield process
         finally:
-            self.config, self.data_dir = kept
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-            del self.ports[broker]
             until(lambda: broker not in self.brokers(), f"broker {broker} to be gone")
 
     # -- what it says of itself ------------------------------------------------------------------------
@@ -153,24 +126,6 @@ class OpenCluster(Cluster):
         """Waits until every replica is in sync."""
         until(lambda: all(map(self.is_in_sync, topics)), f"{topics} to be in sync")
 
-    def place_topic(self, name: str, replicas: Mapping[int, tuple[int, ...]], **config: object) -> None:
-        """Creates a topic with these replicas, and waits for the leaders."""
-        rows = [{"partition_index": number, "broker_ids": list(ids)} for number, ids in replicas.items()]
-        reply = self.try_to_create(name, -1, -1, assignments=rows, **config)
-        assert reply.error_code == 0, reply
-        self.await_sync(name)
-        until(lambda: self.is_led(name), f"{name} to have leaders")
-
-    def try_to_create(
-        self, name: str, partitions: int, replicas: int, assignments: list[Any] | None = None, **config: object
-    ) -> Any:
-        """Asks for a topic; its row of the reply."""
-        configs = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
-        topic |= {"assignments": assignments or [], "configs": configs}
-        with Wire(self.address(self.alive())) as wire:
-            return wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=30_000, validate_only=False).topics[0]
-
     def alter_topic(self, name: str, **config: object) -> None:
         """Sets keys of a topic; settings have ``_`` for ``.``."""
         with Wire(self.address(self.alive())) as wire:
@@ -182,11 +137,6 @@ class OpenCluster(Cluster):
         """The log files of a replica."""
         folder = self.partition_dir(broker, topic, partition)
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
-
-    def log_dir(self, broker: int) -> Path:
-        """The log dir. For ``another`` broker on a ZooKeeper it is in a data folder of its own."""
-        other = self.data_dir / f"other-{broker}" / f"broker-{broker}"
-        return other if other.exists() else super().log_dir(broker)
 
     def partition_dir(self, broker: int, topic: str, partition: int = 0) -> Path:
         """Where a replica lies."""
