@@ -12,9 +12,9 @@ import mmap
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, repeat
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -24,6 +24,8 @@ from harness.brokers import Broker
 
 KIB = 1024
 GB = 1_000_000_000
+RECORD = bytes(range(256)) * 4
+PATIENCE_S = 120
 #: The share of the available memory that is claimed before a measurement.
 CLAIMED = 0.85
 _number = count(1)
@@ -86,6 +88,38 @@ def delete_topic(broker: Broker, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 
 
+def large_batches(bootstrap: str, batch_size: int = 1_000_000) -> Producer:
+    """librdkafka's producer of batches of up to so many bytes, acks=all."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": 20,
+            "batch.size": batch_size,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 512 * KIB,
+        }
+    )
+
+
+def send(producer: Producer, topic: str, rows: Iterable[tuple[bytes, bytes | None, int]]) -> None:
+    """Sends value, key and partition of each; returns when all are acknowledged.
+
+    Raises:
+        LoadError: they were not in time.
+    """
+    produce = producer.produce
+    for value, key, partition in rows:
+        while True:
+            try:
+                produce(topic, value, key, partition)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if producer.flush(PATIENCE_S):
+        raise LoadError(f"records were not acknowledged within {PATIENCE_S} s")
+
+
 def claim_memory() -> None:
     """Touches most of the free memory and gives it back, so that the page cache grows into memory that is really there.
 
@@ -116,31 +150,12 @@ def transfer(broker: Broker, scale: Scale) -> Figures:
 
 
 def _produce(broker: Broker, topic: str, records: int) -> Figures:
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "acks": "all",
-            "linger.ms": 20,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 10_000,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 512 * KIB,
-        }
-    )
-    value = bytes(range(256)) * 4
+    producer = large_batches(broker.bootstrap)
     before, start = processes.cpu(broker.pid), time.monotonic()
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(topic, value, partition=number & 3)
-                break
-            except BufferError:
-                producer.poll(0.01)
-    if producer.flush(120):
-        raise LoadError("records were not acknowledged within 120 s")
+    send(producer, topic, ((RECORD, None, number & 3) for number in range(records)))
     seconds = time.monotonic() - start
     cpu = processes.cpu(broker.pid) - before
-    volume = records * len(value) / GB
+    volume = records * len(RECORD) / GB
     return {"produce_cpu_s_per_gb": cpu.total_s / volume, "produce_mb_s": volume * 1000 / seconds}
 
 
@@ -193,10 +208,7 @@ def produce_small(broker: Broker, scale: Scale) -> Figures:
     producer.flush(30)
     value = b"x" * 100
     before, start = processes.cpu(broker.pid), time.monotonic()
-    for _ in range(scale.small_records):
-        producer.produce(topic, value, partition=0)
-    if producer.flush(120):
-        raise LoadError("records were not acknowledged within 120 s")
+    send(producer, topic, repeat((value, None, 0), scale.small_records))
     seconds = time.monotonic() - start
     cpu = processes.cpu(broker.pid) - before
     delete_topic(broker, topic)

@@ -11,9 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from confluent_kafka import Producer
-
-from conformance.bench.cases import GB, Figures, LoadError, Scale, create_topic, delete_topic
+from conformance.bench.cases import GB, Figures, LoadError, Scale, create_topic, delete_topic, large_batches, send
 from harness import kinds, processes
 from harness.brokers import Broker
 from harness.wire_client import Wire
@@ -78,27 +76,9 @@ def _alter_broker(wire: Wire, values: dict[str, str]) -> None:
 
 
 def _fill(broker: Broker, topic: str, size: int, records: int) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "acks": "all",
-            "linger.ms": 20,
-            "batch.size": 100_000,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 512 << 10,
-        }
-    )
     value, keys = os.urandom(size - 30), records // TURNS
-    for number in range(records):
-        key = b"%016d" % (number * STRIDE % keys)
-        while True:
-            try:
-                producer.produce(topic, value, key, partition=0)
-                break
-            except BufferError:
-                producer.poll(0.01)
-    if producer.flush(120):
-        raise LoadError("records were not acknowledged within 120 s")
+    rows = ((value, b"%016d" % (number * STRIDE % keys), 0) for number in range(records))
+    send(large_batches(broker.bootstrap, 100_000), topic, rows)
 
 
 def _wait(checkpoint: Path, topic: str, offset: int) -> None:

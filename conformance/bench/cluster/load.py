@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Producer
-
-from conformance.bench.cases import GB, KIB, Figures, LoadError, Scale, claim_memory
+from conformance.bench.cases import GB, RECORD, Figures, Scale, claim_memory, large_batches, send
 from conformance.bench.cluster.trio import Trio
 
 PARTITIONS = 4
-RECORD = bytes(range(256)) * 4
 
 
 def replicate(trio: Trio, scale: Scale) -> Figures:
@@ -22,27 +19,9 @@ def replicate(trio: Trio, scale: Scale) -> Figures:
 def write(trio: Trio, scale: Scale) -> Figures:
     """The load of ``replicate``, into whatever memory there is."""
     topic = trio.new_topic(PARTITIONS, min_insync_replicas=2)
-    producer = Producer(
-        {
-            "bootstrap.servers": trio.bootstrap,
-            "acks": "all",
-            "linger.ms": 20,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 10_000,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 512 * KIB,
-        }
-    )
+    producer = large_batches(trio.bootstrap)
     before, start = trio.cpu_s(), time.monotonic()
-    for number in range(scale.replicated_records):
-        while True:
-            try:
-                producer.produce(topic, RECORD, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.01)
-    if producer.flush(120):
-        raise LoadError("records were not acknowledged within 120 s")
+    send(producer, topic, ((RECORD, None, number % PARTITIONS) for number in range(scale.replicated_records)))
     seconds = time.monotonic() - start
     cpu_s = trio.cpu_s() - before
     volume = scale.replicated_records * len(RECORD) / GB
