@@ -81,7 +81,7 @@ def elect(
     from pyclient.admin import Election
 
     if bool(partitions) == everything:
-        raise click.UsageError(f"say of what: either {SOME} or --all")
+        raise click.UsageError(f"name the partitions: either {SOME} or --all")
     if dry_run and execute:
         raise click.UsageError("--dry-run and --execute exclude each other")
     with cluster.admin() as admin:
@@ -127,7 +127,7 @@ def reassign(
     if cancel and (brokers or replicas):
         raise click.UsageError("--cancel goes with neither --brokers nor --replicas")
     if bool(partitions) == everything:
-        raise click.UsageError(f"say of what: either {SOME} or --all")
+        raise click.UsageError(f"name the partitions: either {SOME} or --all")
     with cluster.admin() as admin:
         now = replicas_of(admin, partitions, below=replicas if everything else None)
         there = [each.id for each in admin.describe_cluster().brokers]

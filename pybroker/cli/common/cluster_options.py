@@ -30,7 +30,7 @@ class Cluster(NamedTuple):
 
     @contextlib.contextmanager
     def admin(self) -> Iterator[Admin]:
-        """An admin client that is connected. Raises ConnectionFailed."""
+        """Yields a connected admin client. Raises ConnectionFailed."""
         from pyclient import Admin
 
         with Admin(self.bootstrap, self.settings) as admin:
@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
 
     @contextlib.contextmanager
     def consumer(self, **own: Any) -> Iterator[Consumer]:
-        """A consumer that is connected; ``own`` counts less than what the user set."""
+        """Yields a connected consumer. The user's settings override ``own``. Raises ConnectionFailed."""
         from pyclient import Consumer
 
         with Consumer(self.bootstrap, merged(own, self.settings)) as consumer:
@@ -50,7 +50,7 @@ class Cluster(NamedTuple):
 
     @contextlib.contextmanager
     def producer(self, **own: Any) -> Iterator[Producer]:
-        """A producer that is connected; ``own`` counts less than what the user set."""
+        """Yields a connected producer. The user's settings override ``own``. Raises ConnectionFailed."""
         from pyclient import Producer
 
         with Producer(self.bootstrap, config=merged(own, self.settings)) as producer:

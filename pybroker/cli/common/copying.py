@@ -17,7 +17,7 @@ from pybroker.cli.common.verbs import Failure, complain
 if TYPE_CHECKING:
     from pyclient import Admin
 
-SPREAD = "--spread passes over the partitions that records name"
+SPREAD = "use --spread to ignore the partitions that the records name"
 AUTO_CREATE = "auto.create.topics.enable"
 
 
@@ -47,8 +47,9 @@ def partitions_with_room(admin: Admin, topic: str, first: Given, files: list[IO[
         needed = named_in(files)
     if topic not in there:
         if needed is None:
-            make = f"`pybroker topic create {topic} -p N` makes it, with as many as {first.source or 'they'} had"
-            raise Failure(f"topic {topic} is not there, and records name partitions: {make}; {SPREAD}")
+            had = f"as many as {first.source or 'their topic'} had"
+            make = f"create it with {had}: `pybroker topic create {topic} -p N`"
+            raise Failure(f"topic {topic} does not exist, and the records name partitions: {make}; or {SPREAD}")
         return created(admin, topic, needed)
     if needed is not None and needed > there[topic]:
         more = f"`pybroker topic alter {topic} -p {needed}` adds some; {SPREAD}"

@@ -28,11 +28,11 @@ PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7
 """Between these, Java shows a number without an exponent."""
 
 Place = tuple[str, str | None]
-"""A type and a name: empty for the default, None for all."""
+"""An entity's type and name: an empty name for the default entity, None for all of the type."""
 
 
 def check(places: Sequence[Place]) -> None:
-    """Raises UsageError for types that do not go together."""
+    """Raises UsageError for entity types that cannot be combined."""
     types = [kind for kind, _ in places]
     if len(set(types)) < len(types):
         raise click.UsageError(f"Duplicate entity type(s) specified: {','.join(types)}")
@@ -41,7 +41,7 @@ def check(places: Sequence[Place]) -> None:
 
 
 def describe(admin: Admin, places: Sequence[Place]) -> int:
-    """Shows quotas of one or all; and mechanisms of users, where no client is asked for."""
+    """Prints the quotas of the given entities and, if only users are asked for, their SCRAM mechanisms."""
     from pyclient.errors import UnsupportedByBroker
 
     has_passwords = len(places) == 1 and places[0][0] == USERS and places[0][1] != ""

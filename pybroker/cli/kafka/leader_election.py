@@ -57,13 +57,13 @@ def leader_election(
 
 
 def chosen(topic: str | None, partition: int | None, path: str | None) -> list[TopicPartition]:
-    """Raises Failure."""
+    """Returns the named partition, or those that the JSON file at ``path`` lists. Raises Failure."""
     if path is None:
         return [TopicPartition(str(topic), partition or 0)]
     try:
         return [TopicPartition(str(row["topic"]), int(row["partition"])) for row in partitions_of_file(path)]
     except (KeyError, ValueError, TypeError) as error:
-        raise Failure(f"{path}: {error!r}: each of partitions has topic and partition") from error
+        raise Failure(f"{path}: each entry of \"partitions\" needs a topic and a partition: {error!r}") from error
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:

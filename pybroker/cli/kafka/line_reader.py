@@ -81,10 +81,10 @@ class LineReader:
 
 
 def check(marks: Mapping[str, str], null: str | None) -> None:
-    """Raises ValueError for two marks that are the same."""
+    """Raises ValueError if two separators are equal, or one is empty or the same as ``null.marker``."""
     for (one, mark), (other, same) in combinations(marks.items(), 2):
         if mark == same and not MAY_BE_EQUAL & {one, other}:
-            raise ValueError(f"{one} and {other} are both {mark!r}")
+            raise ValueError(f"{one} and {other} must differ: both are {mark!r}")
     for name, mark in marks.items():
         if not mark or mark == null:
             raise ValueError(f"{name} is {'empty' if not mark else 'also null.marker'}")

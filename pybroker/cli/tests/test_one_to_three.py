@@ -28,4 +28,4 @@ def test_the_topics_of_a_broker_that_became_three_get_replicas_by_the_command_th
         shell.done("partition", "reassign", "--all", "--replicas", 3, "--execute")
         until(lambda: shell.done("cluster", "health").out == "")
         assert "nothing to move" in shell.done("partition", "reassign", "--all", "--replicas", 2).err, "it takes none"
-        assert "say of what" in shell.refused("partition", "reassign", code=2)
+        assert "name the partitions" in shell.refused("partition", "reassign", code=2)
