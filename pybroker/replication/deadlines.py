@@ -1,7 +1,7 @@
 """Deadlines of many waiting requests with one timer of the loop.
 
-A timer per request costs more than a small request itself, and nearly every one is cancelled before it is due. Here a
-deadline is an entry in a heap; the one timer stands at the earliest. A cancelled entry releases its request at once.
+A timer per request would cost more than a small request itself, and nearly all are cancelled before they are due. Here
+a deadline is an entry in a heap, and one timer is set for the earliest. A cancelled entry releases its request at once.
 The empty entry stays until its time, or until more than half of the heap is empty and the heap is rebuilt.
 """
 
@@ -16,11 +16,11 @@ MIN_SWEEP = 64
 EXPIRED = 2
 
 Deadline = list[Any]
-"""The loop's time, a number that makes entries unequal, and the callback, or None."""
+"""When it is due by the loop's clock, a number that makes entries unequal, and the callback (None: cancelled)."""
 
 
 class Deadlines:
-    """Calls those back whose time is over."""
+    """Calls each callback when its deadline has come, unless it was cancelled."""
 
     __slots__ = ("_cancelled", "_heap", "_loop", "_number", "_timer", "_timer_at")
 
@@ -33,11 +33,11 @@ class Deadlines:
         self._timer_at = 0.0
 
     def __len__(self) -> int:
-        """Entries in the heap, those that are cancelled among them."""
+        """How many entries the heap has, cancelled ones included."""
         return len(self._heap)
 
     def add(self, delay_ms: int, expired: Callable[[], None]) -> Deadline:
-        """Calls ``expired()`` in ``delay_ms``, unless what is returned is cancelled before."""
+        """Calls ``expired()`` in ``delay_ms``, unless the returned deadline is cancelled before."""
         at = self._loop.time() + delay_ms / 1000
         self._number += 1
         deadline: Deadline = [at, self._number, expired]
@@ -47,7 +47,7 @@ class Deadlines:
         return deadline
 
     def cancel(self, deadline: Deadline) -> None:
-        """Cancels the callback. An entry that is over or cancelled already stays so."""
+        """Cancels the callback. Does nothing if it was called or cancelled before."""
         if deadline[EXPIRED] is not None:
             deadline[EXPIRED] = None
             self._cancelled += 1

@@ -16,19 +16,19 @@ UNKNOWN = -1
 
 
 class Isolation(IntEnum):
-    """How far a reader may read; the first two are the wire's ``isolation_level``."""
+    """Up to which offset a reader may read. The first two values are the wire's ``isolation_level``."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
     LOG_END = 2
-    """Followers, which make what they read committed."""
+    """For followers: they read uncommitted records, which become committed by that."""
 
 
 class FetchPartition:
-    """One partition of a fetch; a fetch session keeps it from request to request.
+    """What a fetch asks of one partition. A fetch session keeps it from request to request.
 
-    A topic goes by ``topic`` up to Fetch v12, by ``topic_id`` from v13 on (None: by id). Epochs are
-    -1 where they are not named.
+    ``topic`` identifies the topic up to Fetch v12; it is None from v13 on, where ``topic_id`` does. Epochs that the
+    request does not name are -1.
     """
 
     __slots__ = (
@@ -64,16 +64,16 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = UNKNOWN
-        """What the fetcher learned last in its session."""
+        """The high watermark that the last response of the session told the fetcher."""
         self.sent_log_start_offset = UNKNOWN
 
     @property
     def key(self) -> tuple[str | bytes, int]:
-        """Identity within a request or session."""
+        """Identifies the partition within a request or session."""
         return (self.topic_id if self.topic is None else self.topic, self.index)
 
     def update(self, other: FetchPartition) -> None:
-        """The fetcher asks for something else of this partition now."""
+        """Takes over what the fetcher's newest request asks of this partition."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
@@ -82,7 +82,7 @@ class FetchPartition:
 
 
 class PartitionRead:
-    """What a partition gave to a fetch."""
+    """What a fetch got from one partition: records, or an error, and the partition's offsets."""
 
     __slots__ = (
         "aborted",
@@ -116,10 +116,10 @@ class PartitionRead:
         None unless the reader asked for committed records only.
         """
         self.diverging: EpochEnd | None = None
-        """Where the fetcher's log leaves the leader's."""
+        """The end of the newest epoch that both logs share, if the fetcher's log diverges from the leader's."""
         self.preferred_read_replica = UNKNOWN
 
     @property
     def is_urgent(self) -> bool:
-        """True where the fetcher should hear of it now, however little there is."""
+        """True if the fetch must be answered at once, however few bytes it has."""
         return self.error is not None or self.diverging is not None or self.preferred_read_replica != UNKNOWN

@@ -1,22 +1,21 @@
 """Fetch sessions (KIP-227): the broker remembers what a consumer fetches, so that requests and
 responses carry only changes.
 
-The request names a session and an epoch:
+A request names a session and an epoch:
 
-    epoch  0  everything is named; a session of that id ends, a new one begins if there is room
-    epoch -1  everything is named; a session of that id ends, none begins
-    epoch  n  only changes are named; the session must be in epoch n, and then is in n + 1
+    epoch  0  the request names all partitions; the named session ends, a new one begins if there is room
+    epoch -1  the request names all partitions; the named session ends, none begins
+    epoch  n  the request names only changes; the session must be in epoch n, and is then in n + 1
 
-An incremental response leaves out the partitions of which there is nothing new: no records, no
-error, the same high watermark and log start as the fetcher was told last. A partition that gave
-records goes to the end of the session's order, so that none starves while others fill every
-response.
+An incremental response leaves out partitions without news: no records, no error, and the same high watermark and log
+start as the fetcher was told last. A partition that returned records moves to the end of the session's order, so that
+none starves while others fill every response.
 
-A session lives while its slot is not wanted by another one. With all ``max.incremental.fetch.session.cache.slots``
-taken, a new session takes the slot of one that was not used for two minutes. Otherwise it takes that of the least
-valuable session that has held its slot that long: fewer partitions are worth less. Otherwise the fetcher gets session
-id 0 and goes on without one. The same happens where all sessions together would remember more than ``MOST_PARTITIONS``,
-which Kafka does not limit. Sessions that were not used for two minutes go then, and one that grows too large ends.
+A session lives until another one needs its slot. If all ``max.incremental.fetch.session.cache.slots`` are taken, a new
+session evicts one that has been idle for two minutes. If there is none, it evicts the session with the fewest
+partitions, among those that have held their slots for two minutes. If that fails too, the fetcher gets session id 0
+and sends full requests. All sessions together also remember at most ``MOST_PARTITIONS``, which Kafka does not limit.
+Beyond that, idle sessions are evicted, and a session that grows too large ends.
 
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """
@@ -41,7 +40,7 @@ Answer = tuple[FetchPartition, PartitionRead]
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the next request."""
+    """Returns the epoch of the request that follows ``epoch``."""
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
@@ -67,7 +66,7 @@ class FetchSession:
         self.used_ms = now_ms
 
     def update(self, changed: Iterable[FetchPartition], forgotten: Iterable[Key]) -> None:
-        """Takes the changes of an incremental request."""
+        """Applies the changes that an incremental request names."""
         for partition in changed:
             known = self.partitions.setdefault(partition.key, partition)
             if known is not partition:
@@ -76,14 +75,14 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def value(self) -> tuple[int, int]:
-        """The value of a session: of two, the one of less value loses its slot first."""
+        """Returns what the session is worth: of two, the one of smaller value is evicted first."""
         return len(self.partitions), self.id
 
 
 class Context:
-    """One fetch request as its session sees it: what to read, and afterwards what to answer.
+    """One fetch request in its session: says what to read, and what of the reads to send.
 
-    This class is the fetch without a session.
+    This class is for a fetch without a session.
     """
 
     __slots__ = ("partitions",)
@@ -93,25 +92,25 @@ class Context:
         """What to read, in this order."""
 
     def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
-        """Session id and partitions of the response. Raises InvalidFetchSessionEpoch."""
+        """Returns the session id and the partitions of the response. Raises InvalidFetchSessionEpoch."""
         answers = self.some(zip(self.partitions, reads, strict=True))
         return self.end(now_ms), answers
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """What the response carries of the next partitions that were read. Raises InvalidFetchSessionEpoch."""
+        """Returns those of the next ``reads`` that the response must carry. Raises InvalidFetchSessionEpoch."""
         return list(reads)
 
     def end(self, now_ms: int) -> int:
-        """The session's id, when ``some`` has had all partitions."""
+        """Returns the session's id. Call it when ``some`` has had all partitions."""
         return NO_SESSION
 
     def put_off(self) -> int:
-        """The session's id in a response that tells nothing. Raises InvalidFetchSessionEpoch."""
+        """Returns the session's id for a response without partitions. Raises InvalidFetchSessionEpoch."""
         return NO_SESSION
 
 
 class FullContext(Context):
-    """The first request of a session: it begins with the response."""
+    """The first request of a session. The session is created with the response."""
 
     __slots__ = ("_own", "_sessions", "_uses_topic_ids")
 
@@ -122,7 +121,7 @@ class FullContext(Context):
         self._own: dict[Key, FetchPartition] = {}
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """Everything; the session that is to begin knows what it tells."""
+        """Returns all ``reads``, and notes in each partition what the fetcher is told."""
         answers = list(reads)
         for partition, read in answers:
             has_news(partition, read)
@@ -130,13 +129,13 @@ class FullContext(Context):
         return answers
 
     def end(self, now_ms: int) -> int:
-        """The id of the new session if there is room for it."""
+        """Creates the session and returns its id, NO_SESSION if there is no room for it."""
         session = self._sessions.create(self._own, self._uses_topic_ids, now_ms)
         return NO_SESSION if session is None else session.id
 
 
 class IncrementalContext(Context):
-    """A later request of a session."""
+    """A later request of a session, which names only changes."""
 
     __slots__ = ("_epoch", "_session")
 
@@ -146,7 +145,7 @@ class IncrementalContext(Context):
         self._epoch = session.epoch
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """Returns the partitions with news. No other request of the same session may have come in between."""
+        """Returns the partitions with news. Raises InvalidFetchSessionEpoch if a newer request of the session came."""
         session = self._session
         self.put_off()
         answers = []
@@ -158,11 +157,11 @@ class IncrementalContext(Context):
         return answers
 
     def end(self, now_ms: int) -> int:
-        """The session goes on."""
+        """Returns the session's id: the session continues."""
         return self._session.id
 
     def put_off(self) -> int:
-        """The session goes on, and its next response has what this one would have had."""
+        """Returns the session's id. The next response will carry what this one leaves out."""
         session = self._session
         if session.epoch != self._epoch:
             raise errors.InvalidFetchSessionEpoch(
@@ -172,7 +171,7 @@ class IncrementalContext(Context):
 
 
 def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
-    """True where an incremental response must carry the partition; notes what it then tells."""
+    """Returns whether an incremental response must carry the partition; if so, notes what it tells."""
     news = (
         read.size > 0
         or read.high_watermark != partition.sent_high_watermark
@@ -196,7 +195,7 @@ class FetchSessions:
         self._random_id = random_id
         self._sessions: dict[int, FetchSession] = {}
         self.partitions = 0
-        """That all sessions together remember."""
+        """How many partitions all sessions together remember."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -210,7 +209,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> Context:
-        """What a request means.
+        """Returns the context of a request, and begins, continues or ends its session.
 
         Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
         """
@@ -239,23 +238,25 @@ class FetchSessions:
         forgotten: Iterable[Key],
         uses_topic_ids: bool,
     ) -> FetchSession:
-        """The session of a request that names only changes, with these changes, or some of them. Raises as
-        ``context``.
+        """Applies an incremental request's changes, or some of them, to its session and returns it.
+
+        Raises as ``context``.
         """
         session = self._sessions.get(session_id)
         if session is None:
-            raise errors.FetchSessionIdNotFound(f"there is no session {session_id}")
+            raise errors.FetchSessionIdNotFound(f"there is no fetch session {session_id}")
         if session.epoch != epoch:
             raise errors.InvalidFetchSessionEpoch(f"session {session_id} is in epoch {session.epoch}, not {epoch}")
         if session.uses_topic_ids != uses_topic_ids:
-            raise errors.FetchSessionTopicIdError(f"session {session_id} began with the other kind of topic names")
+            began, now = ("ids", "names") if session.uses_topic_ids else ("names", "ids")
+            raise errors.FetchSessionTopicIdError(f"session {session_id} began with topic {began}, not with {now}")
         self.partitions -= len(session.partitions)
         session.update(partitions, forgotten)
         self.partitions += len(session.partitions)
         return session
 
     def create(self, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """A new session, None where there is no room for one of this size."""
+        """Creates a session; None if there is no room for one of this size."""
         if not self._has_room(now_ms, len(partitions)):
             return None
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
@@ -273,7 +274,7 @@ class FetchSessions:
             self.partitions -= len(session.partitions)
 
     def _has_room(self, now_ms: int, more: int = 0) -> bool:
-        """Whether so many more partitions may be remembered; sessions that are not used make room."""
+        """Evicts idle sessions until ``more`` partitions fit; False if they still do not."""
         while self.partitions + more > MOST_PARTITIONS and self._sessions:
             oldest = next(iter(self._sessions.values()))
             if now_ms - oldest.used_ms <= EVICTION_MS:
@@ -286,7 +287,7 @@ class FetchSessions:
         self._sessions[session.id] = self._sessions.pop(session.id)
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Frees a slot for a session of ``size`` partitions, if one may be taken."""
+        """Evicts a session in favour of one with ``size`` partitions; False if none may be evicted."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

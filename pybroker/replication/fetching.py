@@ -1,14 +1,13 @@
-"""One fetch over its partitions: what it reads, and when that is enough.
+"""One fetch over its partitions: what it reads, and when it has enough to answer.
 
-Limits (KIP-74): partitions are read in the order of the request. The first that has records gives at least one batch,
-however large, so that a consumer always makes progress. After that, the rest of ``max_bytes`` bounds each of them.
+Limits (KIP-74): partitions are read in the order of the request. The first one with records returns at least one batch,
+however large, so that a consumer always makes progress. Each later one is limited to what is left of ``max_bytes``.
 
-A fetch is answered at once when it has ``min_bytes``, when a partition answers with an error or a
-divergence, or when there is nothing to wait for. Else it waits, and whenever a partition changes
-only that one is read again: nothing else can have changed. So the read that ends the wait is also
-the one that is sent.
+A fetch is answered at once if it has ``min_bytes``, if a partition returns an error or a diverging epoch, or if it
+names no partitions. Else it waits. Whenever a partition changes, only that one is read again, since nothing else can
+have changed. So the read that ends the wait is also the one that is sent.
 
-Pure: partitions are found by a function that is given.
+Pure: the caller provides a function that finds partitions.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ class Fetch:
         must_lead: bool = True,
         select: Callable[[Partition, FetchPartition], int] | None = None,
     ) -> None:
-        """``find`` raises KafkaError.
+        """``find`` returns a partition or raises KafkaError.
 
-        ``must_lead``: a follower may not answer (Fetch before v11). ``select``: the replica that the
-        fetcher should ask instead (UNKNOWN: this one).
+        With ``must_lead``, a follower may not answer (Fetch before v11). ``select`` returns the replica that the
+        fetcher should read from instead, UNKNOWN for this one.
         """
         self.wanted = wanted
         self.partitions: list[Partition | None] = []
-        """Where each of ``wanted`` was found."""
+        """The partition of each of ``wanted``, None if it was not found."""
         self.reads: list[PartitionRead] = []
         self.size = 0
         """Bytes of all ``reads``."""
@@ -66,11 +65,11 @@ class Fetch:
         self._select = select
 
     def read_all(self) -> bool:
-        """Reads every partition; True where the fetch should be answered now."""
+        """Reads every partition. Returns True if the fetch should be answered now."""
         return self.read_some(self.wanted) or not self.wanted
 
     def read_some(self, some: Sequence[FetchPartition]) -> bool:
-        """Reads the next of ``wanted``; True where the fetch should be answered when all have been read."""
+        """Reads the next ones of ``wanted``. Returns True if the fetch should be answered when all are read."""
         answer = False
         for wanted in some:
             partition: Partition | None = None
@@ -86,7 +85,7 @@ class Fetch:
         return answer or self.size >= self._min_bytes
 
     def read_again(self, number: int) -> bool:
-        """The partition at ``number`` has changed; True where the fetch should be answered now."""
+        """Reads the changed partition at ``number`` again. Returns True if the fetch should be answered now."""
         partition = self.partitions[number]
         assert partition is not None
         self.size -= self.reads[number].size

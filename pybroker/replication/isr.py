@@ -1,17 +1,16 @@
 """Tracks which replicas are in sync with the leader.
 
-A follower is *in sync* while its last fetch at or beyond what was the leader's log end lies at most
-``replica.lag.time.max.ms`` back. One that has been taken out comes back when it has reached the
-high watermark and the start of the leader's epoch.
+A follower is *in sync* while at most ``replica.lag.time.max.ms`` have passed since it last fetched from the leader's
+log end. A replica outside the set rejoins when it has reached the high watermark and the start of the leader's epoch.
 
-A fetch shows what one registration of a broker has, but not what a later one has. A machine that has lost its power
-registers again and may have fewer records. So a proposal names the registration of the fetches that justify it, and
-fetches of an ended registration justify none (KIP-903).
+A fetch proves what a broker has in one registration, but not in a later one: after a power failure, it registers
+again and may have fewer records. So a proposal names the registration whose fetches justify it, and fetches of an
+ended registration justify none (KIP-903).
 
-The set is not the leader's to change: it proposes (``Expand``, ``Shrink``), the controller decides,
-and the answer comes back as ``confirm`` or ``give_up``. In between the proposal is *pending*: the high watermark
-counts the members of both sets. So whichever set the controller chooses, no record counts as committed that a member
-lacks (KIP-497's maximal ISR). One proposal at a time.
+The leader only proposes a change (``Expand``, ``Shrink``). The controller decides, and its answer comes back as
+``confirm`` or ``give_up``. Until then the proposal is *pending*, and the high watermark counts the members of both
+sets (KIP-497's maximal ISR). So no record counts as committed that a member of either set lacks. There is one proposal
+at a time.
 
 Invariants: the leader is always a member; the high watermark is the least log end over the maximal
 set and never falls within an epoch.
@@ -28,7 +27,7 @@ UNKNOWN_OFFSET = -1
 
 
 class Expand(NamedTuple):
-    """Proposal: these are in sync now, ``replica`` among them, as the fetches of that registration show."""
+    """Proposes that ``replica`` joins the in-sync ``members``; fetches in ``broker_epoch`` prove that it may."""
 
     replica: int
     members: frozenset[int]
@@ -36,7 +35,7 @@ class Expand(NamedTuple):
 
 
 class Shrink(NamedTuple):
-    """Proposal: only these are in sync; ``replicas`` have fallen behind."""
+    """Proposes that only ``members`` stay in sync, since ``replicas`` have fallen behind."""
 
     replicas: frozenset[int]
     members: frozenset[int]
@@ -46,7 +45,7 @@ Proposal = TypeVar("Proposal", Expand, Shrink)
 
 
 class Follower:
-    """What the leader knows of a follower, all of it from its fetches."""
+    """What the leader knows of a follower from its fetches."""
 
     __slots__ = (
         "broker_epoch",
@@ -67,10 +66,10 @@ class Follower:
         self.broker_epoch = UNKNOWN_OFFSET
         """The registration of the broker that fetches."""
         self.is_eligible = True
-        """False where that is not the one that the cluster knows: it may not come in yet."""
+        """False while the metadata has another registration of the broker: the replica may not join the set yet."""
 
     def on_fetch(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> None:
-        """It asks for ``offset``, so it has everything below."""
+        """Notes a fetch from ``offset``: the follower has everything below it."""
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_end_at_fetch >= 0:
@@ -81,13 +80,13 @@ class Follower:
         self.fetched_ms = now_ms
 
     def was_caught_up(self, fetched_ms: int) -> None:
-        """It asked again for the end of the log at that time, and nothing had come since."""
+        """Notes that the follower was caught up at ``fetched_ms``: it fetched from the log's end then."""
         self.caught_up_ms = max(self.caught_up_ms, fetched_ms)
         self.fetched_ms = max(self.fetched_ms, fetched_ms)
         self.leader_end_at_fetch = self.log_end_offset
 
     def is_behind(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """True where it lacks records, and has for longer than allowed."""
+        """Returns True if the follower has lacked records for longer than ``lag_time_max_ms``."""
         return self.log_end_offset != leader_end and now_ms - self.caught_up_ms > lag_time_max_ms
 
 
@@ -118,11 +117,11 @@ class IsrTracker:
         self._epoch_start = epoch_start_offset
         self._lag_time_max_ms = lag_time_max_ms
         self.followers = {id: Follower(now_ms) for id in replicas if id != leader}
-        """By node id: every other replica, in sync or not."""
+        """All other replicas by node id, in sync or not."""
         self.members = frozenset(members) | {leader}
         """The in-sync replicas, as the controller has decided."""
         self.pending: Expand | Shrink | None = None
-        """The proposal to which the controller has not answered."""
+        """The proposal that the controller has not answered yet."""
         self._maximal = self._others()
 
     # Proposals
@@ -139,7 +138,7 @@ class IsrTracker:
         broker_epoch: int = UNKNOWN_OFFSET,
         is_eligible: bool = True,
     ) -> Expand | None:
-        """A follower fetches; perhaps it is in sync again. KeyError where it is no replica."""
+        """Notes a follower's fetch and proposes to add the follower if it has caught up. Raises KeyError for others."""
         follower = self.followers[replica]
         follower.on_fetch(offset, log_start_offset, leader_end, now_ms)
         follower.broker_epoch = broker_epoch
@@ -155,7 +154,7 @@ class IsrTracker:
         return self._propose(Expand(replica, self.members | {replica}, follower.broker_epoch))
 
     def next_expand(self, high_watermark: int) -> Expand | None:
-        """The controller has answered; perhaps another follower has got in sync meanwhile."""
+        """Proposes to add a follower that caught up while another proposal was pending."""
         if self.pending is None:
             for replica in sorted(self.followers.keys() - self.members):
                 proposal = self._expand(replica, high_watermark)
@@ -164,7 +163,7 @@ class IsrTracker:
         return None
 
     def on_tick(self, leader_end: int, now_ms: int) -> Shrink | None:
-        """Time has passed; perhaps members have fallen behind."""
+        """Proposes to remove members that have fallen behind."""
         if self.pending is not None:
             return None
         behind = frozenset(
@@ -180,9 +179,9 @@ class IsrTracker:
         return proposal
 
     def reassign(self, replicas: Collection[int], now_ms: int) -> None:
-        """The partition has other replicas now; what is known of those that stay is kept.
+        """Takes over a new list of replicas; keeps what is known of those that stay.
 
-        A proposal with one that is none any more can only be refused: the controller knew before.
+        Drops a pending proposal with a removed replica, since the controller can only refuse it.
         """
         self.followers = {
             id: self.followers.get(id) or Follower(now_ms) for id in replicas if id != self._leader
@@ -192,7 +191,7 @@ class IsrTracker:
         self._maximal = self._others()
 
     def registered(self, replica: int, broker_epoch: int) -> bool:
-        """The cluster knows this registration now, and no other; True where a follower has waited for that."""
+        """Notes the replica's only valid registration. Returns True if its follower had to wait for this to join."""
         follower = self.followers.get(replica)
         if follower is None:
             return False
@@ -201,39 +200,39 @@ class IsrTracker:
         return waited and follower.is_eligible
 
     def set_ineligible(self, replica: int) -> None:
-        """The broker has gone, or the controller does not want it for now."""
+        """Keeps the replica out of proposals: its broker has gone, or the controller has refused it."""
         follower = self.followers.get(replica)
         if follower is not None:
             follower.is_eligible = False
 
     def confirm(self, members: Collection[int]) -> None:
-        """The controller has decided."""
+        """Takes over the in-sync replicas that the controller has decided on."""
         self.members = frozenset(members) | {self._leader}
         self.give_up()
 
     def give_up(self) -> None:
-        """The proposal was refused or lost."""
+        """Drops the pending proposal, which was refused or lost."""
         self.pending = None
         self._maximal = self._others()
 
     # Consequences
 
     def least_log_end(self, leader_end: int) -> int:
-        """The offset below which every record is on all members, present and proposed."""
+        """Returns the offset below which all current and proposed members have every record."""
         followers = self.followers
         return min([leader_end, *(followers[id].log_end_offset for id in self._maximal)])
 
     @property
     def is_alone(self) -> bool:
-        """True where the leader is the only member: what it has is committed."""
+        """True if the leader is the only member, so that all its records are committed."""
         return not self._maximal
 
     def low_watermark(self, leader_start: int) -> int:
-        """The least log start over all replicas: every record below is gone everywhere."""
+        """Returns the least log start of all replicas: every record below it is deleted everywhere."""
         starts = (follower.log_start_offset for follower in self.followers.values())
         return min([leader_start, *starts])
 
     def _others(self) -> tuple[int, ...]:
-        """The maximal set without the leader."""
+        """Returns the current and proposed members without the leader."""
         proposed = self.pending.members if self.pending is not None else frozenset()
         return tuple((self.members | proposed) & self.followers.keys())

@@ -1,8 +1,8 @@
-"""Moves of replicas between the log dirs of this broker (AlterReplicaLogDirs, KIP-113).
+"""Moves replicas between the log dirs of this broker (AlterReplicaLogDirs, KIP-113).
 
-A move goes on in the background. Pool threads copy the log while it is in use, and sync the copy, until the rest is
-small. The rest is copied on the loop's thread, between two requests. From then on the log lives in the new dir. Threads
-then do the remaining syncs and removals (``log.move``).
+A move runs in the background. Pool threads copy the log while it is in use, and sync the copy, until little is
+left. The loop's thread copies that rest between two requests, and from then on the log is in the new dir. Threads do
+the remaining syncs and removals (``log.moving``).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 PAUSE_S = 0.01
-"""Between two attempts to end a move: a sync may hold the log."""
+"""The pause between two attempts to switch a log to its new dir, which a running sync may prevent."""
 
 SETTLING_PAUSE_S = 1.0
-"""Before a move is ended once more that could not be, for a lack of descriptors."""
+"""The pause before a move is completed again, after file descriptors were lacking."""
 
 logger = logging.getLogger(__name__)
 
 
 class Moves:
-    """The moves that are going on, and where replicas that are not here yet are to be made."""
+    """The moves in progress, and the log dirs that were chosen for replicas that do not exist yet."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Moves:
         self._preferred = PreferredDirs()
 
     def start(self, topic_partition: TopicPartition, path: str) -> None:
-        """Begins to move a replica to the log dir ``path``; one that is there already stays.
+        """Begins to move a replica to the log dir ``path``, unless it is there already.
 
-        A replica that this broker does not have is made there when it comes. Raises LogDirNotFound,
-        KafkaStorageError, ReplicaNotAvailable.
+        A replica that this broker does not have yet will be created there. Raises LogDirNotFound, KafkaStorageError,
+        ReplicaNotAvailable.
         """
         log_dir = self._logs.dir_at(path)
         if self._logs.get(topic_partition) is None:
@@ -61,7 +61,7 @@ class Moves:
             self._tasks[topic_partition] = self._loop.create_task(self._run(move, before))
 
     def preferred_dir(self, topic_partition: TopicPartition) -> str | None:
-        """Where a new replica is to be made, if anybody has said so and the log dir works; told once."""
+        """Returns the log dir that was chosen for a new replica, and forgets it. None: no choice, or it is offline."""
         path = self._preferred.take(topic_partition, self._clock.monotonic_ms())
         if path is None or any(log_dir.path == path for log_dir in self._logs.online_dirs):
             return path
@@ -75,19 +75,19 @@ class Moves:
                 await asyncio.wait([before])
             if await self._switched(move):
                 await self._settle(move)
-                logger.info("%s is in %s now", tp, move.target.path)
+                logger.info("%s was moved to %s", tp, move.target.path)
         except errors.KafkaError as error:
-            logger.error("the move of %s to %s: %s", tp, move.target.path, error)
+            logger.error("%s cannot be moved to %s: %s", tp, move.target.path, error)
             move.cancel()
         except Exception:
-            logger.exception("the move of %s to %s", tp, move.target.path)
+            logger.exception("%s cannot be moved to %s", tp, move.target.path)
             move.cancel()
         finally:
             if self._tasks.get(tp) is asyncio.current_task():
                 del self._tasks[tp]
 
     async def _switched(self, move: Move) -> bool:
-        """Copies until the log can go on in the target dir; False where the move was cancelled."""
+        """Copies until the log has switched to the target dir. Returns False if the move was cancelled."""
         while not move.cancelled:
             await self._loop.run_in_executor(self._copies, move.copy)
             if move.switch():
@@ -96,7 +96,7 @@ class Moves:
         return False
 
     async def _settle(self, move: Move) -> None:
-        """Again and again where descriptors are lacking: no disk has failed. Raises KafkaStorageError."""
+        """Completes a move; repeats that while file descriptors are lacking. Raises KafkaStorageError."""
         while True:
             try:
                 await self._loop.run_in_executor(self._settling, move.settle)
@@ -104,11 +104,12 @@ class Moves:
             except errors.KafkaStorageError as error:
                 if move.target.offline and not move.log.files.is_deleted:
                     raise
-                logger.warning("the move of %s to %s ends later: %s", move.log.topic_partition, move.target.path, error)
+                tp, path = move.log.topic_partition, move.target.path
+                logger.warning("the move of %s to %s cannot be completed yet: %s", tp, path, error)
             await asyncio.sleep(SETTLING_PAUSE_S)
 
     def close(self) -> None:
-        """Ends every move; the logs stay where they are."""
+        """Cancels every move; the logs stay where they are."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

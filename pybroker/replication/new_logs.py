@@ -1,8 +1,8 @@
-"""The replicas whose logs are still to be made: each when it is needed first, and all of them soon.
+"""The replicas whose logs are still to be created: each when a request first needs it, all of them soon.
 
-A new topic is answered for when its metadata are durable. Its logs are empty, so they can be made afterwards: one log
-in a turn of the loop, in the order of the metadata. Nothing is acknowledged in a log that is not there. So a broker
-that stops, or dies, before it has made a log makes it at its next start.
+CreateTopics is answered when the topic's metadata is durable. The logs are empty, so they are created afterwards: one
+in each turn of the loop, in the order of the metadata. Nothing is acknowledged before its log exists. So a broker that
+stops or dies before it has created a log simply creates it at its next start.
 
 State machine: no clock, no I/O; ``make`` does the work.
 """
@@ -22,15 +22,15 @@ NOTHING: Final = frozenset[int]()
 
 
 class NewLogs:
-    """What is still to be made, by topic id and index; true where that is anything."""
+    """The logs that are still to be created, by topic id and index. It is true while there are any."""
 
     def __init__(self, make: Make, loop: asyncio.AbstractEventLoop) -> None:
-        """``make(topic id, index)`` makes one log; None where that failed."""
+        """``make(topic id, index)`` creates one log; it returns None if that failed."""
         self._make = make
         self._loop = loop
         self._left: dict[bytes, set[int]] = {}
         self._queue: deque[tuple[bytes, int]] = deque()
-        """In order. What is no longer in ``_left`` is passed over."""
+        """The order of creation. Entries that are no longer in ``_left`` are skipped."""
         self._next_turn: asyncio.Handle | None = None
 
     def __bool__(self) -> bool:
@@ -40,18 +40,18 @@ class NewLogs:
         return iter([(topic_id, index) for topic_id, indexes in self._left.items() for index in indexes])
 
     def of(self, topic_id: bytes) -> Set[int]:
-        """The indexes of a topic's partitions whose logs are to be made."""
+        """Returns the indexes of the topic's partitions whose logs are still to be created."""
         return self._left.get(topic_id, NOTHING)
 
     def add(self, topic_id: bytes, index: int) -> None:
-        """The log is to be made: when it is needed, or after ``go_on``."""
+        """Adds a log, to be created when a request needs it, or after ``go_on``."""
         left = self._left.setdefault(topic_id, set())
         if index not in left:
             left.add(index)
             self._queue.append((topic_id, index))
 
     def discard(self, topic_id: bytes, index: int) -> bool:
-        """The log is there, or need not be made; True where it was still to be made."""
+        """Removes a log that exists or is not needed. Returns True if it was still to be created."""
         left = self._left.get(topic_id)
         if left is None or index not in left:
             return False
@@ -61,15 +61,15 @@ class NewLogs:
         return True
 
     def give_up(self, topic_id: bytes) -> None:
-        """None of the topic's logs is to be made any more."""
+        """Removes all logs of the topic: they need not be created."""
         self._left.pop(topic_id, None)
 
     def make(self, topic_id: bytes, index: int) -> Partition | None:
-        """The partition, if its log was still to be made and now is."""
+        """Creates the log if that is still to be done, and returns its partition; else returns None."""
         return self._make(topic_id, index) if self.discard(topic_id, index) else None
 
     def go_on(self) -> None:
-        """Makes all that is left, one log in each turn of the loop."""
+        """Starts to create the remaining logs, one in each turn of the loop."""
         if self._next_turn is None and self._left:
             self._next_turn = self._loop.call_soon(self._turn)
 
@@ -84,12 +84,12 @@ class NewLogs:
         self._queue.clear()
 
     def pause(self) -> None:
-        """Until ``go_on`` only those logs are made that are needed."""
+        """Creates only logs that requests need, until ``go_on`` is called."""
         if self._next_turn is not None:
             self._next_turn.cancel()
             self._next_turn = None
 
     def close(self) -> None:
-        """The broker stops: nothing is made any more."""
+        """Creates no further logs, because the broker stops."""
         self.pause()
         self._left.clear()

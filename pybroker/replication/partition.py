@@ -1,18 +1,17 @@
-"""One replica of a partition on this broker: what its log means to clients.
+"""One replica of a partition on this broker: what clients may append to its log, and read from it.
 
 A partition *leads* (appends, serves every read), *follows* (serves the reads that a follower may, KIP-392), is
-*offline* (its disk has failed: KAFKA_STORAGE_ERROR), or is *gone* (its topic was deleted). Each change of leader has a
-new leader epoch, given by the controller. Every request that names an epoch is checked against it first (KIP-320): an
-older one is FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH. Only then it is checked whether this broker leads.
+*offline* (its disk has failed: KAFKA_STORAGE_ERROR), or is *gone* (its topic was deleted). With each change of leader,
+the controller gives a new leader epoch. A request that names an epoch is first checked against it (KIP-320): an older
+one gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH. Only then the partition checks whether it leads.
 
-The *high watermark* is the least log end over the in-sync replicas (``isr``). Consumers read below
-it; a produce with acks=all has its promise when the high watermark has passed its records. It never
-falls within an epoch, and it stands still while fewer replicas are in sync than
-``min.insync.replicas``: records that could be lost with them are not called committed. The *last
-stable offset* bounds read_committed.
+The *high watermark* is the least log end of the in-sync replicas (``isr``). Consumers read below it, and a produce with
+acks=all is acknowledged when it has passed the records. It never falls within an epoch. While fewer replicas
+are in sync than ``min.insync.replicas``, it does not advance, so records that few replicas have are not committed. The
+*last stable offset* is the end for read_committed.
 
-Pure: knows no loop, no wire and no clock, and reaches the disk only through its log. ``purgatory`` knows which requests
-wait. After each call that says so, the caller wakes the waiting ones.
+Pure: knows no loop, no wire and no clock, and reaches the disk only through its log. ``purgatory`` has the waiting
+requests. The caller wakes them after each method that says so.
 """
 
 from __future__ import annotations
@@ -72,10 +71,10 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.epoch_start_offset = 0
-        """The log's end when this leader's epoch began."""
+        """The log end at which the current leader epoch began."""
         self.replicas: tuple[int, ...] = (node_id,)
         self.isr: IsrTracker | None = None
-        """Only while this replica leads."""
+        """None unless this replica leads."""
         self._lag_time_max_ms = lag_time_max_ms
         self._lacks_replicas = False
         self._unavailable: errors.KafkaError | None = None
@@ -87,11 +86,10 @@ class Partition:
     # Roles
 
     def become(self, image: PartitionImage, now_ms: int) -> bool:
-        """Takes the role that the controller has given; ``now_ms`` is monotonic.
+        """Takes the role that the controller has given in ``image``; ``now_ms`` is monotonic.
 
-        True where a new leader epoch has begun, or this replica's part in it has changed. An image
-        older than what is known (a smaller partition epoch of the same leader epoch, or a smaller
-        leader epoch) changes nothing.
+        Returns True if the leader epoch or the leader has changed. An image with an older leader epoch, or an older
+        partition epoch of the same leader epoch, changes nothing.
         """
         known = (self.leader_epoch, self.partition_epoch)
         if (image.leader_epoch, image.partition_epoch) < known:
@@ -108,7 +106,7 @@ class Partition:
         elif changed or self.isr is None:
             self._begin_epoch(image, now_ms)
         else:
-            if not same_replicas:  # also where the controller's answer has told this epoch before
+            if not same_replicas:  # even if the controller's answer has already told us this partition epoch
                 self.isr.reassign(image.replicas, now_ms)
             if image.partition_epoch > known[1]:
                 self.isr.confirm(image.isr)
@@ -131,16 +129,16 @@ class Partition:
         )
 
     def reconfigured(self) -> None:
-        """The log's configuration, or the in-sync set, has changed."""
+        """Checks ``min.insync.replicas`` again, after a change of the log's configuration or the in-sync replicas."""
         required = min(self.log.config.min_insync_replicas, len(self.replicas))
         self._lacks_replicas = self.isr is not None and len(self.isr.members) < required
 
     def go_offline(self, error: errors.KafkaStorageError) -> None:
-        """The disk under the log has failed: from now on every request gets ``error``."""
+        """Answers every further request with ``error``, because the log's disk has failed."""
         self._leave(error)
 
     def go(self) -> None:
-        """The topic has been deleted, or the replica has moved to another broker."""
+        """Serves nothing further, because the topic was deleted or the replica has left this broker."""
         self._leave(errors.UnknownTopicOrPartition(f"{self.topic_partition} is gone"))
 
     def _leave(self, error: errors.KafkaError) -> None:
@@ -156,20 +154,19 @@ class Partition:
     # Checks
 
     def check_leader(self, epoch: int = NO_EPOCH) -> None:
-        """Raises unless this replica leads, in ``epoch`` where one is named.
+        """Checks that this replica leads, and in ``epoch`` if one is given.
 
-        FencedLeaderEpoch, UnknownLeaderEpoch, NotLeaderOrFollower, KafkaStorageError,
-        UnknownTopicOrPartition.
+        Raises FencedLeaderEpoch, UnknownLeaderEpoch, NotLeaderOrFollower, KafkaStorageError, UnknownTopicOrPartition.
         """
         if epoch != NO_EPOCH or not self.is_leader:
             self.check(epoch, must_lead=True)
 
     def check(self, epoch: int, *, must_lead: bool) -> None:
-        """As ``check_leader``; unless ``must_lead``, a follower is as good."""
+        """Checks as ``check_leader``, but also accepts a follower unless ``must_lead``."""
         if self._unavailable is not None:
             raise type(self._unavailable)(str(self._unavailable))
         if epoch != NO_EPOCH and epoch != self.leader_epoch:
-            text = f"epoch {epoch} is named, {self.topic_partition} is in {self.leader_epoch}"
+            text = f"{self.topic_partition} is in leader epoch {self.leader_epoch}, and the request names {epoch}"
             if epoch < self.leader_epoch:
                 raise errors.FencedLeaderEpoch(text)
             raise errors.UnknownLeaderEpoch(text)
@@ -186,9 +183,9 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Appends one batch as the leader and moves the high watermark; wake those who wait.
+        """Appends one batch as the leader and advances the high watermark. The caller wakes the waiting requests.
 
-        Raises NotLeaderOrFollower, NotEnoughReplicas, and whatever ``Log.append_as_leader`` raises.
+        Raises NotLeaderOrFollower, NotEnoughReplicas, and as ``Log.append_as_leader``.
         """
         if not self.is_leader:
             self.check(NO_EPOCH, must_lead=True)
@@ -207,10 +204,10 @@ class Partition:
     def _lacking(self) -> str:
         members = len(self.isr.members) if self.isr is not None else 0
         required = self.log.config.min_insync_replicas
-        return f"{self.topic_partition}: in sync {members}, min.insync.replicas is {required}"
+        return f"{self.topic_partition} has {members} in-sync replicas, and min.insync.replicas is {required}"
 
     def advance(self) -> bool:
-        """Moves the high watermark as far as it may go; True where it has moved."""
+        """Advances the high watermark as far as it may go. Returns True if it has moved."""
         isr = self.isr
         if isr is None or self._lacks_replicas:
             return False
@@ -228,7 +225,7 @@ class Partition:
         return self.log.high_watermark
 
     def is_replicated(self, last_offset: int) -> bool:
-        """True where the promise of acks=all holds for the records up to ``last_offset``.
+        """Returns True if acks=all is fulfilled for the records up to ``last_offset``.
 
         Raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, KafkaStorageError,
         UnknownTopicOrPartition.
@@ -243,7 +240,7 @@ class Partition:
 
     @property
     def is_stuck(self) -> bool:
-        """True where the high watermark stands still: fewer are in sync than min.insync.replicas."""
+        """True while the high watermark cannot advance: fewer replicas are in sync than min.insync.replicas."""
         return self._lacks_replicas
 
     # Reading
@@ -257,18 +254,18 @@ class Partition:
         min_one: bool,
         must_lead: bool,
     ) -> PartitionRead:
-        """What a fetch gets: at most ``max_bytes``, but with ``min_one`` at least one batch.
+        """Reads at most ``max_bytes`` for a fetch, but with ``min_one`` at least one batch.
 
-        A follower may lack records that its leader has. This is no OffsetOutOfRange, which would make a client start
-        again; a client that names no epoch may have old metadata.
-
-        Raises OffsetOutOfRange, CorruptMessage, and as ``check_leader``.
+        Beyond a follower's end it raises NotLeaderOrFollower, since the leader may have these records: OffsetOutOfRange
+        would make a client reset its offset. Raises OffsetOutOfRange, CorruptMessage, and as ``check_leader``.
         """
         if not self.is_leader or wanted.current_leader_epoch != NO_EPOCH:
             self.check(wanted.current_leader_epoch, must_lead=must_lead)
         log = self.log
         if not self.is_leader and wanted.fetch_offset > log.log_end_offset:
-            raise errors.NotLeaderOrFollower(f"{self.topic_partition} follows and has no offset {wanted.fetch_offset}")
+            raise errors.NotLeaderOrFollower(
+                f"this follower of {self.topic_partition} does not have offset {wanted.fetch_offset} yet"
+            )
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
         result = PartitionRead(high_watermark, stable, log.log_start_offset)
@@ -290,7 +287,7 @@ class Partition:
         return result
 
     def _divergence(self, wanted: FetchPartition) -> EpochEnd | None:
-        """Where the fetcher's history leaves ours, None where it does not (KIP-595)."""
+        """Returns the newest epoch that both histories share and its end, None if they agree (KIP-595)."""
         end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch == UNDEFINED_EPOCH:
             raise errors.OffsetOutOfRange(f"{self.topic_partition} knows nothing of epoch {wanted.last_fetched_epoch}")
@@ -312,15 +309,15 @@ class Partition:
         *,
         is_eligible: bool = True,
     ) -> Expand | None:
-        """A follower has fetched from ``offset``, where our logs agree.
+        """Notes that a follower fetched from ``offset``, below which our logs agree; may propose to add it to the ISR.
 
-        ``broker_epoch``: its registration, by which it may be in sync where ``is_eligible``. Wake
-        those who wait. Raises as ``check_leader``, UnknownLeaderEpoch.
+        ``broker_epoch`` is its registration; it may join only if ``is_eligible``. The caller wakes the waiting
+        requests. Raises as ``check_leader``, UnknownLeaderEpoch.
         """
         self.check_leader()
         assert self.isr is not None
         if replica not in self.isr.followers:
-            raise errors.UnknownLeaderEpoch(f"{replica} is no replica of {self.topic_partition}")
+            raise errors.UnknownLeaderEpoch(f"broker {replica} has no replica of {self.topic_partition}")
         proposal = self.isr.on_fetch(
             replica,
             offset,
@@ -335,11 +332,11 @@ class Partition:
         return proposal
 
     def decided(self, leader_epoch: int, partition_epoch: int, members: Collection[int]) -> bool:
-        """The controller has answered a proposal; the metadata that says so may come later.
+        """Applies the controller's answer to a proposal, which may come before the metadata.
 
-        Returns True if this was news; the caller then wakes the waiting requests. A smaller set waits for the
-        metadata. The controller may use a ``min.insync.replicas`` that is still on its way here, and count the leaving
-        replica as eligible for election (KIP-966); then nothing may be committed without it.
+        Returns True if this was news; the caller then wakes the waiting requests. A smaller set is not applied before
+        the metadata. The controller may know a ``min.insync.replicas`` that has not arrived here, and keep the removed
+        replica eligible for election (KIP-966); then nothing may be committed without that replica.
         """
         if self.isr is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
             return False
@@ -352,7 +349,7 @@ class Partition:
         return True
 
     def on_tick(self, now_ms: int) -> Shrink | None:
-        """Time has passed (monotonic): perhaps a follower has fallen behind."""
+        """Proposes to remove followers that have fallen behind; ``now_ms`` is monotonic."""
         if self.isr is None or not self.isr.followers:
             return None
         return self.isr.on_tick(self.log.log_end_offset, now_ms)
@@ -360,7 +357,7 @@ class Partition:
     # Offsets
 
     def latest_offset(self, isolation: Isolation) -> int:
-        """Where reads of that isolation end."""
+        """Returns the offset at which reads of that isolation end."""
         if isolation is Isolation.READ_COMMITTED:
             return self.log.last_stable_offset
         if isolation is Isolation.LOG_END:
@@ -368,18 +365,18 @@ class Partition:
         return self.log.high_watermark
 
     def check_offsets_are_known(self, isolation: Isolation) -> None:
-        """Raises OffsetNotAvailable while a new leader's high watermark is behind (KIP-207).
+        """Raises OffsetNotAvailable while a new leader's high watermark is below the start of its epoch (KIP-207).
 
-        A transaction that was open when the epoch began hides nothing: unlike in Kafka, where
-        read_committed consumers cannot find the end until it is decided.
+        A transaction that was open then does not matter. In Kafka, read_committed consumers cannot find the end before
+        it is decided.
         """
         if isolation is not Isolation.LOG_END and self.log.high_watermark < self.epoch_start_offset:
             raise errors.OffsetNotAvailable(
-                f"the high watermark of {self.topic_partition} lags behind its leader's epoch"
+                f"the high watermark of {self.topic_partition} has not reached the start of its leader's epoch"
             )
 
     def earliest_offset(self) -> TimestampOffset:
-        """The log's start, with the epoch in which it was written, -1 where none was."""
+        """Returns the log start, with the leader epoch in which it was written (-1: unknown)."""
         log = self.log
         entries = log.leader_epochs.entries
         epoch = NO_EPOCH
@@ -388,15 +385,15 @@ class Partition:
         return TimestampOffset(-1, log.log_start_offset, epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where ``epoch`` ended (KIP-101)."""
+        """Returns the newest epoch up to ``epoch`` and its end (KIP-101)."""
         return self.log.end_offset_for_epoch(epoch)
 
     # Deleting records
 
     def delete_records(self, offset: int) -> int:
-        """Records below ``offset`` (-1: the high watermark) are gone; returns the offset.
+        """Deletes the records below ``offset`` (-1: the high watermark); returns the offset.
 
-        Wake those who wait. Raises PolicyViolation, OffsetOutOfRange, and as ``check_leader``.
+        The caller wakes the waiting requests. Raises PolicyViolation, OffsetOutOfRange, and as ``check_leader``.
         """
         self.check_leader()
         log = self.log
@@ -412,7 +409,7 @@ class Partition:
         return offset
 
     def low_watermark(self) -> int:
-        """The least log start over all replicas; raises as ``check_leader``."""
+        """Returns the least log start of all replicas. Raises as ``check_leader``."""
         self.check_leader()
         assert self.isr is not None
         return self.isr.low_watermark(self.log.log_start_offset)

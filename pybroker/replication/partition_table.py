@@ -1,7 +1,7 @@
-"""The partitions that this broker has: found by topic name or id and index.
+"""Finds the partitions of this broker, by topic name or id, and index.
 
-The errors of what is not found are the wire's: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for what does not
-exist, NOT_LEADER_OR_FOLLOWER for what other brokers have.
+A partition that does not exist raises UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID; one that only other brokers have
+raises NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionTable:
-    """The partitions with a log on this broker, beside the metadata that say which these should be.
+    """The partitions with a log on this broker, and the metadata that tells which ones it should have.
 
-    A partition in ``new`` gets its log when it is looked up.
+    Looking up a partition in ``new`` creates its log.
     """
 
     def __init__(self, node_id: int, logs: LogManager, new: NewLogs) -> None:
         self.node_id = node_id
         self.logs = logs
         self.new = new
-        """Replicas whose logs are still to be made. They lack nothing: they are neither ``unopened`` nor lost."""
+        """Replicas whose logs are still to be created. They are neither ``unopened`` nor lost."""
         self.image = MetadataImage()
-        """The metadata that has been applied here."""
+        """The metadata that this broker has applied."""
         self.topics: dict[str, dict[int, Partition]] = {}
-        """Partitions by index by topic name; only those with a log on this broker."""
+        """By topic name and then index: the partitions with a log on this broker."""
         self.topic_ids: dict[bytes, dict[int, Partition]] = {}
         """The same by topic id."""
         self.unopened: set[tuple[bytes, int]] = set()
-        """Replicas, by topic id and index, that should be here and could not be opened or made."""
+        """Replicas, by topic id and index, that should be here but could not be opened or created."""
         self.withheld: set[tuple[bytes, int]] = set()
-        """The partitions whose logs may be on a disk that is not there: they are not made again."""
+        """Replicas whose logs may be on a missing disk, so that no empty logs may be created for them."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
@@ -54,19 +54,19 @@ class PartitionTable:
         partitions[partition.topic_partition.partition] = partition
 
     def expect(self, topic_id: bytes, index: int) -> bool:
-        """The replica should be here, and is not yet; True where it has been so before."""
+        """Notes that the replica should be here and is not yet. Returns True if that was noted before."""
         replica = (topic_id, index)
         was_expected = replica in self.unopened
         self.unopened.add(replica)
         return was_expected
 
     def make_later(self, topic_id: bytes, index: int) -> None:
-        """Nothing has failed: the log is new, and is made when it is needed, or when nothing else is to be done."""
+        """Leaves a new log to ``new``, which creates it when it is needed or when the loop has time."""
         self.unopened.discard((topic_id, index))
         self.new.add(topic_id, index)
 
     def must_wait(self, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:
-        """Whether the log may be on a disk that is not there, and nobody else surely has what is in it."""
+        """Returns True if the log may be on a missing disk, and no other replica surely has its records."""
         replica, tp = (topic.id, image.index), TopicPartition(topic.name, image.index)
         is_gone = self.logs.offline_dirs or self.logs.directories.missing
         if is_start and is_gone and not self.logs.has(tp, topic.id):
@@ -77,24 +77,24 @@ class PartitionTable:
             self.withheld.discard(replica)
             return False
         if is_start:
-            logger.error("%s: its log must be in a log dir that is not there, so it is not started again", tp)
+            logger.error("%s stays offline: its log must be in a log dir that is missing or offline", tp)
         return True
 
     def expect_no_more(self, topic_id: bytes, index: int) -> None:
-        """The replica is here, or need not be."""
+        """Notes that the replica is here, or need not be."""
         self.unopened.discard((topic_id, index))
         self.withheld.discard((topic_id, index))
         self.new.discard(topic_id, index)
 
     def give_up(self, topic_id: bytes) -> list[Partition]:
-        """The topic's replicas here. The topic is on its way out: no other replica of it is expected any more."""
+        """Stops expecting replicas of a topic that is being deleted; returns those that are here."""
         self.unopened = {row for row in self.unopened if row[0] != topic_id}
         self.withheld = {row for row in self.withheld if row[0] != topic_id}
         self.new.give_up(topic_id)
         return list(self.topic_ids.get(topic_id, {}).values())
 
     def take_out(self, partition: Partition) -> None:
-        """The partition is no longer on this broker."""
+        """Removes a partition that is no longer on this broker."""
         topic, index = partition.topic_partition
         partitions = self.topic_ids[partition.topic_id]
         del partitions[index]
@@ -104,20 +104,20 @@ class PartitionTable:
                 del self.topics[topic]
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """A partition that is here.
+        """Returns a partition of this broker.
 
         Raises UnknownTopicOrPartition, NotLeaderOrFollower, KafkaStorageError.
         """
         return self.find(topic_partition.topic, topic_partition.partition)
 
     def find(self, topic: str, index: int) -> Partition:
-        """As ``partition``."""
+        """Returns a partition of this broker. Raises as ``partition``."""
         partitions = self.topics.get(topic)
         if partitions is not None and index in partitions:
             return partitions[index]
         image = self.image.partition(topic, index)
         if image is None:
-            raise errors.UnknownTopicOrPartition(f"there is no {topic}-{index}")
+            raise errors.UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         made = self.make(topic, index)
         if made is not None:
             return made
@@ -127,19 +127,19 @@ class PartitionTable:
         raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
 
     def make(self, topic: str, index: int) -> Partition | None:
-        """The partition, if its log was still to be made and now is; None if there is nothing to do, or it failed."""
+        """Creates the partition's log if that is still to be done; returns None if it is not, or if it failed."""
         found = self.image.topic(topic)
         return None if found is None else self.new.make(found.id, index)
 
     def make_for(self, fetch: FetchPartition) -> None:
-        """What a fetch names has its log now, if it was still to be made."""
+        """Creates the log of the partition that a fetch names, if that is still to be done."""
         if fetch.topic is not None:
             self.make(fetch.topic, fetch.index)
         else:
             self.new.make(fetch.topic_id, fetch.index)
 
     def by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As ``partition``, by topic id.
+        """Returns a partition of this broker by its topic id.
 
         Raises UnknownTopicId, UnknownTopicOrPartition, NotLeaderOrFollower.
         """
@@ -148,18 +148,19 @@ class PartitionTable:
             return partitions[index]
         topic = self.image.topic_by_id(topic_id)
         if topic is None:
-            raise errors.UnknownTopicId(f"there is no topic of id {topic_id.hex()}")
+            raise errors.UnknownTopicId(f"there is no topic with the id {topic_id.hex()}")
         return self.find(topic.name, index)
 
     def resolve(self, fetch: FetchPartition) -> Partition:
-        """The partition that a fetch names. Raises as ``partition`` and ``by_id``."""
+        """Returns the partition that a fetch names. Raises as ``partition`` and ``by_id``."""
         if fetch.topic is not None:
             return self.find(fetch.topic, fetch.index)
         return self.by_id(fetch.topic_id, fetch.index)
 
     def lost(self) -> frozenset[tuple[bytes, int]]:
-        """Replicas, by topic id and index, that should be here and are on no disk that works; metadata that is just
-        being applied counts as far as it is.
+        """Returns the replicas, by topic id and index, that should be here but are on no working disk.
+
+        While metadata is being applied, only its applied part counts.
         """
         offline = (partition for partition in self if partition.log.log_dir.offline) if self.logs.offline_dirs else ()
         return frozenset(self.unopened).union((each.topic_id, each.topic_partition.partition) for each in offline)

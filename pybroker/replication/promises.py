@@ -1,8 +1,8 @@
-"""What acks=all promises: the records are on every replica in sync, and with ``flush.acks`` on the disk.
+"""Fulfils acks=all: the records are on all in-sync replicas and, with ``flush.acks``, on their disks.
 
-The followers' part shows in the high watermark; ours, where the topic wants it, is a sync that is
-shared by all who wait for one of that log. Followers sync before they name the offset, so the high
-watermark speaks of disks then (``following.fetchers``).
+The high watermark shows what the followers have. With ``flush.acks``, followers sync before they fetch again
+(``following.fetchers``), so it shows what is on their disks. The leader syncs as well; one sync serves all requests
+that wait for the same log.
 
 Loop's thread only; syncs run on the pool.
 """
@@ -20,8 +20,7 @@ from pybroker.replication.purgatory import Purgatory, WaitingAck
 
 
 class Appended:
-    """An append: its outcome, and ``done``, the future of what ``acks`` promises (None: it holds
-    already).
+    """An append: its outcome, and ``done``, a future that ends when ``acks`` is fulfilled (None: it is already).
 
     ``done`` raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut,
     KafkaStorageError.
@@ -35,7 +34,7 @@ class Appended:
 
 
 class Promises:
-    """The requests that wait for records to be safe."""
+    """Creates the waits of acks=all, and runs the syncs that they need."""
 
     def __init__(self, purgatory: Purgatory, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._purgatory = purgatory
@@ -44,9 +43,9 @@ class Promises:
         self._commits: dict[Partition, GroupCommit] = {}
 
     def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> WaitingAck | None:
-        """The future of acks=all for the records up to ``last_offset``, None where it holds
-        already.
+        """Returns a future that ends when acks=all is fulfilled for the records up to ``last_offset``.
 
+        Returns None if it is already.
         Raises as ``Partition.is_replicated``.
         """
         synced = partition.log.config.flush_acks
@@ -71,9 +70,9 @@ class Promises:
             waiting.woken()
 
     def sync(self, partition: Partition, offset: int, done: Done) -> bool:
-        """Brings everything below ``offset`` to the disk, by one sync for all who want that.
+        """Syncs the records below ``offset``, together with other requests, and calls ``done(error or None)``.
 
-        ``done(error or None)`` is called unless it returns True: it is there already.
+        Returns True, without a call, if they are on the disk already.
         """
         commit = self._commits.get(partition)
         if commit is None:
@@ -81,15 +80,15 @@ class Promises:
         return commit.wait(offset, done)
 
     def keep_start(self, partition: Partition, done: Done) -> None:
-        """The partition's log start survives a crash (``Log.keep_start``); then ``done(error or None)``."""
+        """Makes the partition's log start durable (``Log.keep_start``), then calls ``done(error or None)``."""
         self._on_pool(partition.log.keep_start, done)
 
     def forget(self, partition: Partition) -> None:
-        """The partition has gone."""
+        """Forgets a partition that this broker no longer has."""
         self._commits.pop(partition, None)
 
     def _on_pool(self, work: Callable[[], object], done: Done) -> None:
-        """Runs ``work`` on a pool thread, then ``done(error or None)`` here."""
+        """Runs ``work`` on a pool thread, then ``done(error or None)`` on the loop's thread."""
 
         def run() -> None:
             error: Exception | None = None

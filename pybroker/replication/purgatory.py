@@ -1,12 +1,13 @@
 """Requests that wait for partitions.
 
-A waiting request is its own future, found under each partition that may end its wait. Code that changes a partition
-(an append, a higher high watermark, a sync, a new leader, a failed disk) calls ``wake``. The request then checks its
-condition and is answered at once if it is met, without a timer or a scan over all waiting requests. A wait also ends
-at its deadline, or with its connection: ``cancel``. The first of these removes the request from every list.
+A waiting request is its own future, registered under each partition that may end its wait. Code that changes a
+partition (an append, an advanced high watermark, a sync, a new leader, a failed disk) calls ``wake``. The request then
+checks its condition and is answered at once if it is met, without a timer or a scan over all waiting requests. A wait
+also ends at its deadline, or with its connection: ``cancel``. Whichever comes first removes the request from all lists.
 
-A fetch of many partitions is put under them, and taken out, in several turns of the loop (``WaitingForMany``). What all
-of these remember is limited: where there are more, the one that has waited longest is answered with what it has.
+A fetch of many partitions is registered, and removed, in several turns of the loop (``WaitingForMany``). All these
+fetches together may watch ``MOST_WATCHED`` partitions. Beyond that, the one that has waited longest is answered with
+what it has.
 
 Loop's thread only.
 """
@@ -25,14 +26,14 @@ from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
 
 PIECE: Final = 500
-"""Partitions out of whose lists a turn of the loop takes requests that are done."""
+"""From how many partitions' lists finished requests are removed in one turn of the loop."""
 FEW: Final = 100
 MOST_WATCHED: Final = 500_000
-"""Partitions of all waiting requests that watch more than ``FEW``; each takes half a kilobyte."""
+"""How many partitions all requests with more than ``FEW`` may watch; each takes half a kilobyte."""
 
 
 class Waiting(asyncio.Future[Any]):
-    """A request that waits; done with its response, with a ``KafkaError``, or cancelled."""
+    """A waiting request: a future that ends with its response, with a ``KafkaError``, or cancelled."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         super().__init__(loop=purgatory.loop)
@@ -41,10 +42,10 @@ class Waiting(asyncio.Future[Any]):
         self.deadline: Deadline | None = None
 
     def woken(self, number: int) -> None:
-        """The partition that was given at ``number`` has changed."""
+        """Called when the partition registered as ``number`` has changed."""
 
     def expired(self) -> None:
-        """The deadline has come."""
+        """Called at the deadline."""
 
     def answer(self, response: object) -> None:
         """Ends the wait with the response."""
@@ -67,7 +68,7 @@ class Waiting(asyncio.Future[Any]):
 
 
 class WaitingFetch(Waiting):
-    """A fetch that has not enough: done with ``respond(reads)``."""
+    """A fetch that does not have enough yet: ends with ``respond(reads)``."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class WaitingFetch(Waiting):
         self._respond = respond
 
     def woken(self, number: int) -> None:
-        """Reads that partition again. Errors do not concern the caller of ``wake``."""
+        """Reads that partition again. The fetch gets any error, not the caller of ``wake``."""
         if self.done():  # one of many partitions may still be in some lists
             return
         try:
@@ -102,7 +103,7 @@ class WaitingFetch(Waiting):
 
 
 class WaitingForMany(WaitingFetch):
-    """A fetch of many partitions: done with None when it is to be answered."""
+    """A fetch of many partitions: ends with None when it should be answered."""
 
     def __init__(self, purgatory: Purgatory, fetch: Fetch) -> None:
         super().__init__(purgatory, fetch, lambda reads: None)
@@ -110,7 +111,7 @@ class WaitingForMany(WaitingFetch):
         self.watched = self._entered
 
     def watch(self, numbers: Sequence[int]) -> None:
-        """Waits for these partitions of the fetch as well; what has changed since it was read is read again."""
+        """Waits for these partitions of the fetch too; reads those again that have changed since they were read."""
         partitions, reads = self._fetch.partitions, self._fetch.reads
         for number in numbers:
             if self.done():
@@ -124,17 +125,17 @@ class WaitingForMany(WaitingFetch):
 
 
 class WaitingAck(Waiting):
-    """The promise of acks=all: done with None when the records are where they have to be."""
+    """A produce with acks=all: ends with None when the records are as safe as it requires."""
 
     def __init__(self, purgatory: Purgatory, partition: Partition, last_offset: int, synced: bool) -> None:
-        """``synced``: whether they must be on this broker's disk (``flush.acks``)."""
+        """With ``synced``, they must also be on this broker's disk (``flush.acks``)."""
         super().__init__(purgatory)
         self._partition = partition
         self._last_offset = last_offset
         self._synced = synced
 
     def woken(self, number: int = 0) -> None:
-        """Looks whether the promise holds now, or cannot be kept for the time being."""
+        """Ends the wait if acks=all is fulfilled, or fails it if too few replicas are in sync."""
         try:
             if self.holds():
                 self.answer(None)
@@ -144,18 +145,18 @@ class WaitingAck(Waiting):
             self.fail(error)
 
     def holds(self) -> bool:
-        """True where it does; raises as ``Partition.is_replicated``."""
+        """Returns True if acks=all is fulfilled. Raises as ``Partition.is_replicated``."""
         if not self._partition.is_replicated(self._last_offset):
             return False
         return not self._synced or self._partition.log.recovery_point > self._last_offset
 
     def expired(self) -> None:
-        """The producer waits no longer; the records stay."""
-        self.fail(errors.RequestTimedOut(f"{self._partition.topic_partition} is not replicated yet"))
+        """Fails the wait with RequestTimedOut; the records stay in the log."""
+        self.fail(errors.RequestTimedOut(f"{self._partition.topic_partition}: the records are not replicated yet"))
 
 
 class WaitingDelete(Waiting):
-    """DeleteRecords: done with the low watermark when it has reached an offset."""
+    """A DeleteRecords request: ends with the low watermark when that has reached its offset."""
 
     def __init__(self, purgatory: Purgatory, partition: Partition, offset: int) -> None:
         super().__init__(purgatory)
@@ -163,7 +164,7 @@ class WaitingDelete(Waiting):
         self._offset = offset
 
     def woken(self, number: int = 0) -> None:
-        """Looks whether every replica has deleted."""
+        """Ends the wait if every replica has deleted the records."""
         try:
             low_watermark = self._partition.low_watermark()
         except errors.KafkaError as error:
@@ -173,42 +174,42 @@ class WaitingDelete(Waiting):
                 self.answer(low_watermark)
 
     def expired(self) -> None:
-        """Some replica is late."""
+        """Fails the wait with RequestTimedOut, because some replica is late."""
         self.fail(errors.RequestTimedOut("not every replica has deleted the records yet"))
 
 
 class Watcher(Protocol):
-    """What wants to know of changes: a request that waits, or a session of them."""
+    """What is called when a partition changes: a waiting request, or a follower's session."""
 
     def woken(self, number: Any) -> None:
-        """The partition that was given under ``number`` has changed."""
+        """Called when the partition registered as ``number`` has changed."""
 
     def cancel(self, msg: Any = None) -> bool:
-        """The broker stops."""
+        """Called when the broker stops."""
         ...
 
 
 class Purgatory:
-    """All that waits on this broker, by partition."""
+    """All waiting requests of this broker, by partition."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._deadlines = Deadlines(loop)
         self._waiting: dict[Partition, dict[Watcher, Any]] = {}
         self._many: dict[Waiting, int] = {}
-        """Requests that watch more than a few partitions, and how many; the one that has waited longest comes first."""
+        """Requests that watch more than ``FEW`` partitions, and how many; the one that waits longest comes first."""
         self._watched = 0
-        """Partitions of all these."""
+        """How many partitions all of these watch."""
         self._leaving: deque[tuple[Waiting, list[Partition]]] = deque()
-        """The requests that are done, and in whose lists they still are."""
+        """Finished requests, and the partitions in whose lists they still are."""
 
     def __len__(self) -> int:
-        """How many requests wait, or are still in some list."""
+        """How many requests wait or are still in a list."""
         found = {each for watchers in self._waiting.values() for each in watchers}
         return sum(isinstance(each, Waiting) for each in found)
 
     def park(self, waiting: Waiting, partitions: Iterable[Partition], timeout_ms: int) -> None:
-        """``waiting`` waits for a change of any of ``partitions``, at most ``timeout_ms``."""
+        """Lets ``waiting`` wait for a change of any of ``partitions``, for at most ``timeout_ms``."""
         waiting.watched = tuple(partitions)
         for number, partition in enumerate(waiting.watched):
             self.watch(waiting, partition, number)
@@ -217,14 +218,14 @@ class Purgatory:
             self._remember(waiting, len(waiting.watched))
 
     def begin(self, fetch: Fetch, timeout_ms: int) -> WaitingForMany:
-        """The wait of a fetch of many partitions, for at most ``timeout_ms``. ``watch`` adds the partitions."""
+        """Begins the wait of a fetch of many partitions, for at most ``timeout_ms``. ``watch`` adds the partitions."""
         waiting = WaitingForMany(self, fetch)
         waiting.deadline = self._deadlines.add(timeout_ms, waiting.expired)
         self._remember(waiting, len(fetch.partitions))
         return waiting
 
     def _remember(self, waiting: Waiting, count: int) -> None:
-        """Watches so many more partitions: others end their waits where there are too many."""
+        """Counts ``count`` more watched partitions; beyond ``MOST_WATCHED``, ends the oldest waits."""
         self._many[waiting] = count
         self._watched += count
         while self._watched > MOST_WATCHED:
@@ -238,21 +239,21 @@ class Purgatory:
         watchers[watcher] = number
 
     def unwatch(self, watcher: Watcher, partition: Partition) -> None:
-        """Stops calling it."""
+        """Stops calling ``watcher`` for ``partition``."""
         watchers = self._waiting[partition]
         del watchers[watcher]
         if not watchers:
             del self._waiting[partition]
 
     def wake(self, partition: Partition) -> None:
-        """``partition`` has changed."""
+        """Calls all that watch ``partition``, because it has changed."""
         watchers = self._waiting.get(partition)
         if watchers:
             for waiting, number in tuple(watchers.items()):
                 waiting.woken(number)
 
     def remove(self, waiting: Waiting) -> None:
-        """``waiting`` is about to be done."""
+        """Removes a request that is about to end from all lists."""
         many = self._many.pop(waiting, 0) if self._many else 0
         if many:
             self._watched -= many
@@ -267,7 +268,7 @@ class Purgatory:
             self._deadlines.cancel(waiting.deadline)
 
     def _take_out(self) -> None:
-        """Takes requests that are done out of some of their lists, of others in the next turns of the loop."""
+        """Removes finished requests from ``PIECE`` lists, and leaves the rest to the next turns of the loop."""
         left = PIECE
         while left and self._leaving:
             waiting, watched = self._leaving[0]
@@ -280,7 +281,7 @@ class Purgatory:
             self.loop.call_soon(self._take_out)
 
     def close(self) -> None:
-        """Cancels everything that waits."""
+        """Cancels all waiting requests."""
         for watchers in list(self._waiting.values()):
             for waiting in list(watchers):
                 waiting.cancel()

@@ -1,11 +1,9 @@
-"""The partitions of this broker, and the shell around them: clients' appends and fetches, the waiting requests, and the
-metadata that moves them.
+"""Manages the partitions of this broker: serves appends and fetches, keeps waiting requests, applies metadata.
 
-Metadata arrives by ``apply``: logs are opened, reconfigured and deleted, or made later (``new_logs``), and each
-partition gets its role. What is here stands in ``partitions``, the table.
+``apply`` takes new metadata. It opens, reconfigures and deletes logs, leaves new ones to ``new_logs``, and gives each
+partition its role. The table ``partitions`` has the partitions that are here.
 
-Loop's thread only, except ``on_dir_failure``, which the log floor calls from wherever a disk
-failed.
+Loop's thread only, except ``on_dir_failure``, which ``log`` calls on the thread that met the failed disk.
 """
 
 from __future__ import annotations
@@ -56,15 +54,15 @@ Leadership = Callable[[TopicPartition, int | None], object]
 
 DEFAULT_TIMEOUT_MS = 30_000
 PLACED_PER_TURN = 500
-"""Partitions of a topic that get their place in the table in one turn, where no log is opened."""
+"""How many partitions whose logs need not be opened get their role in one turn of the loop."""
 TELLING_PAUSE_S = 0.1
-"""Logs that cannot be made in such a time are reported at once."""
+"""How long failures to create logs are gathered before they are reported together."""
 
 logger = logging.getLogger(__name__)
 
 
 class ReplicaManager:
-    """All partitions of which this broker has a replica, and what is done with them."""
+    """All partitions of which this broker has a replica, and the operations on them."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class ReplicaManager:
         )
         self.moves = Moves(logs, clock, loop, pools.copies, pools.upkeep)
         self.leading: Leading | None = None
-        """The followers of what is led here, and what is followed: None for a broker without others."""
+        """Serves the followers of this broker's partitions. A single broker has neither this nor ``fetchers``."""
         self.fetchers: Fetchers | None = None
         self._loop = loop
         self._pools = pools
@@ -98,9 +96,9 @@ class ReplicaManager:
         self.keep_start = self._promises.keep_start
         self._listeners: list[Leadership] = []
         self._unannounced: dict[TopicPartition, int] = {}
-        """Leader epochs that have begun here, but are not in the published metadata yet."""
+        """Leader epochs that have begun here, but that the published metadata does not have yet."""
         self.on_lost: Callable[[], object] = lambda: None
-        """Called soon after logs could not be made, but for those of metadata that are just being applied."""
+        """Called soon after creating logs has failed, except while their metadata is being applied."""
         self._telling: asyncio.TimerHandle | None = None
         self._started = False
         self._is_applying = False
@@ -110,8 +108,10 @@ class ReplicaManager:
     def connect(
         self, peers: Peers, send: Send, image: Callable[[], MetadataImage], broker_epoch: Callable[[], int]
     ) -> None:
-        """There are other brokers: ``peers`` reaches them, ``send`` asks the controller to change an
-        ISR, ``image()`` is the published metadata, ``broker_epoch()`` that of its registration.
+        """Connects this broker with the others of its cluster, for replication.
+
+        ``peers`` reaches them, ``send`` sends ISR proposals to the controller, ``image()`` returns the published
+        metadata, ``broker_epoch()`` the epoch of this broker's registration.
         """
         loop, config = self._loop, self.config
         changes = IsrChanges(image, broker_epoch, send, self.purgatory.wake, loop)
@@ -125,15 +125,16 @@ class ReplicaManager:
         )
 
     def on_leadership(self, listener: Leadership) -> None:
-        """``listener(tp, epoch)`` when this broker begins to lead; ``(tp, None)`` when it ends.
+        """Calls ``listener(tp, epoch)`` when this broker begins to lead, ``listener(tp, None)`` when it stops.
 
-        A beginning is told by ``announce``, an end at once.
+        The first call is made by ``announce``, the second at once.
         """
         self._listeners.append(listener)
 
     def announce(self) -> None:
-        """The metadata last applied here is published now: those who wait for a leadership that it
-        gives may begin, and finds there what his log speaks of. New logs are made from now on.
+        """Tells the listeners which partitions this broker leads by the metadata last applied, and creates new logs.
+
+        Call it when that metadata is published, so that listeners find there what their logs refer to.
         """
         self._is_applying = False
         self._announce()
@@ -171,7 +172,7 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Appends one batch and wakes those who wait for it. Raises as ``Partition.append``."""
+        """Appends one batch and wakes the requests that wait for it. Raises as ``Partition.append``."""
         info = partition.append(records, acks, now_ms, origin, transaction_version)
         self.purgatory.wake(partition)
         return info
@@ -183,10 +184,10 @@ class ReplicaManager:
         now_ms: int,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Appended:
-        """Ends a transaction in one of its partitions, with the promise of acks=all.
+        """Appends the marker that ends a transaction in one of its partitions, as with acks=all.
 
-        Raises InvalidProducerEpoch for a marker that is too late, TransactionCoordinatorFenced for
-        one of a replaced coordinator, and as ``append``.
+        Raises InvalidProducerEpoch for a marker that comes too late, TransactionCoordinatorFenced for one of a replaced
+        coordinator, and as ``append``.
         """
         partition = self.partition(topic_partition)
         records = encode_marker(marker, now_ms)
@@ -203,7 +204,7 @@ class ReplicaManager:
         max_wait_ms: int,
         respond: Callable[[list[PartitionRead]], object],
     ) -> object:
-        """``respond(reads)``, or the future of it where the fetch has to wait."""
+        """Returns ``respond(reads)``, or a future of it if the fetch has to wait."""
         if fetch.read_all() or max_wait_ms <= 0:
             return respond(fetch.reads)
         return self.wait(fetch, max_wait_ms, respond)
@@ -211,7 +212,7 @@ class ReplicaManager:
     def wait(
         self, fetch: Fetch, max_wait_ms: int, respond: Callable[[list[PartitionRead]], object]
     ) -> WaitingFetch:
-        """The future of ``respond(reads)`` where a fetch that has read everything has not enough."""
+        """Returns a future of ``respond(reads)``, for a fetch that has read everything and needs more."""
         waiting = WaitingFetch(self.purgatory, fetch, respond)
         found = [partition for partition in fetch.partitions if partition is not None]
         self.purgatory.park(waiting, found, max_wait_ms)
@@ -220,10 +221,9 @@ class ReplicaManager:
     # Deleting records
 
     async def delete_records(self, partition: Partition, offset: int, timeout_ms: int) -> int:
-        """Deletes the records below ``offset`` (-1: the high watermark) on all replicas; returns
-        the low watermark.
+        """Deletes the records below ``offset`` (-1: the high watermark) on all replicas; returns the low watermark.
 
-        Durable when it returns. Raises as ``Partition.delete_records``; RequestTimedOut.
+        The deletion is durable when this returns. Raises as ``Partition.delete_records``, and RequestTimedOut.
         """
         offset = partition.delete_records(offset)
         log = partition.log
@@ -243,9 +243,9 @@ class ReplicaManager:
     # Metadata
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Makes this broker's partitions what ``image`` says; ``delta`` is what is new in it.
+        """Brings this broker's partitions in line with ``image``, in which ``delta`` is new.
 
-        New logs are made later: see ``new_logs``.
+        New logs are created later: see ``new_logs``.
         """
         self._is_applying = True
         self.partitions.new.pause()
@@ -267,7 +267,7 @@ class ReplicaManager:
         self._started = True
 
     def _news(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
-        """The partitions that are not as before: of thousands, often one."""
+        """Yields the topic's partitions that have changed: of thousands, often one."""
         if before is None or before.configs != topic.configs:
             yield from topic.partitions
             return
@@ -281,8 +281,8 @@ class ReplicaManager:
                 yield partition
 
     async def _place(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> bool:
-        """Gives one partition its log and its role, or takes it away; True where that took time."""
-        if self.logs.may_remember(TopicPartition(topic.name, image.index)):  # a request may make its log meanwhile
+        """Gives one partition its log and its role, or removes it. Returns True if that may have taken long."""
+        if self.logs.may_remember(TopicPartition(topic.name, image.index)):  # a request may create its log meanwhile
             await self._loop.run_in_executor(self._pools.changes, self.logs.forget_deleted)
         known = self.partitions.topics.get(topic.name, {}).get(image.index)
         partition = known
@@ -303,8 +303,10 @@ class ReplicaManager:
         return partition is not known
 
     async def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
-        """Opens the log of a partition that is new here. A missing log is made later, unless a coordinator needs it at
-        once, or an earlier attempt failed.
+        """Opens the log of a partition that is new here, and returns the partition.
+
+        Returns None if the log is missing and is created later: always, unless a coordinator needs it at once or an
+        earlier attempt failed. Also returns None if the log may be on a missing disk.
         """
         tp = TopicPartition(topic.name, image.index)
         log = self.logs.get(tp)
@@ -335,11 +337,11 @@ class ReplicaManager:
         return partition
 
     def _make_new(self, topic_id: bytes, index: int) -> Partition | None:
-        """Makes a log that was to be made later, and gives the partition its role."""
+        """Creates a log that ``new_logs`` has kept, and gives its partition its role. Returns None if that failed."""
         topic = self.partitions.image.topic_by_id(topic_id)
         image = None if topic is None else self.partitions.image.partition(topic.name, index)
         if topic is None or image is None or self.node_id not in image.replicas:
-            return None  # the metadata that are just being applied take it away
+            return None  # the metadata that is being applied takes it away
         tp = TopicPartition(topic.name, index)
         self.partitions.expect(topic_id, index)
         try:
@@ -372,7 +374,7 @@ class ReplicaManager:
             self._tell_end(partition.topic_partition)
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Deletes the logs of many topics at once: a log dir is synced for all."""
+        """Deletes the logs of many topics together, so that each log dir is synced only once."""
         logs = []
         for topic in topics:
             partitions = self.partitions.give_up(topic.id)
@@ -383,7 +385,7 @@ class ReplicaManager:
         await self._delete_logs(logs)
 
     async def _remove(self, partitions: list[Partition]) -> None:
-        """Replicas leave this broker; when this returns that is durable, and the files go in the background."""
+        """Removes replicas from this broker. Returns when that is durable; a thread then deletes the files."""
         for partition in partitions:
             self._withdraw(partition)
         await self._delete(partition.topic_partition for partition in partitions)
@@ -392,17 +394,17 @@ class ReplicaManager:
         await self._delete_logs(self.logs.take_out(topic_partitions))
 
     async def _delete_logs(self, logs: list[Log]) -> None:
-        """Deletes logs that were taken out."""
+        """Deletes logs that ``take_out`` has returned."""
         if logs:
             await self._loop.run_in_executor(self._pools.changes, self.logs.delete_all, logs)
 
     async def _leave_what_is_not_ours(self, deleted: Set[bytes]) -> None:
-        """The image was read again: of what is not in it, only what was noted as deleted is removed."""
+        """After the whole image was read: deletes logs of deleted topics, sets other logs that it lacks aside."""
         await self._delete([log.topic_partition for log in self.logs if log.topic_id in deleted])
         await self._set_aside([log for log in self.logs if reason_to_leave(log, self.partitions.image, self.node_id)])
 
     async def _set_aside(self, logs: list[Log]) -> None:
-        """These logs belong to no partition of this broker any more; they are strays when this returns."""
+        """Turns logs that belong to no partition of this broker into strays, whose files are kept."""
         reasons = {log: reason_to_leave(log, self.partitions.image, self.node_id) for log in logs}
         for log in logs:
             hosted = self.partitions.topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
@@ -413,19 +415,19 @@ class ReplicaManager:
             await self._loop.run_in_executor(self._pools.changes, self._set_logs_aside, reasons)
 
     def _set_logs_aside(self, reasons: Mapping[Log, str]) -> None:
-        """Blocks, on a pool thread."""
+        """Sets logs aside; blocks, so it runs on a pool thread."""
         for log, why in reasons.items():
             try:
                 stray = self.logs.set_aside(log, why)
             except errors.KafkaStorageError as error:
-                logger.error("setting %s aside: %s", log.topic_partition, error)
+                logger.error("the log of %s cannot be set aside: %s", log.topic_partition, error)
                 continue
             if stray is not None:
                 logger.error("%s: %s. %s", log.topic_partition, why, ADVICE % stray.folder)
         self.logs.forget_deleted()
 
     def _withdraw(self, partition: Partition) -> None:
-        """The replica is no longer found, and the requests that wait for it get an error."""
+        """Removes a replica from the table, and fails the requests that wait for it."""
         self.partitions.take_out(partition)
         self._stop(partition, None)
         move = self.logs.moving_to(partition.topic_partition)
@@ -433,7 +435,7 @@ class ReplicaManager:
             move.cancel()
 
     def _stop(self, partition: Partition, failure: errors.KafkaStorageError | None) -> None:
-        """The partition serves nobody any more."""
+        """Stops a partition: it serves no further requests. ``failure`` is that of its disk, None if it was removed."""
         led = partition.is_leader
         if failure is None:
             partition.go()
@@ -452,16 +454,16 @@ class ReplicaManager:
             listener(topic_partition, None)
 
     def _config_of(self, topic: TopicImage) -> LogConfig:
-        """The topic's configuration, without what is of another version."""
+        """Returns the topic's configuration, without keys that this version does not know."""
         try:
             config = topic_config(self.config, topic.configs)
             return config.asking_all_replicas() if topic.has_unknown_configs else config
         except ConfigError as error:
-            logger.error("configuration of %s: %s; its default is used", topic.name, error)
+            logger.error("topic %s has a wrong setting, and the default is used instead: %s", topic.name, error)
             return stored_topic_config(self.config, topic.configs)
 
     def _on_config_change(self, names: frozenset[str]) -> None:
-        """Broker keys that are defaults of topic keys may have changed."""
+        """Reconfigures all logs, because a broker key that is a topic's default may have changed."""
         for name, partitions in list(self.partitions.topics.items()):
             topic = self.partitions.image.topic(name)
             if topic is not None:
@@ -476,7 +478,7 @@ class ReplicaManager:
     # Failed disks
 
     def on_dir_failure(self, log_dir: LogDir) -> None:
-        """A disk has failed; may be called from any thread."""
+        """Takes the partitions of a failed disk offline. May be called from any thread."""
         self._loop.call_soon_threadsafe(self._drop_offline)
 
     def _drop_offline(self) -> None:
@@ -485,7 +487,7 @@ class ReplicaManager:
                 self._stop(partition, partition.log.log_dir.storage_error())
 
     def close(self) -> None:
-        """Cancels whatever waits or moves; nothing is appended any more, and no log is made."""
+        """Cancels all waiting requests, fetches and moves, and creates no further logs."""
         self.partitions.new.close()
         if self._telling is not None:
             self._telling.cancel()

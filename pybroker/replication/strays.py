@@ -1,4 +1,4 @@
-"""Which logs belong to no partition of a broker, by the metadata: see ``log.strays`` for what becomes of them."""
+"""Finds logs that belong to no partition of this broker. ``log.removal.strays`` keeps them as strays."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pybroker.log.files.partition_metadata import ZERO_ID
 from pybroker.log.log import Log
 from pyclient.protocol.uuids import to_base64
 
-ADVICE = "Its log is kept as %s and not touched any more: see `pybroker log strays`"
+ADVICE = "Its log is kept as the stray %s: see `pybroker log strays`"
 
 
 def reason_to_leave(log: Log, image: MetadataImage, node_id: int) -> str:
-    """Why the log is none of this broker's partitions; empty where it is one, or where that cannot be said.
+    """Returns why the log belongs to no partition of this broker; empty if it does, or if that is unknown.
 
-    Of a topic that is in the store and cannot be read nothing can be said. A log without a topic id is that of any
+    It is unknown if the store has the topic but its metadata cannot be read. A log without a topic id belongs to any
     topic of its name.
     """
     name, index = log.topic_partition
     topic = image.topic(name) if log.topic_id == ZERO_ID else image.topic_by_id(log.topic_id)
     if topic is None:
         if image.topic(name) is not None:
-            return f"the topic of this name is another one, not {to_base64(log.topic_id)}"
-        return "" if name in image.unreadable else "the metadata do not know its topic"
+            return f"the topic of this name is a new one: its id is not {to_base64(log.topic_id)}"
+        return "" if name in image.unreadable else "its topic is not in the metadata"
     if index >= len(topic.partitions):
-        return f"the topic has {len(topic.partitions)} partitions in the metadata"
+        return f"the topic has only {len(topic.partitions)} partitions"
     if node_id not in topic.partitions[index].replicas:
-        return "the metadata have its replicas on other brokers"
+        return "its replicas are on other brokers"
     return ""

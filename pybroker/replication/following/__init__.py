@@ -1,5 +1,5 @@
-"""What a follower does: it fetches from the leaders of its partitions, and cuts its logs to be theirs.
+"""What a follower does: it fetches from the leaders of its partitions, and truncates its logs where they diverge.
 
-Start with ``fetchers``, which asks each leader. ``leader_session`` has what is asked of one leader and what its answers
-mean, ``follower`` one partition's state in it. ``throttled`` says how long a replica waits for its budget.
+Start with ``fetchers``, which sends the requests to each leader. ``leader_session`` composes the requests to one leader
+and handles its responses; ``follower`` is one partition's state there. ``throttled`` computes how long a replica waits.
 """

@@ -1,11 +1,12 @@
-"""Follows: drives the fetch sessions with the leaders of those partitions that this broker follows.
+"""Drives the fetch sessions with the leaders of all partitions that this broker follows.
 
-One line per leader, over a connection of its own. While there is anything to follow there is a request at the leader,
-which waits there until records come; so what was appended there is here after one trip. After the answer the next
-request goes out at once, except where the topic wants its records on the disk first (``flush.acks``). The leader relies
-on the position that a follower names. Where a sync is refused (no descriptor is left), the partition waits, and is
-synced again after a pause; the others go on. The log start that a follower names is on the disk too: a thread writes it
-down first, and requests do not wait for that.
+Each leader has a ``Line`` with a connection of its own. While the broker follows anything there, one request waits at
+the leader for records; so what the leader appends arrives after one trip. The next request goes out as soon as the
+response has been handled.
+
+With ``flush.acks``, the records are synced first, because the leader relies on the offset that a follower names. If
+a sync is refused (no file descriptor is left), its partition pauses and is synced again later; the others go on. The
+log start that a follower names is durable too. A thread writes it, and requests do not wait for that.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pyclient.protocol.errors import KafkaError
 
 PURPOSE: Final = "replication"
 KEEPING_PAUSE_S: Final = 1.0
-"""Before a log start is written down once more that could not be."""
+"""Until a log start is written again, after that failed."""
 
 Done = Callable[[Any, "KafkaError | None"], object]
 
@@ -52,7 +53,7 @@ class Shell(Protocol):
 
 
 class Fetchers:
-    """The lines to all leaders."""
+    """The lines to all leaders, and which partition is fetched over which."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Fetchers:
         self._leaders: dict[Key, int] = {}
 
     def assign(self, partition: Partition) -> None:
-        """A leader epoch has begun: fetches from its leader, if that is another broker."""
+        """Fetches the partition from the leader of its new epoch, if that is another broker; else stops fetching it."""
         if partition.is_leader or partition.leader == NO_LEADER or not partition.is_available:
             self.stop(partition)
         else:
@@ -106,7 +107,7 @@ class Fetchers:
             if self._leaders.get(key) != leader or partition.leader_epoch != epoch:
                 return
             if error is not None:
-                logger.warning("%s is not fetched before a sync succeeds: %s", partition.topic_partition, error)
+                logger.warning("%s is not fetched until a sync succeeds: %s", partition.topic_partition, error)
                 self.loop.call_later(pause_ms / 1000, begin)
                 pause_ms = self.limits.longer(pause_ms)
             elif self.is_on_disk(partition, begin):
@@ -116,8 +117,9 @@ class Fetchers:
         begin()
 
     def is_on_disk(self, partition: Partition, done: Callable[[Exception | None], None]) -> bool:
-        """True where the leader may count on what the log has; else the log is synced, and ``done(error or None)`` is
-        called.
+        """Returns True if the log's records are as durable as the topic requires.
+
+        Else syncs the log and calls ``done(error or None)``.
         """
         log = partition.log
         return not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, done)
@@ -131,7 +133,7 @@ class Fetchers:
             line.go_on_soon()
 
     def close(self) -> None:
-        """Fetches nothing any more."""
+        """Stops fetching all partitions."""
         for line in self._lines.values():
             line.close()
         self._lines.clear()
@@ -147,7 +149,7 @@ class Line:
         self._fetchers = fetchers
         self._unsynced = 0
         self._keeping: set[Key] = set()
-        """Partitions whose log start is being written down."""
+        """Partitions whose log start a thread is writing."""
         self._pause_ms = FIRST_PAUSE_MS
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
@@ -155,12 +157,12 @@ class Line:
         self._closed = False
 
     def go_on_soon(self) -> None:
-        """Something has changed; what else changes in this turn of the loop goes along."""
+        """Sends what has changed after this turn of the loop, so that all its changes share a request."""
         if self._soon is None and not self._closed:
             self._soon = self._fetchers.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Asks what there is to ask."""
+        """Does what is due: syncs, one piece of a truncation, and requests."""
         self._soon = None
         if self._closed:
             return
@@ -186,7 +188,7 @@ class Line:
                 self._fetchers.shell.keep_start(partition, partial(self._on_kept, partition))
 
     def _on_kept(self, partition: Partition, error: Exception | None) -> None:
-        """Where it failed it is tried again after a while, unless the disk has failed."""
+        """Notes that a log start is durable. After an error, tries again later, unless the disk has failed."""
         if error is None:
             self._keeping.discard(key_of(partition))
             self.source.on_kept(key_of(partition))
@@ -214,7 +216,7 @@ class Line:
         try:
             self._take(number, response, now_ms)
         except Exception:
-            logger.exception("an answer of broker %d could not be handled; asking again", self._leader)
+            logger.exception("a fetch response of broker %d could not be handled; fetching again", self._leader)
             self.source.end_session()
             self._pause(now_ms)
         else:
@@ -230,18 +232,18 @@ class Line:
             self._pause_ms = FIRST_PAUSE_MS
 
     def _has_changed(self, partition: Partition) -> None:
-        """Tells those who wait for it."""
+        """Wakes the requests that wait for the partition, and syncs its log if the topic requires it."""
         self._fetchers.shell.purgatory.wake(partition)
         self._sync(partition)
 
     def _sync(self, partition: Partition) -> None:
-        """Asks nothing until the partition's records are on the disk, where they are to be."""
+        """Holds the next request until the partition's records are as durable as the topic requires."""
         self._unsynced += 1
         if self._fetchers.is_on_disk(partition, partial(self._on_synced, partition)):
             self._unsynced -= 1
 
     def _pause(self, now_ms: int) -> None:
-        """The leader does not answer, or not what was asked: asks again in a while, which doubles."""
+        """Asks the leader again after a pause, which doubles with each failure."""
         self._retry_at_ms = now_ms + self._pause_ms
         self._pause_ms = self._fetchers.limits.longer(self._pause_ms)
         self.go_on_soon()
@@ -254,7 +256,7 @@ class Line:
         self.go_on_soon()
 
     def _set_timer(self, now_ms: int) -> None:
-        """For partitions, or the whole line, that wait after something went wrong."""
+        """Sets the timer for the next retry, of single partitions or of the whole line."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,14 +1,14 @@
-"""One partition that this broker follows: where its log stands, and what a leader's answer does to it.
+"""One partition that this broker follows: its position, and how a leader's response changes its log.
 
-A follower asks for the records behind its log's end and names the epoch of its last record. A leader whose history
-differs there answers with the point up to which the two may agree (*diverging epoch*, KIP-595) instead of records. The
-follower truncates its log there and asks again, until they agree. So a log is truncated by leader epochs only, never
-to the high watermark (KIP-101, KIP-279). Records that only the follower has go; records that both have stay.
+A follower asks for the records behind its log's end and names the epoch of its last record. If the leader's history
+differs there, it answers with a *diverging epoch* (KIP-595): the offset up to which the logs may agree. The follower
+truncates its log there and asks again, until they agree. So leader epochs alone decide what is truncated, never the
+high watermark (KIP-101, KIP-279). Records that only the follower has are removed; records that both have stay.
 
-The exception is a log of the old message formats, which knows no epochs. It is truncated to its high watermark when it
+The exception is a log of the old message formats, which has no epochs. It is truncated to its high watermark when it
 begins to follow.
 
-A deep truncation is done in pieces (``DeepCut``). The follower fetches nothing until it is over.
+A deep truncation is done in pieces (``DeepCut``). The follower fetches nothing until it is complete.
 
 Pure: reaches the disk only through its log; time is an argument (``wall_ms`` the calendar's, ``now_ms`` monotonic).
 """
@@ -31,22 +31,22 @@ Key = tuple[bytes, int]
 
 
 class Position(NamedTuple):
-    """What a follower asks of its leader."""
+    """A follower's position, as it names it to its leader."""
 
     offset: int
     leader_epoch: int
     last_epoch: int
     """The epoch of the record before ``offset``, -1 where there is none."""
     log_start_offset: int
-    """What survives a crash: the leader tells clients that the records below are gone for good."""
+    """The log start that survives a crash, since the leader tells clients that all records below are deleted."""
 
     def is_same_place(self, other: Position | None) -> bool:
-        """True where an answer to the other is one to this."""
+        """Returns True if a response to ``other`` also answers this position."""
         return other is not None and self[:3] == other[:3]
 
 
 class Followed:
-    """A partition of which another broker has the lead."""
+    """A partition that another broker leads."""
 
     __slots__ = (
         "_pause_ms",
@@ -66,15 +66,15 @@ class Followed:
         self.key: Key = (partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch
         self.asked: Position | None = None
-        """What the leader has been told last, in the session that goes on."""
+        """The position that the leader was told last in the current session."""
         self.asked_in = 0
-        """The number of the first request that told this place; later ones may have told another log start."""
+        """The number of the first request that named this position; later ones may name another log start."""
         self.retry_at_ms = 0
-        """Until then nothing is asked, after something went wrong."""
+        """After a failure, the partition is not fetched before this time."""
         self.cut: DeepCut | None = None
-        """Its log is being truncated: to be gone on with by ``go_on_cutting`` before anything is asked."""
+        """The truncation in progress. ``go_on_cutting`` has to finish it before the partition is fetched."""
         self.is_unsynced = False
-        """A sync was refused: its log has to be synced (``Source.take_unsynced``) before anything is asked."""
+        """A sync was refused: the log has to be synced (``Source.take_unsynced``) before the partition is fetched."""
         self._pause_ms = FIRST_PAUSE_MS
         log = partition.log
         if log.leader_epochs.latest == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark:
@@ -82,25 +82,25 @@ class Followed:
 
     @property
     def position(self) -> Position:
-        """Where it stands."""
+        """The end of the log, with its epochs and its durable start."""
         log = self.partition.log
         return Position(log.log_end_offset, self.leader_epoch, log.leader_epochs.latest, log.kept_start_offset)
 
     @property
     def must_keep_start(self) -> bool:
-        """Whether the log begins later than it may say: ``Log.keep_start`` is to be called."""
+        """True if the log start is not durable yet: ``Log.keep_start`` has to be called."""
         log = self.partition.log
         return log.log_start_offset > log.kept_start_offset
 
     def is_answer(self, number: int) -> bool:
-        """True where a response to request ``number`` speaks of where the log stands now."""
+        """Returns True if the response to request ``number`` answers the log's current position."""
         return self.asked_in <= number and self.position.is_same_place(self.asked)
 
     def take(self, answer: Any, wall_ms: int) -> bool:
-        """What the leader has answered; ``answer`` is a PartitionData of Fetch without an error.
+        """Appends or truncates as the leader answered; ``answer`` is a PartitionData of Fetch without an error.
 
-        True where the log has changed, or its high watermark; False also where that takes longer (``cut``). Raises
-        CorruptMessage, KafkaStorageError.
+        Returns True if the log or its high watermark has changed, False also if a truncation goes on (``cut``).
+        Raises CorruptMessage, KafkaStorageError.
         """
         self._pause_ms = FIRST_PAUSE_MS
         log = self.partition.log
@@ -116,7 +116,7 @@ class Followed:
         return self._advance(answer.high_watermark, answer.log_start_offset) or changed
 
     def _advance(self, high_watermark: int, log_start_offset: int) -> bool:
-        """The leader's high watermark and log start are ours as far as our log goes."""
+        """Takes over the leader's high watermark and log start, as far as our log reaches."""
         log = self.partition.log
         before = log.high_watermark
         if min(high_watermark, log.log_end_offset) > before:
@@ -130,8 +130,9 @@ class Followed:
         return not self.cut.takes_long and self.go_on_cutting(wall_ms)
 
     def go_on_cutting(self, wall_ms: int) -> bool:
-        """Does another piece of ``cut``; True where it is over. Raises CorruptMessage, KafkaStorageError: then the
-        log is what it was, and the leader is to be asked again.
+        """Does another piece of ``cut``; returns True when the truncation is complete.
+
+        Raises CorruptMessage, KafkaStorageError. Then the log is unchanged, and the leader has to be asked again.
         """
         cut, self.cut = self.cut, None
         assert cut is not None
@@ -141,24 +142,25 @@ class Followed:
         return is_over
 
     def start_over(self, log_start_offset: int, wall_ms: int) -> bool:
-        """Handles a leader without records at our log's end: it has deleted them, or never had them and knows none of
-        our epochs. Our log is emptied and starts again where the leader's begins.
+        """Empties our log and lets it start where the leader's begins, because the leader has no records at our end.
 
-        False where that takes longer (``cut``). Raises KafkaStorageError.
+        It has deleted them, or never had them and knows none of our epochs. Returns False if that takes several pieces
+        (``cut``). Raises KafkaStorageError.
         """
         self.cut = DeepCut(self.partition.log, log_start_offset, starts_over=True)
         return not self.cut.takes_long and self.go_on_cutting(wall_ms)
 
     def next_pause_ms(self, longest_ms: int) -> int:
-        """Something went wrong: how long to wait, twice as long each time."""
+        """Returns the pause after a failure, twice as long each time, up to ``longest_ms``."""
         pause_ms = self._pause_ms
         self._pause_ms = min(pause_ms * 2, max(longest_ms, FIRST_PAUSE_MS))
         return pause_ms
 
 
 def agreed_end(log: Log, leader: EpochEnd) -> int:
-    """The offset up to which ``log`` and that of a leader may agree: ``leader`` is the newest epoch, not above our
-    last, that the leader knows, and its end there.
+    """Returns the offset up to which ``log`` and its leader's may agree.
+
+    ``leader`` is the newest epoch of the leader that is not above our last one, and where it ends there.
     """
     own = log.end_offset_for_epoch(leader.epoch)
     if leader.epoch == UNDEFINED_EPOCH or own.epoch == UNDEFINED_EPOCH:

@@ -1,15 +1,15 @@
 """What this broker fetches from one leader: a fetch session over many partitions (KIP-227).
 
-The first request of a session names every partition, later ones only those whose position has
-changed, and those to forget; the leader answers with what is news. Where a partition goes wrong it
-is taken out of the session and comes back after a pause, so that it does not hold up the others.
+The first request of a session names every partition. Later ones name only partitions whose position has changed, and
+those to forget; the leader answers with news only. A partition that fails leaves the session and returns after a
+pause, so that it does not delay the others.
 
     next_request(…) -> request ... on_response(number, response, …) or on_failure()
 
-While a request waits at the leader for records, a second one may follow, to report a change (a new partition). The
-leader then answers the first at once. Responses come in order. A response counts for a partition only if its log still
-ends where the leader was last told, in that request or before. The follower does not repeat what it has told once. A
-log that is truncated in pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
+While a request waits at the leader for records, a second one may report a change, such as a new partition. The leader
+then answers the first at once. Responses come in order. A response counts for a partition only if its log still ends
+where the follower said last, in that request or before; it says each position only once. A log that is truncated in
+pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
 
 Pure: time is an argument (``now_ms`` monotonic, ``wall_ms`` the calendar's); sockets are the caller's.
 """
@@ -30,7 +30,7 @@ Request = Fetch.Request
 MAX_IN_FLIGHT: Final = 2
 NEVER_MS: Final = 1 << 62
 REST_MS: Final = 1
-"""Between two pieces of a truncation."""
+"""The pause between two pieces of a truncation."""
 
 Throttle = Callable[[TopicPartition, int, int, int], int]
 """``ReplicationThrottle.delay_ms``."""
@@ -43,7 +43,7 @@ _NOT_YET = (
     errors.UnknownTopicOrPartition.code,
     errors.LeaderNotAvailable.code,
 )
-"""One of the two brokers has not heard the latest metadata yet."""
+"""Errors that pass: one of the two brokers has not applied the latest metadata yet."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ class FetchLimits(NamedTuple):
     backoff_ms: int = 1000
 
     def longer(self, pause_ms: int) -> int:
-        """The pause after one of ``pause_ms`` that did not help: twice as long, up to ``backoff_ms``."""
+        """Returns the pause that follows ``pause_ms``: twice as long, up to ``backoff_ms``."""
         return min(pause_ms * 2, max(self.backoff_ms, FIRST_PAUSE_MS))
 
 
 class Source:
-    """The partitions that are followed at one leader, and the session with it."""
+    """The partitions that are followed at one leader, and the fetch session with it."""
 
     def __init__(
         self,
@@ -80,19 +80,19 @@ class Source:
         self._throttle = throttle
         self._followed: dict[Key, Followed] = {}
         self._news: dict[Key, Followed] = {}
-        """Partitions that stand elsewhere than the leader has been told, perhaps."""
+        """Partitions whose position may differ from what the leader was told."""
         self._to_keep: dict[Key, Followed] = {}
-        """Partitions whose log start is not kept yet, and that nobody has been told of."""
+        """Partitions whose log start is not durable yet, and that ``take_starts_to_keep`` has not returned."""
         self._paused: dict[Key, Followed] = {}
         self._due_ms = NEVER_MS
-        """No paused partition is to be asked for before."""
+        """The earliest time at which a paused partition may be fetched again."""
         self._in_session: set[Key] = set()
         self._forget: set[Key] = set()
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._number = 0
         self._first_of_session = 0
-        """The number of the request that began the session; answers to older ones are void."""
+        """The number of the request that began the session; responses to older requests are ignored."""
         self._in_flight = 0
 
     def __len__(self) -> int:
@@ -101,7 +101,10 @@ class Source:
     # Partitions
 
     def follow(self, partition: Partition, wall_ms: int) -> None:
-        """Begins to follow, or goes on in another leader epoch."""
+        """Begins to follow the partition, or continues in a new leader epoch.
+
+        Raises CorruptMessage, KafkaStorageError.
+        """
         followed = Followed(partition, wall_ms)
         key = followed.key
         self._followed[key] = self._news[key] = followed
@@ -112,7 +115,7 @@ class Source:
             self._put_off(followed, 0)
 
     def drop(self, key: Key) -> None:
-        """Stops following."""
+        """Stops following the partition."""
         if self._followed.pop(key, None) is not None:
             self._news.pop(key, None)
             self._to_keep.pop(key, None)
@@ -131,12 +134,12 @@ class Source:
             self._to_keep[followed.key] = followed
 
     def take_starts_to_keep(self) -> list[Partition]:
-        """The partitions whose log start is to be kept (``Log.keep_start``); then ``on_kept`` is to be called."""
+        """Returns the partitions for which to call ``Log.keep_start``, and then ``on_kept``."""
         found, self._to_keep = self._to_keep, {}
         return [followed.partition for followed in found.values()]
 
     def on_kept(self, key: Key) -> None:
-        """The log start of this partition was kept, or could not be: it may be news for the leader."""
+        """Reports the partition's log start to the leader if it is durable now; else queues it again."""
         followed = self._followed.get(key)
         if followed is not None:
             self._note_start(followed)
@@ -146,7 +149,7 @@ class Source:
     # Asking
 
     def may_ask(self, now_ms: int) -> bool:
-        """Whether there is something to ask now, besides what is in flight."""
+        """Returns True if a request should be sent now, besides those in flight."""
         self._resume(now_ms)
         if self._in_flight == 0:
             return len(self._followed) > len(self._paused)
@@ -155,7 +158,7 @@ class Source:
         return bool(self._forget) or any(map(self._is_news, self._news.values()))
 
     def _is_news(self, followed: Followed) -> bool:
-        """Whether the leader has to be told: it stands elsewhere, or is not in the session (any more)."""
+        """Returns True if the next request must name the partition: its position is new, or it left the session."""
         return followed.position != followed.asked or followed.key not in self._in_session
 
     def _resume(self, now_ms: int) -> None:
@@ -169,14 +172,14 @@ class Source:
         self._due_ms = min((each.retry_at_ms for each in self._paused.values()), default=NEVER_MS)
 
     def await_sync(self, key: Key, now_ms: int) -> None:
-        """The partition's log could not be brought to the disk: nothing is asked for it until ``take_unsynced``."""
+        """Pauses a partition whose log could not be synced, until ``take_unsynced`` returns it."""
         followed = self._followed.get(key)
         if followed is not None:
             followed.is_unsynced = True
             self._pause(followed, now_ms)
 
     def take_unsynced(self, now_ms: int) -> Partition | None:
-        """One that ``await_sync`` has put off, and whose pause is over: its log is to be synced now."""
+        """Returns a partition that ``await_sync`` has paused and whose pause is over: sync its log now."""
         if self._due_ms > now_ms:
             return None
         for followed in self._paused.values():
@@ -186,11 +189,11 @@ class Source:
         return None
 
     def next_due_ms(self) -> int | None:
-        """When the first paused partition is to be asked for again, at the earliest."""
+        """Returns the earliest time at which a paused partition is due, None if none is paused."""
         return self._due_ms if self._paused else None
 
     def next_request(self) -> tuple[int, Fetch.Request]:
-        """The next request and its number; ``may_ask`` has said yes."""
+        """Returns the next request and its number. Call it only if ``may_ask`` returned True."""
         self._number += 1
         self._in_flight += 1
         if self._epoch == INITIAL_EPOCH:
@@ -207,7 +210,7 @@ class Source:
         return self._number, request
 
     def _first(self) -> Fetch.Request:
-        """Names everything."""
+        """Returns the first request of a session, which names every partition that is not paused."""
         self._first_of_session = self._number
         self._in_session.clear()
         self._forget.clear()
@@ -252,7 +255,7 @@ class Source:
     # Hearing
 
     def on_response(self, number: int, response: Any, now_ms: int, wall_ms: int) -> list[Partition]:
-        """The leader's answer to request ``number``; the partitions that it has changed."""
+        """Handles the response to request ``number``; returns the partitions whose logs it has changed."""
         self._in_flight -= 1
         if number < self._first_of_session:
             return []
@@ -278,7 +281,7 @@ class Source:
         try:
             if answer.error_code == errors.OffsetOutOfRange.code and answer.log_start_offset >= 0:
                 name, position = followed.partition.topic_partition, followed.position
-                logger.warning("%s: %s lies outside the leader's log; the log is fetched again", name, position)
+                logger.warning("%s: %s is outside the leader's log; the whole log is fetched again", name, position)
                 has_begun = followed.start_over(answer.log_start_offset, wall_ms)
                 if followed.cut is not None:
                     self._put_off(followed, now_ms)
@@ -292,15 +295,14 @@ class Source:
                 return changed
             self._on_error(followed, answer.error_code)
         except errors.KafkaError as error:
-            logger.error("%s cannot follow: %s", followed.partition.topic_partition, error)
+            logger.error("%s cannot follow its leader: %s", followed.partition.topic_partition, error)
         except Exception:
-            logger.exception("%s cannot follow", followed.partition.topic_partition)
+            logger.exception("%s cannot follow its leader", followed.partition.topic_partition)
         self._pause(followed, now_ms)
         return False
 
     def go_on_cutting(self, now_ms: int, wall_ms: int) -> Partition | None:
-        """Another piece of a log that is truncated in pieces, if there is one; its partition where that was the
-        last."""
+        """Does another piece of a truncation, if there is one; returns its partition when that was the last piece."""
         if self._due_ms > now_ms:
             return None
         followed = next((each for each in self._paused.values() if each.cut is not None), None)
@@ -322,10 +324,10 @@ class Source:
     def _on_error(self, followed: Followed, code: int) -> None:
         name = getattr(errors.by_code(code), "name", code)
         level = logging.DEBUG if code in _NOT_YET else logging.WARNING
-        logger.log(level, "%s: leader %d says %s", followed.partition.topic_partition, self.leader, name)
+        logger.log(level, "%s: leader %d answers with %s", followed.partition.topic_partition, self.leader, name)
 
     def _hold(self, followed: Followed, used_bytes: int, now_ms: int) -> None:
-        """A throttled replica that is not in sync waits until its budget has paid for these bytes."""
+        """Pauses a throttled replica that is not in sync until its rate allows for these bytes."""
         name = followed.partition.topic_partition
         delay_ms = self._throttle(name, self._node_id, used_bytes, now_ms)
         if delay_ms > 0:
@@ -342,11 +344,11 @@ class Source:
         self._take_out(followed.key)
 
     def on_failure(self) -> None:
-        """A request was lost, and with it the session."""
+        """Ends the session, because a request was lost."""
         self._in_flight -= 1
         self.end_session()
 
     def end_session(self) -> None:
-        """The next request begins another one."""
+        """Ends the session. The next request begins a new one."""
         self._epoch = INITIAL_EPOCH
         self._first_of_session = self._number + 1

@@ -1,4 +1,4 @@
-"""Replicas that catch up must not take the network from those who are in sync (KIP-73).
+"""Throttles replicas that catch up, so that they do not take the network from in-sync replicas (KIP-73).
 
 ``leader.replication.throttled.rate`` bounds what a leader sends to followers outside the ISR,
 ``follower.replication.throttled.rate`` what a follower outside the ISR fetches. Both hold for the partitions that the
@@ -23,7 +23,7 @@ EVERYTHING: Final = "*"
 
 
 class ReplicationThrottle:
-    """The budget of one side of this broker's replication."""
+    """The throttled rate of one side, leader or follower, of this broker's replication."""
 
     def __init__(
         self,
@@ -40,8 +40,9 @@ class ReplicationThrottle:
         self._throttle = Throttle()
 
     def delay_ms(self, partition: TopicPartition, replica: int, used_bytes: int, now_ms: int) -> int:
-        """How long ``replica`` has to wait for the next records, after ``used_bytes`` more; 0 where it is
-        in sync, or not throttled.
+        """Counts ``used_bytes`` and returns how many milliseconds ``replica`` has to wait for the next records.
+
+        Returns 0 for a replica that is in sync or not throttled.
         """
         rate = self._config[self._rate_key]
         if rate >= UNLIMITED or not self._is_throttled(partition, replica):
@@ -61,5 +62,5 @@ class ReplicationThrottle:
 
 @lru_cache(maxsize=64)
 def _named_by(replicas: str) -> frozenset[str]:
-    """The parts of a list that every partition of every fetch asks; tens of thousands where a large topic moves."""
+    """Splits a list of throttled replicas. Every fetch needs it, and while a large topic moves it has thousands."""
     return frozenset(replicas.split(","))

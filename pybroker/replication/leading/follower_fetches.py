@@ -1,11 +1,11 @@
-"""What the fetches of followers mean to the partitions that this broker leads.
+"""Answers followers' fetches, and moves the partitions that this broker leads by them.
 
-A follower that asks for an offset has everything below it. That moves the high watermark, answers producers that wait
-for acks=all, and may bring the follower back into the in-sync set. A follower that has not kept up for
-``replica.lag.time.max.ms`` is proposed to leave it. Both are proposals: ``isr_changes`` brings them to the controller.
+A follower that fetches from an offset has everything below it. That advances the high watermark and answers producers
+that wait for acks=all. If the follower has caught up, the leader proposes to add it to the in-sync replicas; if it has
+not for ``replica.lag.time.max.ms``, to remove it. ``isr_proposals`` sends these proposals to the controller.
 
-Followers have fetch sessions of their own (``follower_session``), beside those of consumers, so that
-neither can push out the other.
+Followers have fetch sessions of their own (``follower_session``), apart from consumers', so that neither can evict
+the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyclient.protocol import errors
 
 
 class Leading:
-    """The followers of this broker's partitions, as their fetches show them."""
+    """Serves the followers of the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Leading:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """``partitions``: all of this broker, whenever it is iterated."""
+        """Iterating over ``partitions`` yields all of this broker at that time."""
         self.changes = changes
         self._partitions = partitions
         self._purgatory = purgatory
@@ -62,7 +62,7 @@ class Leading:
         find: Callable[[FetchPartition], Partition],
         respond: Callable[[int, list[Answer]], Any],
     ) -> Any:
-        """``respond(session id, answers)``, or the future of it where the follower has everything.
+        """Returns ``respond(session id, answers)``, or a future of it if there is no news yet.
 
         Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch.
         """
@@ -91,7 +91,7 @@ class Leading:
             self._sessions[replica] = session
             session.broker_epoch = asked.broker_epoch
         elif session is None or session.id != asked.session_id:
-            raise errors.FetchSessionIdNotFound(f"there is no session {asked.session_id} of broker {replica}")
+            raise errors.FetchSessionIdNotFound(f"broker {replica} has no fetch session {asked.session_id}")
         elif session.broker_epoch != asked.broker_epoch:
             session.close()
             raise errors.InvalidFetchSessionEpoch(f"broker {replica} has registered again")
@@ -116,7 +116,7 @@ class Leading:
             self._purgatory.wake(partition)
 
     def on_brokers(self, brokers: Mapping[int, BrokerRegistration | None]) -> None:
-        """These have gone, or the cluster knows their registrations now: followers may have waited for that."""
+        """Takes over new registrations (None: the broker has gone), for which followers may have waited to rejoin."""
         for id, broker in brokers.items():
             session = self._sessions.pop(id, None) if broker is None else None
             if session is not None:
@@ -130,7 +130,7 @@ class Leading:
                     self.changes.consider(partition)
 
     def _on_timer(self) -> None:
-        """Looks for followers that have fallen behind."""
+        """Proposes to remove the followers that have fallen behind."""
         self._timer = self._loop.call_later(self._pause_s, self._on_timer)
         now_ms = self._clock.monotonic_ms()
         for partition in self._partitions:
@@ -138,12 +138,12 @@ class Leading:
                 self.changes.propose(partition)
 
     def close(self) -> None:
-        """Stops looking."""
+        """Stops the timer, and sends no further proposals."""
         self._timer.cancel()
         self.changes.close()
 
 
 def _told(partition: Partition, replica: int) -> tuple[int, int]:
-    """What those who wait look at: the high watermark, and where the replica's log begins."""
+    """Returns what waiting requests depend on: the high watermark, and the replica's log start."""
     follower = partition.isr.followers.get(replica) if partition.isr is not None else None
     return partition.high_watermark, -1 if follower is None else follower.log_start_offset

@@ -1,17 +1,18 @@
 """The leader's side of a follower's fetch session, which visits only partitions that may have news.
 
-A broker follows thousands of partitions at another one, and asks for all of them in every request, though it names only
-those whose position has changed. So the session remembers which partitions may have news, its *ready* ones. Those are
-the named ones, those that have changed since, and those that did not fit whole into the last response. It watches all
-of its partitions for good. Only these are read. A request without news waits until one of its partitions changes; not
-the first, for before its answer the follower has no session in which to tell what has changed.
+A broker may follow thousands of partitions of one leader. Each of its requests asks for all of them, but names only
+those whose position has changed. So the session remembers which partitions may have news: its *ready* ones, the only
+ones that it reads. A partition is ready if the request names it, if it has changed since, or if it did not fit whole
+into the last response. The session watches all its partitions for changes.
 
-If a partition is not ready, the follower has all of it, and its further requests keep it in sync. So when such a
-partition changes, the follower counts as caught up at the time of its last request. (Kafka notes this for every
-partition in every request.)
+A request without news waits until a partition changes. The first request of a session never waits: before its
+response, the follower has no session in which it could report changes.
 
-A session belongs to one connection and ends with it; a request that comes while another waits
-hurries that one. Loop's thread only.
+If a partition is not ready, the follower has all of it. So when it changes, the follower counts as caught up at the
+time of its last request. (Kafka notes this for every partition in every request.)
+
+A session belongs to one connection and ends with it. If another request comes while one waits, the waiting one is
+answered at once. Loop's thread only.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ Respond = Callable[[int, list[Answer]], Any]
 Throttle = Callable[[TopicPartition, int, int, int], int]
 """``ReplicationThrottle.delay_ms``."""
 Note = Callable[[FetchPartition, Partition], None]
-"""The follower has everything below the offset that it names. Raises KafkaError where it is none."""
+"""Notes that the follower has everything below the offset that it names. Raises KafkaError if it is no replica."""
 
 FIRST: Final = INITIAL_EPOCH
 
 
 class Asked(NamedTuple):
-    """A follower's request. ``partitions``: those that are named."""
+    """A follower's request. ``partitions`` has only those that it names."""
 
     session_id: int
     session_epoch: int
@@ -49,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class Place:
-    """One partition of a session: what is asked of it, and where it is."""
+    """One partition of a session, and what the follower asks of it."""
 
     __slots__ = ("partition", "wanted")
 
@@ -59,7 +60,7 @@ class Place:
 
 
 class WaitingFollower(Waiting):
-    """A follower's request that waits; its session ends with its connection."""
+    """A follower's waiting request. Its session ends with its connection."""
 
     def __init__(self, purgatory: Purgatory, session: FollowerSession) -> None:
         super().__init__(purgatory)
@@ -70,7 +71,7 @@ class WaitingFollower(Waiting):
         self._session.hurry()
 
     def cancel(self, msg: Any = None) -> bool:
-        """The connection has ended."""
+        """Ends the session, because the connection has ended."""
         self._session.close()
         return super().cancel(msg)
 
@@ -88,13 +89,13 @@ class FollowerSession:
         *,
         tells_progress: bool,
     ) -> None:
-        """``find`` raises KafkaError. ``tells_progress``: a higher high watermark is worth a response."""
+        """``find`` raises KafkaError. With ``tells_progress``, an advanced high watermark ends a wait."""
         self.id = id
         self.replica = replica
         self.epoch = INITIAL_EPOCH
         """The epoch of the next request."""
         self.broker_epoch = -1
-        """The follower's registration: after another one it has to name everything again."""
+        """The follower's registration. After a new one, it has to name all partitions again."""
         self._purgatory = purgatory
         self._find = find
         self._throttle = throttle
@@ -113,9 +114,11 @@ class FollowerSession:
     # A request
 
     def fetch(self, asked: Asked, note: Note, respond: Respond, now_ms: int) -> Any:
-        """``respond(session id, answers)``, or the future of it. Raises InvalidFetchSessionEpoch."""
+        """Returns ``respond(session id, answers)``, or a future of it. Raises InvalidFetchSessionEpoch."""
         if asked.session_epoch != self.epoch:
-            raise errors.InvalidFetchSessionEpoch(f"session {self.id} is in epoch {self.epoch}")
+            raise errors.InvalidFetchSessionEpoch(
+                f"fetch session {self.id} is in epoch {self.epoch}, not {asked.session_epoch}"
+            )
         self._is_first = self.epoch == INITIAL_EPOCH
         self.epoch = next_epoch(self.epoch)
         self._fetched_ms = now_ms
@@ -157,7 +160,7 @@ class FollowerSession:
         return enough
 
     def _note(self, key: Key, note: Note) -> bool:
-        """The follower has what lies below the offset that it names; True where it should hear something now."""
+        """Notes that the follower has everything below its offset. Returns True if it should be answered now."""
         place, read = self._places[key], self._reads[key]
         assert place.partition is not None
         try:
@@ -170,7 +173,7 @@ class FollowerSession:
         return self._is_progress(place.wanted, read)
 
     def _read(self, key: Key) -> bool:
-        """Reads one partition; True where the follower should hear of it now."""
+        """Reads one partition. Returns True if the follower should be answered now."""
         place = self._places[key]
         before = self._reads.get(key)
         if before is not None:
@@ -194,7 +197,7 @@ class FollowerSession:
         return read.is_urgent or self._size >= self._min_bytes or self._is_progress(place.wanted, read)
 
     def _is_throttled(self, partition: Partition, used_bytes: int) -> bool:
-        """Whether the follower has to wait for records, after these: it is out of sync and throttled."""
+        """Counts ``used_bytes`` and returns True if the follower is out of sync and has to wait for more records."""
         isr = partition.isr
         if isr is None or self.replica in isr.members:
             return False
@@ -204,7 +207,7 @@ class FollowerSession:
         return self._tells_progress and UNKNOWN != wanted.sent_high_watermark < read.high_watermark
 
     def _locate(self, key: Key, place: Place) -> Partition:
-        """The partition, which is watched from now on. Raises KafkaError."""
+        """Finds the partition and watches it from now on. Raises KafkaError."""
         partition = self._find(place.wanted)
         if partition is not place.partition:
             if place.partition is not None:
@@ -216,7 +219,7 @@ class FollowerSession:
     # While it waits, and between requests
 
     def woken(self, key: Key) -> None:
-        """A partition of the session has changed."""
+        """Makes a changed partition ready, and answers a waiting request if that suffices."""
         place = self._places.get(key)
         if place is None:
             return
@@ -233,7 +236,7 @@ class FollowerSession:
             follower.was_caught_up(self._fetched_ms)
 
     def hurry(self) -> None:
-        """The request that waits is answered with what there is."""
+        """Answers the waiting request, if there is one, with what there is."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or waiting.done():
             return
@@ -263,12 +266,12 @@ class FollowerSession:
         return answers
 
     def cancel(self, msg: Any = None) -> bool:
-        """The broker stops."""
+        """Ends the session, because the broker stops."""
         self.close()
         return True
 
     def close(self) -> None:
-        """The session is over."""
+        """Ends the session, and cancels its waiting request."""
         waiting, self._waiting = self._waiting, None
         for place in self._places.values():
             if place.partition is not None:
@@ -282,16 +285,15 @@ class FollowerSession:
 
 
 def _may_have_missed(before: FetchPartition, now: FetchPartition) -> bool:
-    """Whether the follower may not have the high watermark that it was told last.
+    """Returns True if the follower may not have taken over the high watermark that it was told last.
 
-    An answer is void where the follower stands elsewhere by then. A follower that learned of more than the offset it
-    had asked for could not use all of it either. The high watermark does not wait for a follower outside the in-sync
-    set.
+    A follower ignores a response if its position has changed meanwhile. Nor can it use a high watermark beyond the
+    offset from which it fetched: outside the in-sync set, a follower may be that far behind.
     """
     is_far = before.sent_high_watermark > before.fetch_offset
     return is_far or before.current_leader_epoch != now.current_leader_epoch
 
 
 def _lacks(place: Place) -> bool:
-    """Whether there are records that the follower has not been sent."""
+    """Returns True if the log has records that the follower has not fetched."""
     return place.partition is not None and place.wanted.fetch_offset < place.partition.log.log_end_offset

@@ -1,15 +1,13 @@
-"""Brings the leaders' proposals about in-sync replicas to the controller (AlterPartition, KIP-497).
+"""Sends the leaders' proposals about in-sync replicas to the controller (AlterPartition, KIP-497).
 
-All proposals that have gathered go in one request; one request is under way at a time. The answer
-for a partition is one of:
+One request at a time is in flight; it has all proposals that have gathered. The controller's answer for a partition is
+one of:
 
-* the new set: the leader goes by a greater one at once, before the metadata comes, by a smaller one when they come;
-* a refusal that leaves the set as it was (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA): the
-  proposal is given up;
-* the leader is not up to date (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION …): the missing metadata is on its way.
-  Until it comes, the proposal stays pending, since the set may already be the proposed one;
-* nothing, or another controller: whether the change was made is unknown, so the proposal stays
-  pending and is sent again.
+* the new set: the leader applies a larger set at once, a smaller one when its metadata arrives;
+* a refusal that leaves the set as it was (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA): the proposal is dropped;
+* an error that shows that the leader's metadata is out of date (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION …). The
+  proposal stays pending until newer metadata arrives, since the set may already be the proposed one;
+* no answer, or NOT_CONTROLLER: the change may have been made or not, so the proposal stays pending and is sent again.
 """
 
 from __future__ import annotations
@@ -29,16 +27,16 @@ from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
 Send = Callable[[int, Sequence[IsrChange]], Awaitable[Sequence[IsrOutcome]]]
-"""Asks the controller, in this broker's epoch."""
+"""Sends proposals to the controller, with this broker's epoch, and returns one outcome for each."""
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
 REFUSED_PAUSE_S: Final = 0.5
-"""So long a refused follower is not proposed again."""
+"""How long a refused follower is not proposed again."""
 MAX_PARTITIONS: Final = 2000
 
 SHOWN: Final = 5
-"""Partitions in a line of the log."""
+"""How many partitions a log line names."""
 _REFUSED = (errors.OperationNotAttempted, errors.IneligibleReplica)
 _OUTDATED = (
     errors.UnknownTopicOrPartition,
@@ -53,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class Asked(NamedTuple):
-    """A proposal that the controller is asked for."""
+    """A proposal in the current request."""
 
     partition: Partition
     tracker: IsrTracker
@@ -61,7 +59,7 @@ class Asked(NamedTuple):
 
 
 class IsrChanges:
-    """The proposals under way; ``send`` asks the controller, wherever it is."""
+    """Sends pending proposals to the controller, on whichever broker it is."""
 
     def __init__(
         self,
@@ -72,8 +70,9 @@ class IsrChanges:
         loop: asyncio.AbstractEventLoop,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``broker_epoch()``: that of this broker's registration; ``on_change(partition)``: those who wait for the
-        partition are to be woken.
+        """``broker_epoch()`` returns that of this broker's registration.
+
+        ``on_change(partition)`` wakes the requests that wait for the partition.
         """
         self._image = image
         self._broker_epoch = broker_epoch
@@ -85,14 +84,14 @@ class IsrChanges:
         self._task: asyncio.Task[None] | None = None
 
     def propose(self, partition: Partition) -> None:
-        """The partition's tracker has a proposal that is pending."""
+        """Sends the pending proposal of the partition's tracker."""
         assert partition.isr is not None
         self._proposals[partition] = partition.isr
         if self._task is None:
             self._task = self._loop.create_task(self._work())
 
     def close(self) -> None:
-        """Sends nothing any more."""
+        """Sends no further proposals."""
         self._proposals.clear()
         if self._task is not None:
             self._task.cancel()
@@ -110,7 +109,7 @@ class IsrChanges:
             self._task = None
 
     async def _ask(self) -> bool:
-        """One request; True where something came of it."""
+        """Sends one request. Returns False if it has to be repeated after a pause."""
         asked = self._take()
         if not asked:
             return True
@@ -122,13 +121,13 @@ class IsrChanges:
             return any([self._hear(each, outcome) for each, outcome in zip(asked, outcomes, strict=True)])
         except Exception as error:
             level = logging.INFO if isinstance(error, KafkaError) else logging.ERROR
-            logger.log(level, "in-sync replicas cannot be changed yet: %r", error)
+            logger.log(level, "in-sync replicas cannot be changed yet; the controller is asked again: %r", error)
             for each in asked:
                 self._put_back(*each)
             return False
 
     def _take(self) -> list[Asked]:
-        """Proposals that still stand: where another epoch has begun, or the metadata was quicker, none does."""
+        """Takes out the next proposals; drops those that a new leader epoch or newer metadata has ended."""
         asked: list[Asked] = []
         for partition, tracker in tuple(self._proposals.items())[:MAX_PARTITIONS]:
             del self._proposals[partition]
@@ -137,15 +136,15 @@ class IsrChanges:
         return asked
 
     def _put_back(self, partition: Partition, tracker: IsrTracker, proposal: Expand | Shrink) -> None:
-        """What became of it is not known."""
+        """Queues a proposal again whose outcome is unknown."""
         if partition.isr is tracker and tracker.pending is proposal:
             self._proposals.setdefault(partition, tracker)
 
     def _hear(self, asked: Asked, outcome: IsrOutcome) -> bool:
-        """What the controller says of one partition; False where it is to be asked again."""
+        """Applies the controller's answer for one partition. Returns False if it has to be asked again."""
         partition, tracker, proposal = asked
         if isinstance(outcome, KafkaError):
-            logger.debug("%s: the ISR stays: %s", partition.topic_partition, outcome)
+            logger.debug("%s: the in-sync replicas stay as they are: %s", partition.topic_partition, outcome)
             if isinstance(outcome, _REFUSED) and tracker.pending is proposal:
                 self._on_refusal(*asked)
             elif not isinstance(outcome, (*_REFUSED, *_OUTDATED)):
@@ -158,7 +157,7 @@ class IsrChanges:
         return True
 
     def consider(self, partition: Partition) -> None:
-        """The set is settled for the moment; a follower may have waited for that."""
+        """Proposes the next follower that has caught up, now that no proposal is pending."""
         tracker = partition.isr
         if tracker is not None and tracker.next_expand(partition.high_watermark) is not None:
             self.propose(partition)
@@ -173,7 +172,7 @@ class IsrChanges:
             self._loop.call_later(REFUSED_PAUSE_S, self._again, partition, tracker, replica, epoch)
 
     def _again(self, partition: Partition, tracker: IsrTracker, replica: int, broker_epoch: int) -> None:
-        """After a pause what was refused may be proposed again, if that broker is still there."""
+        """Lets a refused follower be proposed again after its pause, if its broker still has that registration."""
         broker = self._image().brokers.get(replica)
         is_there = broker is not None and broker.epoch == broker_epoch
         if partition.isr is tracker and is_there and tracker.registered(replica, broker_epoch):
@@ -181,7 +180,7 @@ class IsrChanges:
 
 
 def _change(partition: Partition, image: MetadataImage) -> IsrChange:
-    """What the partition's leader proposes, with the epochs that it knows."""
+    """Returns the partition's pending proposal in the form of AlterPartition."""
     tracker = partition.isr
     assert tracker is not None
     assert tracker.pending is not None
@@ -200,10 +199,10 @@ def _change(partition: Partition, image: MetadataImage) -> IsrChange:
 
 
 def _epoch_of(replica: int, tracker: IsrTracker, proposal: Expand | Shrink, image: MetadataImage) -> int:
-    """The registration that is to be in sync. For a new member it is the one whose fetches have justified it, even if
-    another one fetches now.
+    """Returns the registration with which ``replica`` is to be in sync.
 
-    The controller has confirmed a replica that is in the set already, as long as the partition epoch is the same.
+    For a new member it is the one whose fetches justify the proposal, even if a newer one fetches now. The controller
+    has confirmed current members itself, as long as the partition epoch is the same.
     """
     if isinstance(proposal, Expand) and replica == proposal.replica:
         return proposal.broker_epoch
@@ -213,7 +212,7 @@ def _epoch_of(replica: int, tracker: IsrTracker, proposal: Expand | Shrink, imag
 
 
 def _log(partitions: Sequence[TopicPartition], outcomes: Sequence[IsrOutcome]) -> None:
-    """One line for a request, however many partitions it was for."""
+    """Logs one line for a request, however many partitions it covers."""
     counts = Counter(each.name if isinstance(each, KafkaError) else "changed" for each in outcomes)
     told = ", ".join(f"{name} {count}" for name, count in counts.items())
     more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""

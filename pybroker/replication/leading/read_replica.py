@@ -1,8 +1,8 @@
-"""Which replica a consumer should read from: one in its own rack, if it may (KIP-392).
+"""Chooses the replica that a consumer should read from: one in the consumer's rack, if possible (KIP-392).
 
-With ``replica.selector.class`` set to Kafka's RackAwareReplicaSelector, the leader sends a consumer that names its rack
-to a replica there. It chooses the one with the most records, of those in sync that hold the offset. In its own rack,
-the leader comes first.
+With ``replica.selector.class`` set to Kafka's RackAwareReplicaSelector, the leader redirects a consumer to a replica
+in its rack. Among the in-sync ones that hold the offset, it chooses the one with the most records. If the leader is in
+that rack, it serves the consumer itself.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pybroker.replication.partition import Partition
 RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 Select = Callable[[Partition, FetchPartition], int]
-"""The replica to read from, UNKNOWN where it is this one."""
+"""Returns the replica to read from, UNKNOWN for this one."""
 
 
 def is_rack_aware(config: BrokerConfig) -> bool:
-    """Whether consumers are sent to replicas in their racks."""
+    """Returns True if the broker redirects consumers to replicas in their racks."""
     return (config["replica.selector.class"] or "").rpartition(".")[2] == RACK_AWARE
 
 
 def by_rack(rack: str, brokers: Mapping[int, BrokerRegistration]) -> Select:
-    """For a consumer in ``rack``."""
+    """Returns the selector for a consumer in ``rack``."""
     there = {id for id, broker in brokers.items() if broker.rack == rack}
 
     def select(partition: Partition, wanted: FetchPartition) -> int:
