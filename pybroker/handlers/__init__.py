@@ -7,7 +7,7 @@ A handler is ``handle(request, call)``. It returns the response, or None if the 
 (Produce with acks=0). If it has to wait, it returns an awaitable of either: an ``asyncio.Future``, or a
 coroutine (``async def handle``). A coroutine runs at once up to its first real wait, before any
 other request is read and outside a task. So the views of ``records`` in the request are valid until
-then. A request of many items is walked in turns (``common.pacing``), so that it does not block the event loop.
+then. A handler walks many items in turns (``common.pacing``), so that it does not block the event loop.
 
 Handlers turn domain errors into codes, per partition or at the top, wherever the response has a field for
 them. If a ``KafkaError`` leaves the handler, the response has no such field, and the connection is closed.
@@ -190,13 +190,13 @@ class Row(NamedTuple):
     api: Api
     handle: Handler
     needs: Needs
-    """The rights by which a client may use it: none can be served without a word on that."""
+    """The rights that a client needs. It has no default, so that no API is served without a decision on them."""
     most_units: int = FEW_UNITS
-    """What a request may hold (``net.apart``). Those that are served in turns, or come from brokers, may be longer."""
+    """How many units a request may hold (``net.apart``): more if it is served in turns, or comes from brokers."""
     controlled: bool = False
-    """The controller does it; other brokers hand it on (``forwarding``)."""
+    """The controller handles it; other brokers forward it (``forwarding``)."""
     between_brokers: bool = False
-    """Only brokers of this cluster may ask it: served, but not advertised."""
+    """Only brokers of this cluster may send it, so it is not advertised."""
 
 
 _TABLE: Final[tuple[Row, ...]] = (

@@ -20,7 +20,7 @@ _FIRST_WITH_FENCED = 2
 
 
 async def handle(request: AddOffsetsToTxn.Request, call: Call) -> AddOffsetsToTxn.Response:
-    """The group's partition becomes part of the transaction; the topic is made if need be."""
+    """Adds the group's partition to the transaction; first creates the topic if it does not exist."""
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
         check(call, WRITE_TRANSACTIONAL_ID, request.transactional_id)

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), 0-5: adds partitions to a transaction before they are written to (KIP-98); v2
-PRODUCER_FENCED; v4 several transactions, from brokers, which may also only ask (KIP-890).
+PRODUCER_FENCED; v4 several transactions, only from brokers, which may also just verify them (KIP-890).
 
-One bad partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are checked in several turns.
+One refused partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are checked in several turns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST_OF_BROKERS = 4
 
 
 async def handle(request: AddPartitionsToTxn.Request, call: Call) -> AddPartitionsToTxn.Response:
-    """An outcome per partition of each transaction."""
+    """Answers with one result per partition of each transaction."""
     if call.version >= _FIRST_OF_BROKERS:
         if not may(call, CLUSTER_ACTION):
             return Response(error_code=errors.ClusterAuthorizationFailed.code)
@@ -69,7 +69,7 @@ def _named(transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction
 def _distinct(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
 ) -> Paced[dict[TopicPartition, KafkaError | None]]:
-    """The partitions, each once, and why they are refused. Into internal topics no client writes, not even markers."""
+    """Returns the partitions, each once, with its error if it is refused. Internal topics are closed to clients."""
     image, of_client = call.broker.metadata.image, call.version < _FIRST_OF_BROKERS
     found: dict[TopicPartition, KafkaError | None] = {}
     for each in _named(transaction):
@@ -82,7 +82,7 @@ def _distinct(
 
 
 def _refused(partitions: Outcomes) -> Outcomes | None:
-    """The outcomes where some of the partitions are refused, else None."""
+    """Returns the outcomes if any of the partitions is refused, else None."""
     if not any(partitions.values()):
         return None
     return {each: error or _NOT_ATTEMPTED for each, error in partitions.items()}

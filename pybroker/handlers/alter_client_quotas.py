@@ -19,14 +19,14 @@ Response = AlterClientQuotas.Response
 
 
 async def handle(request: AlterClientQuotas.Request, call: Call) -> AlterClientQuotas.Response:
-    """One result per entity; the quotas are stored when the reply comes."""
+    """Answers with one result per entity, when the quotas are stored."""
     lists = "entries", "entries"
     response: AlterClientQuotas.Response = await in_writes(request, call, _at_controller, lists, _key)
     return response
 
 
 def refused(request: AlterClientQuotas.Request, call: Call, error: KafkaError) -> AlterClientQuotas.Response:
-    """The response to a client that may not change quotas."""
+    """Returns the response to a client that may not change quotas."""
     return Response(entries=[_result(_entity(entry), error) for entry in request.entries])
 
 

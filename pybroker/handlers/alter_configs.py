@@ -16,7 +16,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 async def handle(request: AlterConfigs.Request, call: Call) -> AlterConfigs.Response:
-    """One result per resource; the new settings are in effect when the reply comes."""
+    """Answers with one result per resource, when the new settings are in effect."""
     key = attrgetter("resource_type", "resource_name")
     response: AlterConfigs.Response = await in_writes(request, call, _at_controller, ("resources", "responses"), key)
     return response

@@ -10,11 +10,11 @@ from pyclient.protocol import AlterPartition, errors
 
 
 async def handle(request: AlterPartition.Request, call: Call) -> AlterPartition.Response:
-    """The partitions as they are then, or why not."""
+    """Answers with the state of each partition after the controller's decision, or with its error."""
     changes = changes_of(request)
     try:
         if asking_broker(call) != request.broker_id:
-            raise errors.ClusterAuthorizationFailed("a broker speaks for itself only")
+            raise errors.ClusterAuthorizationFailed("a broker may only propose changes in its own name")
         outcomes = await call.broker.controller.alter_partition(request.broker_id, request.broker_epoch, changes)
     except errors.KafkaError as error:
         return AlterPartition.Response(error_code=error.code)

@@ -23,7 +23,7 @@ Response = AlterPartitionReassignments.Response
 async def handle(
     request: AlterPartitionReassignments.Request, call: Call
 ) -> AlterPartitionReassignments.Response:
-    """One result per partition, in the order of the request, or the first error of the controller."""
+    """Answers with one result per partition, in the order of the request, or with the controller's first error."""
     told = Response(allow_replication_factor_change=request.allow_replication_factor_change, error_message=None)
     topics = request.topics
     named_twice = await Repeated.of(

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (34), 1-2: moves replicas between this broker's log dirs (KIP-113).
 
-The reply says that the move has begun; DescribeLogDirs shows its progress. For a replica that is not
-here yet the answer is REPLICA_NOT_AVAILABLE, and the replica will be created in the requested dir.
+The reply comes when the moves have begun; DescribeLogDirs shows their progress. A replica that this broker does not
+have yet is answered with REPLICA_NOT_AVAILABLE, and will be created in the requested dir.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Result = Response.AlterReplicaLogDirPartitionResult
 
 @in_turns
 def handle(request: AlterReplicaLogDirs.Request, call: Call) -> Paced[AlterReplicaLogDirs.Response]:
-    """One line per replica."""
+    """Answers with one result per replica."""
     return each_replica(request, lambda replica, path: move(call, replica, path))
 
 
@@ -27,14 +27,14 @@ def handle(request: AlterReplicaLogDirs.Request, call: Call) -> Paced[AlterRepli
 def refused(
     request: AlterReplicaLogDirs.Request, call: Call, error: errors.KafkaError
 ) -> Paced[AlterReplicaLogDirs.Response]:
-    """The response to a client that may not move them."""
+    """Returns the response to a client that may not move replicas."""
     return each_replica(request, lambda replica, path: error.code)
 
 
 def each_replica(
     request: AlterReplicaLogDirs.Request, move: Callable[[TopicPartition, str], int]
 ) -> Paced[AlterReplicaLogDirs.Response]:
-    """The response that has the code of each ``move``."""
+    """Returns the response with the error code of each ``move``."""
     topics: dict[str, list[Result]] = {}
     for log_dir in request.dirs:
         for topic in log_dir.topics:
@@ -52,7 +52,7 @@ def each_replica(
 
 
 def move(call: Call, topic_partition: TopicPartition, path: str) -> int:
-    """Begins to move a replica, whose log is made before if it is new; the error's code, 0 where it has begun."""
+    """Begins to move a replica, and first creates its log if that is still to be done. Returns the error code."""
     call.broker.replicas.partitions.make(*topic_partition)
     try:
         call.broker.replicas.moves.start(topic_partition, path)

@@ -14,7 +14,7 @@ Response = AlterUserScramCredentials.Response
 
 
 async def handle(request: AlterUserScramCredentials.Request, call: Call) -> AlterUserScramCredentials.Response:
-    """One result per user; the passwords count when the reply comes."""
+    """Answers with one result per user, when the passwords are in effect."""
     response: AlterUserScramCredentials.Response = await _at_controller(request, call)
     return response
 
@@ -22,7 +22,7 @@ async def handle(request: AlterUserScramCredentials.Request, call: Call) -> Alte
 def refused(
     request: AlterUserScramCredentials.Request, call: Call, error: KafkaError
 ) -> AlterUserScramCredentials.Response:
-    """The response to a client that may not change passwords."""
+    """Returns the response to a client that may not change passwords."""
     users = dict.fromkeys(each.name for asked in (request.deletions, request.upsertions) for each in asked)
     return Response(results=[_result(user, error) for user in users])
 

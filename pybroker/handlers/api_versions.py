@@ -1,6 +1,6 @@
 """ApiVersions (18), 0-5: lists the APIs and versions of ``ROWS``, and the features (KIP-35, KIP-511, KIP-584).
 Supported features that may be at level 0 are listed only from v4 on, because older clients cannot read them. From v5 on
-a client may say which broker it means: another one answers REBOOTSTRAP_REQUIRED (KIP-1242).
+a client may name the broker that it means to reach: any other one answers REBOOTSTRAP_REQUIRED (KIP-1242).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ZERO_LEVELS_SINCE = 4
 
 
 def handle(request: ApiVersions.Request, call: Call) -> ApiVersions.Response:
-    """Answers what is served; remembers the client's software on its connection."""
+    """Answers with the served APIs, and notes the client's software on its connection."""
     if call.version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
@@ -52,7 +52,7 @@ def _is_meant(request: ApiVersions.Request, broker: Broker) -> bool:
 
 
 def served() -> list[ApiVersions.Response.ApiVersion]:
-    """The table of ``ROWS`` as the response has it."""
+    """Returns the advertised part of ``ROWS`` in the form of the response."""
     return [
         Response.ApiVersion(api_key=api.key, min_version=api.advertised_min, max_version=api.max_version)
         for api in (row.api for row in handlers.ROWS if not row.between_brokers)
@@ -60,9 +60,7 @@ def served() -> list[ApiVersions.Response.ApiVersion]:
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """The reply to an ApiVersions request of a version that we do not know: v0, error 35 and our
-    range (KIP-511).
-    """
+    """Returns the reply to an ApiVersions request of an unknown version: v0, error 35 and our range (KIP-511)."""
     own = [entry for entry in served() if entry.api_key == ApiVersions.key]
     response = Response(error_code=errors.UnsupportedVersion.code, api_keys=own)
     encoded = ApiVersions.encode_response(0, correlation_id, response)

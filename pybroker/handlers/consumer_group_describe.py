@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def handle(
     request: ConsumerGroupDescribe.Request, call: Call
 ) -> ConsumerGroupDescribe.Response:
-    """The groups, in the order of the request; GROUP_ID_NOT_FOUND for those of the classic kind."""
+    """Answers with the groups, in the order of the request; GROUP_ID_NOT_FOUND for classic groups."""
     described = await one_by_one(request.group_ids, lambda group_id: _describe(group_id, request, call), call)
     return ConsumerGroupDescribe.Response(groups=described)
 
@@ -40,7 +40,7 @@ async def _describe(
 
 
 def _topics(group: Described) -> set[str]:
-    """The topics that the members have or shall have."""
+    """Returns the topics of the members' current and target assignments."""
     assignments = (each for member in group.members for each in (member.assignment, member.target_assignment))
     return {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
 

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (68): joins a group of the new consumer protocol, stays in it, or leaves it (KIP-848); v1
 regular expressions and member ids made by the client (KIP-1082).
 
-One API for joining, going on and leaving; the answer is at once, whatever the rest of the group does.
+The reply comes at once, whatever the other members do.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyclient.protocol import ConsumerGroupHeartbeat, errors
 def handle(
     request: ConsumerGroupHeartbeat.Request, call: Call
 ) -> Awaitable[ConsumerGroupHeartbeat.Response]:
-    """Takes the member's changes and answers with those of the group."""
+    """Applies the member's changes, and answers with what has changed for the member."""
     return _beat(request, call) if call.broker.authorizer is None else _beat_if_permitted(request, call)
 
 
 async def _beat_if_permitted(request: ConsumerGroupHeartbeat.Request, call: Call) -> ConsumerGroupHeartbeat.Response:
-    """As ``handle``, for a member that may read in the group, and may see all topics that it names."""
+    """Handles the request if the member may read the group and may describe all topics that it names."""
     try:
         check(call, READ_GROUP, request.group_id)
         await check_all(call, DESCRIBE_TOPIC, request.subscribed_topic_names or ())

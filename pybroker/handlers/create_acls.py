@@ -1,4 +1,4 @@
-"""CreateAcls (30), 1 to 3: stores ACLs (KIP-140). They count on all connections of this broker when the reply comes."""
+"""CreateAcls (30), 1 to 3: stores ACLs (KIP-140). When the reply comes, they apply to all of this broker's clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Creation = CreateAcls.Request.AclCreation
 
 
 async def handle(request: CreateAcls.Request, call: Call) -> CreateAcls.Response:
-    """One result for each, in order; SECURITY_DISABLED without an authorizer."""
+    """Answers with one result per ACL, in order; SECURITY_DISABLED without an authorizer."""
     if (disabled := refusal(call)) is not None:
         return refused(request, call, disabled)
     response: CreateAcls.Response = await _at_controller(request, call)
@@ -24,7 +24,7 @@ async def handle(request: CreateAcls.Request, call: Call) -> CreateAcls.Response
 
 
 def refused(request: CreateAcls.Request, call: Call, error: KafkaError) -> CreateAcls.Response:
-    """The response to a client that may not create any."""
+    """Returns the response to a client that may not create ACLs."""
     return Response(results=[_result(error) for _ in request.creations])
 
 

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38), 1 to 3: makes a token, with which its holder logs in as its owner (KIP-48, KIP-373)."""
+"""CreateDelegationToken (38), 1 to 3: creates a token, with which its holder logs in as the owner (KIP-48, KIP-373)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def _create(request: CreateDelegationToken.Request, call: Call) -> CreateD
 
 
 handle = forwarded(CreateDelegationToken, _create)
-"""The token and its MAC, or an error. It logs in at this broker when this returns, and soon at the others."""
+"""Answers with the token and its MAC, or an error. This broker accepts the token then, the others soon after."""
 
 
 def _wanted(request: CreateDelegationToken.Request, call: Call) -> NewToken:
@@ -50,5 +50,5 @@ def _wanted(request: CreateDelegationToken.Request, call: Call) -> NewToken:
     if owner != call.principal and not may(call, CREATE_TOKENS_USER, owner):
         raise errors.DelegationTokenAuthorizationFailed
     renewers = tuple(joined(each.principal_type, each.principal_name) for each in request.renewers)
-    id = "t" + secrets.token_urlsafe(ID_BYTES)  # no option of a command begins so
+    id = "t" + secrets.token_urlsafe(ID_BYTES)  # begins unlike any command-line option
     return NewToken(id, owner, call.principal, renewers, request.max_lifetime_ms)

@@ -1,7 +1,8 @@
 """CreateTopics (19), 2-7: creates topics; v4 counts of -1 are defaults (KIP-464), v5 returns configurations
 (KIP-525), v7 topic ids (KIP-516).
 
-The reply comes when the topics are durable and visible. A log is made before a request that needs it is answered.
+The reply comes when the topics are durable and visible. Their logs may be created later, at the latest for the first
+request that needs them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _MUTATION: Final = Mutation(
 
 @within_quota(_MUTATION)
 async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
-    """One result per topic, in the order of the request; a name that is there twice, once."""
+    """Answers with one result per topic, in the order of the request; once for a repeated name."""
     response: CreateTopics.Response = await in_writes(request, call, _at_controller, _LISTS, attrgetter("name"))
     return response
 
@@ -111,14 +112,14 @@ def _result(name: str, outcome: Outcome, described: _Described, call: Call) -> R
 
 
 class _Described:
-    """The configurations of a request's topics. Those that override the same share one answer."""
+    """Describes the settings of a request's topics. Topics with the same overrides share one description."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._found: dict[frozenset[tuple[str, str]], list[Config]] = {}
 
     def of(self, overrides: Configs) -> list[Config]:
-        """What a topic with these overrides has."""
+        """Returns all settings of a topic with these overrides."""
         key = frozenset(overrides.items())
         found = self._found.get(key)
         if found is None:

@@ -1,7 +1,7 @@
 """DeleteAcls (31), 1 to 3: deletes the ACLs that filters find, and returns them (KIP-140).
 
-They do not count any more, on any connection of this broker, when the reply comes. A filter that may find any of many
-ACLs looks at them in turns, and deletes what it has found piece by piece.
+When the reply comes, they no longer apply on any connection of this broker. A filter without a name walks all ACLs in
+turns, and deletes those that match piece by piece.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Filter = DeleteAcls.Request.DeleteAclsFilter
 Result = Response.DeleteAclsFilterResult
 
 ACLS_AT_ONCE: Final = 1000
-"""ACLs, deleted or not, of the patterns of one change; those of one pattern are not divided."""
+"""How many ACLs, deleted or not, the patterns of one change have. Those of one pattern stay together."""
 
 
 async def handle(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
-    """One result for each filter, in order; SECURITY_DISABLED without an authorizer."""
+    """Answers with one result per filter, in order; SECURITY_DISABLED without an authorizer."""
     if (disabled := refusal(call)) is not None:
         return refused(request, call, disabled)
     response: DeleteAcls.Response = await _at_controller(request, call)
@@ -35,7 +35,7 @@ async def handle(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response
 
 
 def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> DeleteAcls.Response:
-    """The response to a client that may not delete any."""
+    """Returns the response to a client that may not delete ACLs."""
     return Response(filter_results=[_refused(error) for _ in request.filters])
 
 
@@ -53,7 +53,7 @@ _at_controller = forwarded(DeleteAcls, _delete)
 
 
 async def _delete_found(wanted: AclFilter, call: Call) -> Result:
-    """What the filter finds. Raises KafkaError."""
+    """Deletes the ACLs that match the filter, and returns them. Raises KafkaError."""
     wanted.check()
     acls = call.broker.metadata.image.acls
     result = Result()

@@ -9,7 +9,7 @@ from pyclient.protocol import DeleteGroups, errors
 
 
 async def handle(request: DeleteGroups.Request, call: Call) -> DeleteGroups.Response:
-    """One outcome per group."""
+    """Answers with one result per group."""
     results = await one_by_one(request.groups_names, lambda group_id: _delete(group_id, call), call)
     return DeleteGroups.Response(results=results)
 

@@ -1,8 +1,8 @@
 """DeleteRecords (21), 0-2: raises the log start of partitions that this broker leads (KIP-107).
 
-Offset -1 is the high watermark. When the reply comes without an error the new log start survives a kill and a power cut
-of each replica: it is in the checkpoint file of the log dir, or of both while the log is between two (``log_start``).
-The leader's segments that hold deleted records only have lost their names by then.
+Offset -1 is the high watermark. When the reply comes without an error, the new log start survives a kill and a power
+cut of each replica: the checkpoint file of its log dir has it, or those of both dirs during a move (``log_start``). By
+then, the leader's segments that hold only deleted records have been renamed for deletion.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Result = Response.DeleteRecordsPartitionResult
 
 
 async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Response:
-    """One line per partition with its low watermark: the least log start over its replicas."""
+    """Answers with one result per partition, with its low watermark: the least log start of its replicas."""
     clock = call.broker.clock
     ends_ms = clock.monotonic_ms() + request.timeout_ms
     response = Response()
@@ -43,13 +43,13 @@ async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Re
 
 
 async def delete(call: Call, topic: str, offset: int, timeout_ms: int, result: Result) -> None:
-    """Deletes in one partition, and fills in its ``result``."""
+    """Deletes the records of one partition, and fills in its ``result``."""
     replicas = call.broker.replicas
     try:
         check(call, DELETE_TOPIC, topic)
         partition = replicas.find(topic, result.partition_index)
         if topic in INTERNAL_TOPICS:
-            raise errors.InvalidTopicException(f"records of {topic} are not for clients to delete")
+            raise errors.InvalidTopicException(f"clients may not delete records of {topic}")
         result.low_watermark = await replicas.delete_records(partition, offset, timeout_ms)
     except errors.KafkaError as error:
         result.error_code = error.code

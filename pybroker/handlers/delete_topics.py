@@ -1,6 +1,6 @@
 """DeleteTopics (20), 1-6: deletes topics; v1-5 by name, v6 by name or id (KIP-516).
 
-The reply comes when the deletion is durable and the logs here have lost their names. Their files are removed later.
+The reply comes when the deletion is durable and this broker's logs have been renamed. Their files are deleted later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _lists(version: int) -> tuple[str, str]:
 
 
 def _key(topic: str | Asked, call: Call) -> Hashable:
-    """What is asked for, however it is spelled."""
+    """Returns what identifies a topic, whether the request gives its name or its id."""
     if isinstance(topic, str):
         return topic
     found = call.broker.metadata.image.topic_by_id(topic.topic_id) if topic.name is None else None
@@ -62,7 +62,7 @@ def _refused(topic: str | Asked, error: KafkaError) -> Result:
 
 @within_quota(Mutation(_lists, 5, _key, _cost, _is_permitted, _refused))
 async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
-    """One result per topic, in the order of the request; one that is named twice, once."""
+    """Answers with one result per topic, in the order of the request; once for a repeated topic."""
     response: DeleteTopics.Response
     if call.version < _FIRST_WITH_IDS:
         response = await in_writes(request, call, _at_controller, _lists(call.version), str)
@@ -96,7 +96,7 @@ def _names(request: DeleteTopics.Request, version: int) -> list[TopicName]:
 
 
 def _denied(names: Sequence[TopicName], call: Call) -> dict[TopicName, TopicName]:
-    """The topics that the client may not delete, and what it is told of them: their names if it may see them."""
+    """Returns the topics that the client may not delete, as it is told of them: by name only if it may see that."""
     image: MetadataImage = call.broker.metadata.image
     denied = {}
     for asked in names:

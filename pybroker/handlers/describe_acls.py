@@ -13,7 +13,7 @@ Response = DescribeAcls.Response
 
 @in_turns
 def handle(request: DescribeAcls.Request, call: Call) -> Paced[DescribeAcls.Response]:
-    """Those of this broker's metadata; SECURITY_DISABLED without an authorizer."""
+    """Answers with the ACLs of this broker's metadata; SECURITY_DISABLED without an authorizer."""
     wanted = filter_of(request)
     try:
         if (disabled := refusal(call)) is not None:

@@ -10,8 +10,8 @@ Response = DescribeClientQuotas.Response
 
 
 def handle(request: DescribeClientQuotas.Request, call: Call) -> DescribeClientQuotas.Response:
-    """What is stored, whether any client has it or not."""
-    # a broker without quotas need not have it
+    """Answers with the stored quotas, whether or not a client with them is connected."""
+    # imported here, so that a broker without quotas does without it
     from pybroker.cluster.decisions.quota_changes import Component, described
 
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]

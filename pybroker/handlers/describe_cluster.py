@@ -8,17 +8,18 @@ from pyclient.protocol import DescribeCluster, errors
 
 BROKERS, CONTROLLERS = 1, 2
 NOWHERE = -1
-"""The port of a broker whose address is not known."""
+"""The port of a broker whose address is unknown."""
 
 
 def handle(request: DescribeCluster.Request, call: Call) -> DescribeCluster.Response:
-    """Every live broker by the listener that the client came by; on request also those that were seen before, and are
-    fenced. Their addresses are not known.
+    """Answers with all live brokers, each with its address for the client's listener.
+
+    On request, also lists fenced brokers, which were in the cluster before. Their addresses are unknown.
     """
     if request.endpoint_type == CONTROLLERS:
-        return _refused(errors.MismatchedEndpointType("this is a broker's endpoint"))
+        return _refused(errors.MismatchedEndpointType("this is the endpoint of a broker, not of a controller"))
     if request.endpoint_type != BROKERS:
-        return _refused(errors.UnsupportedEndpointType(f"endpoint type {request.endpoint_type}"))
+        return _refused(errors.UnsupportedEndpointType(f"endpoint type {request.endpoint_type} is unknown"))
     image = call.broker.metadata.image
     response = DescribeCluster.Response(
         cluster_id=call.broker.cluster_id,

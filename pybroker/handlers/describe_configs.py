@@ -1,8 +1,8 @@
 """DescribeConfigs (32), 1-4: shows settings with their sources and synonyms (KIP-226); v3 types and documentation
 (KIP-569).
 
-A topic's settings show where each comes from, down to the broker's default; a password's value is
-null. Asked for certain keys, only those that exist are shown; asked for none, all.
+Each of a topic's settings shows where it comes from, down to the broker's default. A password's value is null. If the
+request names keys, only those are shown that exist; else all are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Row = tuple[Key, Described, bool]
 
 @in_turns
 def handle(request: DescribeConfigs.Request, call: Call) -> Paced[DescribeConfigs.Response]:
-    """One result per resource."""
+    """Answers with one result per resource."""
     response = DescribeConfigs.Response()
     for resource in request.resources:
         yield
@@ -115,7 +115,7 @@ def _default_of_brokers(name: str, text: str) -> Described:
 
 def _loggers(name: str, call: Call) -> Iterable[Row]:
     if name == DEFAULT_BROKER:
-        raise errors.InvalidRequest("loggers belong to a broker: name one")
+        raise errors.InvalidRequest("loggers belong to a single broker: name its id")
     check_broker_name(name, call.broker.node_id)
     return [
         (
@@ -129,7 +129,7 @@ def _loggers(name: str, call: Call) -> Iterable[Row]:
 
 def _group(name: str, call: Call) -> Iterable[Row]:
     if not name:
-        raise errors.InvalidRequest("a group's name is empty")
+        raise errors.InvalidRequest("the name of a group is empty")
     config = call.broker.config
     overrides = call.broker.metadata.image.configs(ResourceType.GROUP, name)
     return [

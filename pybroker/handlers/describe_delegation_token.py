@@ -15,7 +15,7 @@ Response = DescribeDelegationToken.Response
 
 @in_turns
 def handle(request: DescribeDelegationToken.Request, call: Call) -> Paced[DescribeDelegationToken.Response]:
-    """Those of this broker's metadata, with their MACs."""
+    """Answers with the tokens of this broker's metadata, with their MACs."""
     response = Response()
     try:
         key = secret_key(call)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: DescribeGroups.Request, call: Call) -> DescribeGroups.Response:
-    """The groups, in the order of the request."""
+    """Answers with the groups, in the order of the request."""
     described = await one_by_one(request.groups, lambda group_id: _describe(group_id, request, call), call)
     return DescribeGroups.Response(groups=described)
 

@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), 1-5: lists the replicas in each log dir, with their sizes (KIP-113).
 
-v3 an error for all, v4 total and usable bytes (KIP-827), v5 cordoned dirs (KIP-1066; there are
-none). A replica that is being moved appears twice: where it is, and as a future one where it goes. A stray
-appears under the name of its folder, where all topics are asked for.
+v3 has one error for the whole response, v4 total and usable bytes (KIP-827), v5 cordoned dirs (KIP-1066; there are
+none). A replica that is being moved appears twice: in its log dir, and as a future replica in the target. If the
+request asks for all topics, a stray appears under the name of its folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNKNOWN_BYTES = -1
 
 @in_turns
 def handle(request: DescribeLogDirs.Request, call: Call) -> Paced[DescribeLogDirs.Response]:
-    """One line per log dir; null topics are all of them. New partitions get their logs before."""
+    """Answers with one result per log dir; null topics mean all. First creates logs that are still to be created."""
     logs, table = call.broker.logs, call.broker.replicas.partitions
     chosen: set[TopicPartition] | None = None if request.topics is None else set()
     for each in named(request):
@@ -60,14 +60,14 @@ def handle(request: DescribeLogDirs.Request, call: Call) -> Paced[DescribeLogDir
 
 
 def named(request: DescribeLogDirs.Request) -> Iterator[TopicPartition]:
-    """The partitions that the request names."""
+    """Yields the partitions that the request names."""
     for topic in request.topics or ():
         for index in topic.partitions:
             yield TopicPartition(topic.topic, index)
 
 
 class Found:
-    """What a log dir has of the chosen partitions; None: of all."""
+    """Gathers what a log dir has of the chosen partitions (None: of all)."""
 
     def __init__(self, log_dir: LogDir, chosen: set[TopicPartition] | None) -> None:
         self._log_dir = log_dir
@@ -75,7 +75,7 @@ class Found:
         self._topics: dict[str, list[PartitionResult]] = {}
 
     def add(self, row: Row) -> None:
-        """Looks at a log, a move or a stray, which may be elsewhere."""
+        """Adds a log, a move or a stray, unless it belongs to another log dir."""
         if isinstance(row, Move):
             tp = row.log.topic_partition
             if row.target is self._log_dir and self._is_chosen(tp):
@@ -95,7 +95,7 @@ class Found:
         self._topics.setdefault(topic, []).append(found)
 
     def result(self) -> Result:
-        """The log dir with what was found in it."""
+        """Returns the result of the log dir."""
         if self._log_dir.offline:
             return Result(error_code=errors.KafkaStorageError.code, log_dir=self._log_dir.path)
         total, usable = space(self._log_dir)
@@ -111,7 +111,7 @@ class Found:
 
 
 def current(log: HeldLog) -> PartitionResult:
-    """A replica where it is; its lag is how far its end is behind the high watermark."""
+    """Returns a current replica. Its lag is the distance from its log end to the high watermark."""
     return PartitionResult(
         partition_index=log.topic_partition.partition,
         partition_size=log.size,
@@ -120,7 +120,7 @@ def current(log: HeldLog) -> PartitionResult:
 
 
 def future(move: Move) -> PartitionResult:
-    """A replica where it goes; its lag in records is estimated by bytes."""
+    """Returns a future replica, at the target of its move. Its lag in records is estimated from bytes."""
     log = move.log
     records = log.log_end_offset - log.log_start_offset
     return PartitionResult(
@@ -132,7 +132,7 @@ def future(move: Move) -> PartitionResult:
 
 
 def space(log_dir: LogDir) -> tuple[int, int]:
-    """Total and usable bytes of the volume, (-1, -1) where it does not tell."""
+    """Returns total and usable bytes of the volume, (-1, -1) if they cannot be found out."""
     try:
         return log_dir.storage.space(log_dir.path)
     except OSError:

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), 0: lists the producers that partitions remember (KIP-664)."""
+"""DescribeProducers (61), 0: lists the active producers of partitions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PartitionResponse = Response.PartitionResponse
 
 @in_turns
 def handle(request: DescribeProducers.Request, call: Call) -> Paced[DescribeProducers.Response]:
-    """One line per partition, which this broker must lead."""
+    """Answers with one result per partition, which this broker must lead."""
     response = Response()
     for topic in request.topics:
         told = Response.TopicResponse(name=topic.name)
@@ -25,7 +25,7 @@ def handle(request: DescribeProducers.Request, call: Call) -> Paced[DescribeProd
 
 
 def describe(call: Call, topic: str, index: int) -> PartitionResponse:
-    """The producers of one partition."""
+    """Returns the producers of one partition."""
     try:
         check(call, READ_TOPIC, topic)
         partition = call.broker.replicas.find(topic, index)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def handle(
     request: DescribeTopicPartitions.Request, call: Call
 ) -> Paced[DescribeTopicPartitions.Response]:
-    """One page."""
+    """Answers with one page."""
     image = call.broker.metadata.image
     names = {topic.name for topic in request.topics} or set(image.topics)
     cursor = request.cursor

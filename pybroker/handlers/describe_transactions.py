@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), 0: shows the owner and the state of transactional ids (KIP-664)."""
+"""DescribeTransactions (65), 0: shows the producer and the state of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TransactionState = DescribeTransactions.Response.TransactionState
 async def handle(
     request: DescribeTransactions.Request, call: Call
 ) -> DescribeTransactions.Response:
-    """The state of each transactional id, or why it is not known here."""
+    """Answers with the state of each transactional id, or with its error."""
     states = await one_by_one(request.transactional_ids, lambda each: _describe(each, call), call)
     return DescribeTransactions.Response(transaction_states=states)
 

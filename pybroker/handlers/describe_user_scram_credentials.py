@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), 0: returns who has a password for SCRAM, and its iterations (KIP-554)."""
+"""DescribeUserScramCredentials (50), 0: returns which users have SCRAM passwords, and their iterations (KIP-554)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = Response.DescribeUserScramCredentialsResult
 
 
 def handle(request: DescribeUserScramCredentials.Request, call: Call) -> DescribeUserScramCredentials.Response:
-    """One result for each user that is named, or for all."""
+    """Answers with one result per named user, or per user if none is named."""
     from pybroker.cluster.decisions.scram_changes import users  # a broker without users need not have it
 
     image = call.broker.metadata.image

@@ -23,7 +23,7 @@ _FIRST_WITH_ERROR = 1
 
 
 async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Response:
-    """One result per partition; of all partitions, only of those that needed an election."""
+    """Answers with one result per partition; if all are meant, only for those that needed an election."""
     topics = request.topic_partitions
     if topics is None:
         response: ElectLeaders.Response = await _at_controller(request, call)
@@ -54,7 +54,7 @@ async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Resp
 
 @in_turns
 def refused(request: ElectLeaders.Request, call: Call, error: KafkaError) -> Paced[ElectLeaders.Response]:
-    """The response to a client that may not elect; v0 has no place for it but the partitions."""
+    """Returns the response to a client that may not elect leaders; v0 has only the partitions' error codes for it."""
     response = ElectLeaders.Response()
     if call.version >= _FIRST_WITH_ERROR:
         response.error_code = error.code

@@ -18,7 +18,7 @@ _FIRST_WITH_NEXT_EPOCH = 5
 
 
 async def handle(request: EndTxn.Request, call: Call) -> EndTxn.Response:
-    """Answers when the outcome is durable; the markers follow."""
+    """Answers when the outcome is durable. The coordinator writes the markers afterwards."""
     producer = Producer(request.producer_id, request.producer_epoch)
     version = V2 if call.version >= _FIRST_WITH_NEXT_EPOCH else 0
     try:

@@ -1,7 +1,7 @@
 """Envelope (58), 0: carries a client's request that another broker forwards to the controller (KIP-590).
 
-The response's data begin with the version of the metadata that the request has made, in 8 bytes. The
-other broker waits for it before it answers. Only brokers of this cluster may send it.
+The response's data begin with 8 bytes: the version of the metadata after the request. The other broker waits until it
+has that version before it answers its client. Only brokers of this cluster may send an Envelope.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyclient.protocol import Envelope, errors
 
 
 async def handle(request: Envelope.Request, call: Call) -> Envelope.Response:
-    """The answer of the handler that the client's request is for."""
+    """Answers with the response of the handler of the client's request."""
     try:
         asking_broker(call)
         data = await forwarding.open_envelope(request, call, handlers.CONTROLLED)

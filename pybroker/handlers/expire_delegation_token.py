@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40), 1 and 2: a token expires at another time, or is removed at once (KIP-48)."""
+"""ExpireDelegationToken (40), 1 and 2: changes when a token expires, or removes it at once (KIP-48)."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ async def _expire(request: ExpireDelegationToken.Request, call: Call) -> ExpireD
 
 
 handle = forwarded(ExpireDelegationToken, _expire)
-"""When it expires then, or an error. This broker lets nobody in by a removed token when this returns."""
+"""Answers with the new time, or an error. From then on, this broker does not accept a removed token."""

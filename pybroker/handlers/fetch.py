@@ -3,8 +3,8 @@
 - v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320, KIP-595)
 - v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new leader (KIP-951)
 
-A consumer's fetch of many partitions, whether the request or its session names them, takes turns (``pacing``). So do
-the logs of new partitions, which are made before they are read.
+A consumer's fetch of many partitions, named by the request or by its session, is served in turns (``pacing``). So is
+the creation of new partitions' logs, which comes before the read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pybroker.replication.leading.follower_session import Asked
 from pybroker.replication.leading.read_replica import by_rack, is_rack_aware
 from pyclient.protocol import Fetch, errors
 
-if TYPE_CHECKING:  # it costs a broker without quotas nothing
+if TYPE_CHECKING:  # so that a broker without quotas does not import it
     from cy.quota import Allowance
 
 Response = Fetch.Response
@@ -39,7 +39,7 @@ HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
 
 def handle(request: Fetch.Request, call: Call) -> Any:
-    """The response, or its future where there is not enough yet."""
+    """Returns the response, or a future of it if the fetch has to wait."""
     replica = replica_of(request, call.version)
     if replica != NOBODY:
         is_new = bool(call.broker.replicas.partitions.new)
@@ -59,14 +59,14 @@ def handle(request: Fetch.Request, call: Call) -> Any:
 
 
 async def follow_new(request: Fetch.Request, call: Call, replica: int) -> Fetch.Response:
-    """As ``follow``, after the logs of new partitions have been made."""
+    """Creates the logs of new partitions, then does what ``follow`` does."""
     await make_logs(named(request, call.version >= TOPIC_IDS_SINCE), call)
     response: Response = await settled(follow(request, call, replica))
     return response
 
 
 async def make_logs(partitions: Iterable[FetchPartition], call: Call) -> None:
-    """Makes those logs that were still to be made, in turns."""
+    """Creates the logs that are still to be created, in turns."""
     table = call.broker.replicas.partitions
 
     def make() -> Paced[None]:
@@ -78,7 +78,7 @@ async def make_logs(partitions: Iterable[FetchPartition], call: Call) -> None:
 
 
 def names_many(request: Fetch.Request) -> bool:
-    """Whether it takes several turns to go through what the request names."""
+    """Returns True if the request names so many partitions that walking them takes several turns."""
     count = 0
     for topic in request.topics:
         count += len(topic.partitions)
@@ -88,7 +88,7 @@ def names_many(request: Fetch.Request) -> bool:
 
 
 async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``handle``, in turns."""
+    """Handles a consumer's request that names many partitions, in turns."""
     by_id = call.version >= TOPIC_IDS_SINCE
     sessions: FetchSessions = call.broker.replicas.sessions
     found: dict[Key, FetchPartition] = {}
@@ -109,7 +109,7 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
 
 
 async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fetch.Response:
-    """Reads, waits and answers in turns, after the logs of new partitions have been made."""
+    """Creates the logs of new partitions, then reads, waits and answers, in turns."""
     await make_logs(context.partitions, call)
     allowance = allowance_of(call)
     fetch = operation(context, request, call, allowance)
@@ -133,7 +133,7 @@ async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fe
 
 
 async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
-    """Until the fetch has enough, or its time is over."""
+    """Waits until the fetch has enough, or for ``max_wait_ms``."""
     waiting = call.broker.replicas.purgatory.begin(fetch, max_wait_ms)
     try:
         await in_pieces(range(len(fetch.wanted)), waiting.watch, call)
@@ -145,9 +145,9 @@ async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
 def context_of(
     request: Fetch.Request, call: Call, partitions: dict[Key, FetchPartition], *, have_changed: bool = False
 ) -> Context:
-    """What the request means in its session; ``have_changed``: the session has learned of the request's changes.
+    """Returns the request's context in its session. Raises as ``FetchSessions.context``.
 
-    Raises as ``FetchSessions.context``.
+    With ``have_changed``, the session knows the request's changes already.
     """
     broker, by_id = call.broker, call.version >= TOPIC_IDS_SINCE
     sessions: FetchSessions = broker.replicas.sessions
@@ -164,8 +164,9 @@ def context_of(
 def operation(
     context: Context, request: Fetch.Request, call: Call, allowance: Allowance | None
 ) -> FetchOperation:
-    """The reading of its partitions, no more than a quota allows at once. Raises InvalidRequest, for which there is no
-    place in the response.
+    """Returns the fetch over the context's partitions, limited to what a quota allows at once.
+
+    Raises InvalidRequest, for which the response has no field.
     """
     broker = call.broker
     max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
@@ -185,7 +186,7 @@ def operation(
 
 
 def follow(request: Fetch.Request, call: Call, replica: int) -> Any:
-    """The response to a follower, or its future."""
+    """Returns the response to a follower, or a future of it."""
     leading = call.broker.replicas.leading
     if replica != call.connection.broker_id or leading is None:
         return refuse(request, call)
@@ -207,19 +208,19 @@ def follow(request: Fetch.Request, call: Call, replica: int) -> Any:
 
 
 def replica_of(request: Fetch.Request, version: int) -> int:
-    """The broker id of the fetching follower; negative for a consumer."""
+    """Returns the broker id of the fetching follower, negative for a consumer."""
     if version < REPLICA_STATE_SINCE:
         return max(request.replica_id, NOBODY)
     return max(request.replica_state.replica_id, NOBODY) if request.replica_state is not None else NOBODY
 
 
 def refuse(request: Fetch.Request, call: Call) -> Any:
-    """TOPIC_AUTHORIZATION_FAILED for every partition that is named, or the future of it."""
+    """Returns TOPIC_AUTHORIZATION_FAILED for each named partition, or a future of that response."""
     return refuse_many(request, call) if names_many(request) else refused(request)
 
 
 async def refuse_many(request: Fetch.Request, call: Call) -> Fetch.Response:
-    """As ``refused``, in turns."""
+    """Returns the same response as ``refused``, in turns."""
     response = Response()
     rows = ((topic, each) for topic in request.topics for each in topic.partitions)
     await in_pieces(rows, partial(add_refusals, response), call)
@@ -227,14 +228,14 @@ async def refuse_many(request: Fetch.Request, call: Call) -> Fetch.Response:
 
 
 def refused(request: Fetch.Request) -> Fetch.Response:
-    """TOPIC_AUTHORIZATION_FAILED for every partition that is named."""
+    """Returns TOPIC_AUTHORIZATION_FAILED for each named partition."""
     response = Response()
     add_refusals(response, ((topic, each) for topic in request.topics for each in topic.partitions))
     return response
 
 
 def add_refusals(response: Fetch.Response, rows: Iterable[tuple[Any, Any]]) -> None:
-    """Puts refusals of these topics' partitions behind those that the response has."""
+    """Appends refusals of these topics' partitions to the response."""
     for topic, each in rows:
         last = response.responses[-1] if response.responses else None
         if last is None or (last.topic, last.topic_id) != (topic.topic, topic.topic_id):
@@ -247,7 +248,7 @@ def add_refusals(response: Fetch.Response, rows: Iterable[tuple[Any, Any]]) -> N
 
 
 def isolation(level: int) -> Isolation:
-    """Raises InvalidRequest, for which there is no place in the response."""
+    """Returns the isolation for the wire's level. Raises InvalidRequest, for which the response has no field."""
     if level == Isolation.READ_UNCOMMITTED:
         return Isolation.READ_UNCOMMITTED
     if level != Isolation.READ_COMMITTED:
@@ -256,12 +257,12 @@ def isolation(level: int) -> Isolation:
 
 
 def wanted(request: Fetch.Request, by_id: bool) -> dict[Key, FetchPartition]:
-    """The partitions that the request names, each once, in its order."""
+    """Returns the partitions that the request names, each once, in its order."""
     return {partition.key: partition for partition in named(request, by_id)}
 
 
 def named(request: Fetch.Request, by_id: bool) -> Iterator[FetchPartition]:
-    """The partitions that the request names, perhaps several times."""
+    """Yields the partitions that the request names; one may come several times."""
     for topic in request.topics:
         name = None if by_id else topic.topic
         for each in topic.partitions:
@@ -278,7 +279,7 @@ def named(request: Fetch.Request, by_id: bool) -> Iterator[FetchPartition]:
 
 
 def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
-    """The partitions that the session is to forget."""
+    """Yields the partitions that the session should forget."""
     for topic in request.forgotten_topics_data:
         for index in topic.partitions:
             yield topic.topic_id if by_id else topic.topic, index
@@ -287,7 +288,7 @@ def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
 def respond(
     context: Context, call: Call, allowance: Allowance | None, fetch: FetchOperation, reads: list[PartitionRead]
 ) -> Fetch.Response:
-    """The response to what ``fetch`` has read."""
+    """Returns the response with what ``fetch`` has read, or an empty one if the client's quota is used up."""
     now_ms, delay_ms = call.broker.clock.monotonic_ms(), 0
     if allowance is not None:
         has_all, delay_ms = allowance.use_or_wait(fetch.size, now_ms)
@@ -303,7 +304,7 @@ def respond(
 
 
 def allowance_of(call: Call) -> Allowance | None:
-    """What the client may fetch, if it has a quota."""
+    """Returns the client's fetch quota, None if it has none."""
     share = call.connection.share
     if share is None or not share.is_current:
         quotas = call.broker.quotas
@@ -314,7 +315,7 @@ def allowance_of(call: Call) -> Allowance | None:
 
 
 def put_off(context: Context, delay_ms: int) -> Fetch.Response:
-    """The response of a client that has fetched too much: empty, so that it asks again."""
+    """Returns an empty response for a client beyond its quota, so that it asks again after ``delay_ms``."""
     try:
         return Response(throttle_time_ms=delay_ms, session_id=context.put_off())
     except errors.KafkaError as error:
@@ -322,14 +323,14 @@ def put_off(context: Context, delay_ms: int) -> Fetch.Response:
 
 
 def response_of(call: Call, session_id: int, answers: list[Answer]) -> Fetch.Response:
-    """The response that carries these answers."""
+    """Returns the response with these answers."""
     response = Response(session_id=session_id)
     add_answers(response, call, answers)
     return response
 
 
 def add_answers(response: Fetch.Response, call: Call, answers: Iterable[Answer]) -> None:
-    """Puts these answers behind those that the response has."""
+    """Appends these answers to the response."""
     topic = response.responses[-1] if response.responses else None
     for partition, read in answers:
         key = partition.key[0]
@@ -343,7 +344,7 @@ def add_answers(response: Fetch.Response, call: Call, answers: Iterable[Answer])
 
 
 def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionData:
-    """What one partition gave."""
+    """Returns one partition's part of the response."""
     aborted: list[AbortedTransaction] | None = [] if isinstance(read.error, UNKNOWN) else None
     if read.aborted is not None:
         aborted = [

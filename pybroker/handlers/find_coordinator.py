@@ -2,8 +2,8 @@
 (KIP-98), v4 several keys (KIP-699).
 
 The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a
-transactional id the leader of its partition of ``__transaction_state``. Either topic is made when
-the first of its kind is looked for.
+transactional id the leader of its partition of ``__transaction_state``. The first request for a
+coordinator creates its topic.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _RIGHTS: Final[Mapping[int, Right]] = {
     CoordinatorType.GROUP: DESCRIBE_GROUP,
     CoordinatorType.TRANSACTION: DESCRIBE_TRANSACTIONAL_ID,
 }
-"""What a client needs to know where its coordinator is."""
+"""The right that a client needs to find a coordinator of each type."""
 _FIRST_WITH_SEVERAL_KEYS = 4
 _NO_NODE = -1
 
 
 async def handle(request: FindCoordinator.Request, call: Call) -> FindCoordinator.Response:
-    """Node, host and port for each key, or why there is none."""
+    """Answers with node, host and port of each key's coordinator, or with an error."""
     if call.version >= _FIRST_WITH_SEVERAL_KEYS:
         keys = request.coordinator_keys
         found = await one_by_one(keys, lambda key: _find(key, request.key_type, call), call)
@@ -67,7 +67,7 @@ async def _find(key: str, key_type: int, call: Call) -> Coordinator:
         leader = await _leader(key, key_type, call)
         address = call.broker.endpoint_for(call.connection).get(leader)
         if address is None:
-            raise errors.CoordinatorNotAvailable(f"broker {leader} has no such listener")
+            raise errors.CoordinatorNotAvailable(f"broker {leader} is down, or lacks the client's listener")
     except KafkaError as error:
         return FindCoordinator.Response.Coordinator(
             key=key,
@@ -92,7 +92,7 @@ async def _leader(key: str, key_type: int, call: Call) -> int:
         partition = await _partition(key, key_type, call)
     leader = partition.leader
     if leader == NO_LEADER:
-        raise errors.CoordinatorNotAvailable(f"the partition of {key} has no leader")
+        raise errors.CoordinatorNotAvailable(f"the partition that coordinates {key} has no leader")
     return leader
 
 
@@ -102,7 +102,7 @@ async def _partition(key: str, key_type: int, call: Call) -> PartitionImage:
 
 
 async def internal_topic(name: str, call: Call) -> TopicImage:
-    """The topic in which coordinators keep their state, made if need be.
+    """Returns the topic in which coordinators keep their state; first creates it if it does not exist.
 
     Raises CoordinatorNotAvailable.
     """

@@ -21,7 +21,7 @@ from pyclient.protocol.errors import KafkaError
 async def handle(
     request: IncrementalAlterConfigs.Request, call: Call
 ) -> IncrementalAlterConfigs.Response:
-    """One result per resource; the new settings are in effect when the reply comes."""
+    """Answers with one result per resource, when the new settings are in effect."""
     response: IncrementalAlterConfigs.Response = await in_writes(
         request, call, _permitted, ("resources", "responses"), attrgetter("resource_type", "resource_name")
     )
@@ -31,7 +31,7 @@ async def handle(
 async def _anywhere(
     request: IncrementalAlterConfigs.Request, call: Call
 ) -> IncrementalAlterConfigs.Response:
-    """Loggers belong to the broker that is asked, all else to the controller."""
+    """Changes this broker's loggers here, and everything else at the controller."""
     loggers = [r for r in request.resources if r.resource_type == ResourceType.BROKER_LOGGER]
     if not loggers or call.broker.controller.is_controller:
         response: IncrementalAlterConfigs.Response = await _at_controller(request, call)
@@ -108,7 +108,7 @@ async def _results(
 def _alter_loggers(change: ConfigChange, node_id: int, *, validate_only: bool) -> Result:
     try:
         if not change.name:
-            raise errors.InvalidRequest("loggers belong to a broker: name one")
+            raise errors.InvalidRequest("loggers belong to a single broker: name its id")
         check_broker_name(change.name, node_id)
         broker_loggers.check(change.keys)
     except KafkaError as error:

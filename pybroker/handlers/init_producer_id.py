@@ -16,7 +16,7 @@ _FIRST_WITH_FENCED = 4
 
 
 async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.Response:
-    """An id in epoch 0 for an idempotent producer, whatever it had; else the next of its owner."""
+    """Answers with a new producer id in epoch 0, or for a transactional id with its next producer epoch."""
     try:
         _check_rights(request, call)
         expected = _expected(request)
@@ -32,7 +32,7 @@ async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.
 
 
 def _check_rights(request: InitProducerId.Request, call: Call) -> None:
-    """Raises TransactionalIdAuthorizationFailed; ClusterAuthorizationFailed where it may write to no topic."""
+    """Raises TransactionalIdAuthorizationFailed, or ClusterAuthorizationFailed if the client may write to no topic."""
     if request.transactional_id is not None:
         check(call, WRITE_TRANSACTIONAL_ID, request.transactional_id)
     elif not (may_any(call, WRITE_TOPIC) or may(call, IDEMPOTENT_WRITE)):
@@ -42,7 +42,7 @@ def _check_rights(request: InitProducerId.Request, call: Call) -> None:
 def _expected(request: InitProducerId.Request) -> Producer | None:
     """Returns the producer's previous identity, or None. Raises InvalidRequest."""
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
-        raise errors.InvalidRequest("of producer id and epoch only one is given")
+        raise errors.InvalidRequest("producer id and producer epoch must be given together")
     if request.producer_id == NO_ID:
         return None
     return Producer(request.producer_id, request.producer_epoch)

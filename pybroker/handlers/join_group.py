@@ -13,7 +13,7 @@ _FIRST_WITH_NULL_PROTOCOL = 7
 
 
 async def handle(request: JoinGroup.Request, call: Call) -> JoinGroup.Response:
-    """Waits until the group has its next generation."""
+    """Answers when the group has its next generation."""
     response: JoinGroup.Response
     if may(call, READ_GROUP, request.group_id):
         host = f"/{call.connection.peer_address[0]}"

@@ -14,11 +14,11 @@ from pyclient.protocol import LeaveGroup, errors
 Member = LeaveGroup.Request.MemberIdentity
 
 _MEMBERS_AT_ONCE: Final = 100
-"""Members that leave in one turn."""
+"""How many members leave in one turn."""
 
 
 async def handle(request: LeaveGroup.Request, call: Call) -> LeaveGroup.Response:
-    """One outcome per member, and the first error of the group."""
+    """Answers with one result per member, and the first error of the group."""
     if not may(call, READ_GROUP, request.group_id):
         return LeaveGroup.Response(error_code=errors.GroupAuthorizationFailed.code)
     told = LeaveGroup.Response()

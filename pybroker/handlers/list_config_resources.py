@@ -19,7 +19,7 @@ _SUPPORTED = (
 
 
 def handle(request: ListConfigResources.Request, call: Call) -> ListConfigResources.Response:
-    """The names of each type; UNSUPPORTED_VERSION where a type is unknown to this version."""
+    """Answers with the names of each type; UNSUPPORTED_VERSION if a type is unknown."""
     if call.version == 0:
         types: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
     else:

@@ -10,7 +10,7 @@ from pyclient.protocol import ListGroups
 
 
 async def handle(request: ListGroups.Request, call: Call) -> ListGroups.Response:
-    """The groups that this broker coordinates, and that the client may know of."""
+    """Answers with the groups that this broker coordinates and that the client may describe."""
     response: ListGroups.Response = await call.broker.groups.list_groups(request)
     if not may(call, DESCRIBE_CLUSTER, is_told=False):
         response.groups = await permitted(call, DESCRIBE_GROUP, response.groups, attrgetter("group_id"))

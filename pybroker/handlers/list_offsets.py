@@ -1,14 +1,14 @@
 """ListOffsets (2), 1-11: finds the offset of a timestamp, or one of the special offsets.
 
-    -1  where reads end: the last stable offset for read_committed, else the high watermark
-    -2  the log's start
+    -1  the end for readers: the last stable offset for read_committed, else the high watermark
+    -2  the log start
     -3  the record with the greatest timestamp (v7, KIP-734)
-    -4  the log's start on local disk (v8, KIP-405): the same, as there is no other tier
-    -5  the end of what is in tiered storage (v9, KIP-1005): none
-    -6  the first that is yet to be uploaded there (v11, KIP-1023): none
+    -4  the log start on the local disk (v8, KIP-405): the same, since there is no other tier
+    -5  the end of the tiered storage (v9, KIP-1005): none
+    -6  the first offset that is not uploaded yet (v11, KIP-1023): none
 
-A timestamp finds the first record that is as new; where there is none, offset and timestamp are -1
-and there is no error. Records that a consumer cannot read yet are not found.
+A timestamp finds the first record with this or a later timestamp. If there is none, offset and timestamp are -1,
+without an error. Records that a consumer cannot read yet are not found.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEVER = 1 << 15
 
 
 class Special(IntEnum):
-    """Timestamps that are none."""
+    """Special values of ``timestamp``."""
 
     LATEST = -1
     EARLIEST = -2
@@ -56,7 +56,7 @@ NOWHERE = TimestampOffset(-1, -1, -1)
 
 @in_turns
 def handle(request: ListOffsets.Request, call: Call) -> Paced[ListOffsets.Response]:
-    """One line per partition; a partition that is named twice is refused."""
+    """Answers with one result per partition; refuses a partition that is named twice."""
     isolation = isolation_of(request)
     must_lead = request.replica_id != DEBUGGER
     topics = request.topics
@@ -85,7 +85,7 @@ def handle(request: ListOffsets.Request, call: Call) -> Paced[ListOffsets.Respon
 
 
 def isolation_of(request: ListOffsets.Request) -> Isolation:
-    """How far the asker may read: replicas and debuggers to the log's end."""
+    """Returns how far the client may read: replicas and debuggers up to the log end."""
     if request.replica_id != CONSUMER:
         return Isolation.LOG_END
     if request.isolation_level == Isolation.READ_COMMITTED:
@@ -96,11 +96,11 @@ def isolation_of(request: ListOffsets.Request) -> Isolation:
 def check_timestamp(timestamp: int, version: int) -> None:
     """Raises UnsupportedVersion for a special timestamp that the version does not have."""
     if timestamp < 0 and version < SINCE.get(timestamp, NEVER):
-        raise errors.UnsupportedVersion(f"timestamp {timestamp} in v{version}")
+        raise errors.UnsupportedVersion(f"timestamp {timestamp} is unknown in version {version}")
 
 
 def find(partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:
-    """What ``timestamp`` stands for in the partition; NOWHERE where there is nothing."""
+    """Returns the offset for ``timestamp``, NOWHERE if there is none. Raises OffsetNotAvailable."""
     if timestamp in (Special.EARLIEST, Special.EARLIEST_LOCAL):
         return partition.earliest_offset()
     if timestamp in (Special.LATEST_TIERED, Special.EARLIEST_PENDING_UPLOAD):
@@ -121,7 +121,7 @@ def find(partition: Partition, timestamp: int, isolation: Isolation) -> Timestam
 
 
 def code_of(error: errors.KafkaError, version: int) -> int:
-    """OFFSET_NOT_AVAILABLE is LEADER_NOT_AVAILABLE to clients that do not know it (KIP-207)."""
+    """Returns the error's code; older clients get LEADER_NOT_AVAILABLE for OFFSET_NOT_AVAILABLE (KIP-207)."""
     if isinstance(error, errors.OffsetNotAvailable) and version < OFFSET_NOT_AVAILABLE_SINCE:
         return errors.LeaderNotAvailable.code
     return error.code

@@ -16,7 +16,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 async def handle(request: ListTransactions.Request, call: Call) -> ListTransactions.Response:
-    """The transactional ids that this broker coordinates and that are wanted."""
+    """Answers with the transactional ids that this broker coordinates and that match all filters."""
     states, unknown = read_states(request.state_filters)
     try:
         wanted = Filter(
@@ -33,7 +33,7 @@ async def handle(request: ListTransactions.Request, call: Call) -> ListTransacti
 
 
 def _pattern(text: str | None) -> Pattern | None:
-    """RE2, whose time is linear. Raises InvalidRegularExpression."""
+    """Compiles the pattern with RE2, which matches in linear time. Raises InvalidRegularExpression."""
     if not text:
         return None
     try:
@@ -42,4 +42,4 @@ def _pattern(text: str | None) -> Pattern | None:
         pattern: Pattern = re2.compile(text, options)
         return pattern
     except re2.error as error:
-        raise errors.InvalidRegularExpression(f"{text!r} is no regular expression") from error
+        raise errors.InvalidRegularExpression(f"{text!r} is not a valid regular expression") from error

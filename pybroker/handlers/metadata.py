@@ -5,10 +5,10 @@
 - v8 authorized operations (KIP-430)
 - v10 topic ids, by which clients may ask from v12 on (KIP-516), v13 an error at the top (KIP-1102)
 
-A topic is created before the reply, so the reply has its leaders already. Where a leader may just have died the
-reply waits a moment for the next one (``cluster.suspects``).
+A missing topic is created before the reply, so the reply has its leaders. If a leader may just have died, the reply
+waits a moment for the next one (``cluster.suspects``).
 
-Many partitions, whether a request names their topics or not, are described in turns (``pacing``).
+Many partitions are described in turns (``pacing``), whether the request names their topics or not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIRST_WITH_LISTENER_NOT_FOUND = 6
 def handle(
     request: Metadata.Request, call: Call
 ) -> Metadata.Response | Awaitable[Metadata.Response]:
-    """At once, or when the missing topics are made, or it is known what becomes of a leader."""
+    """Answers at once, or when missing topics are created and it is clear whether suspected leaders are alive."""
     if call.broker.suspects.lead(_asked_for(request, call)):
         return _when_settled(request, call)
     return _answer(request, call)
@@ -70,7 +70,7 @@ def _answer(
 
 @in_turns
 def _to_create(request: Metadata.Request, call: Call) -> Paced[dict[str, KafkaError | None]]:
-    """The names of the topics that are to be made, and the error of those that the client may not create."""
+    """Returns the missing topics by name, with an error for those that the client may not create."""
     names: dict[str, KafkaError | None] = {}
     if request.topics and request.allow_auto_topic_creation and call.broker.config["auto.create.topics.enable"]:
         known = call.broker.metadata.image.topics
@@ -116,7 +116,7 @@ async def _after_creation(
 
 
 def _partitions_of(name: str, call: Call) -> int:
-    """How many a topic is made with."""
+    """Returns how many partitions a new topic gets."""
     config = call.broker.config
     return internal_topic(name, config, 1).partitions if name in INTERNAL_TOPICS else int(config["num.partitions"])
 
@@ -124,7 +124,7 @@ def _partitions_of(name: str, call: Call) -> int:
 def _found(
     request: Metadata.Request, call: Call, image: MetadataImage, outcomes: Mapping[str, TopicImage | KafkaError]
 ) -> Iterator[TopicImage | Topic | None]:
-    """The answer for each topic, in the order of the request; None where there is none, or there has been one."""
+    """Yields the answer for each topic, in the order of the request; None for a hidden or repeated topic."""
     if request.topics is None or (call.version == 0 and not request.topics):
         for each in image.topics.values():
             yield each if may(call, DESCRIBE_TOPIC, each.name, is_told=False) else None
@@ -164,10 +164,10 @@ def _find(
 
 
 def _may_pass(error: KafkaError) -> bool:
-    """Whether the topic may be made later, when there are more brokers or another controller.
+    """Returns True if creating the topic may succeed later, with more brokers or another controller.
 
-    All clients then wait for a leader, as for a topic that is being made, and ask again soon. A topic that is unknown
-    librdkafka's producer gives up after 30 s; other errors are final, or rest until ``metadata.max.age.ms``.
+    Such a topic is answered with LEADER_NOT_AVAILABLE, because all clients ask again soon after that. librdkafka's
+    producer gives up an unknown topic after 30 s; other errors are final, or last for ``metadata.max.age.ms``.
     """
     return error.retriable or isinstance(error, errors.InvalidReplicationFactor)
 
@@ -215,7 +215,7 @@ def _response(
 
 
 def _partition(partition: PartitionImage, addresses: Mapping[int, tuple[str, int]], version: int) -> Partition:
-    """The tuples are encoded as they are: with copies of them, all takes half as long again."""
+    """Describes a partition. It passes the tuples on without copies, which would take half as long again."""
     return Metadata.Response.MetadataResponsePartition(
         error_code=error_of(partition, addresses, version),
         partition_index=partition.index,
@@ -232,7 +232,7 @@ def _broker(id: int, host: str, port: int, rack: str | None) -> Broker:
 
 
 def _departed(call: Call) -> Iterator[Broker]:
-    """Brokers that have just gone (``cluster.suspects``)."""
+    """Yields brokers that have just left the cluster (``cluster.suspects``)."""
     for broker in call.broker.suspects.departed():
         endpoint = broker.endpoint(call.connection.listener_name)
         if endpoint is not None:
@@ -244,7 +244,7 @@ def error_of(
     alive: Mapping[int, tuple[str, int]],
     version: int = _FIRST_WITH_LISTENER_NOT_FOUND,
 ) -> int:
-    """The answer if clients cannot reach the leader."""
+    """Returns the partition's error code: none if clients can reach its leader."""
     if partition.leader in alive:
         return errors.NONE
     if partition.leader == NO_LEADER or version < _FIRST_WITH_LISTENER_NOT_FOUND:
@@ -253,5 +253,5 @@ def error_of(
 
 
 def offline(partition: PartitionImage, alive: Mapping[int, tuple[str, int]]) -> list[int]:
-    """The replicas on brokers that are not alive."""
+    """Returns the replicas on brokers that are not alive."""
     return [replica for replica in partition.replicas if replica not in alive]

@@ -1,7 +1,7 @@
 """OffsetCommit (8): commits offsets of a group; v6 leader epoch (KIP-320), v7 static members (KIP-345), v10 topic ids
 (KIP-848).
 
-Partitions that do not exist are refused here; the rest is the coordinator's matter.
+The handler refuses partitions that do not exist; the coordinator decides on all others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_WITH_IDS = 10
 
 
 async def handle(request: OffsetCommit.Request, call: Call) -> OffsetCommit.Response:
-    """An outcome per partition, in the order of the request's topics."""
+    """Answers with one result per partition, in the order of the request's topics."""
     response = OffsetCommit.Response()
     with_ids = call.version >= _FIRST_WITH_IDS
     await of_existing(
@@ -43,7 +43,7 @@ def _topic(asked: Asked) -> Topic:
 
 
 def _by_name(asked: Asked, image: MetadataImage) -> TopicImage | None:
-    """Gives the topic its id."""
+    """Finds the topic by its name, and puts its id into ``asked``."""
     topic = image.topic(asked.name)
     if topic is not None:
         asked.topic_id = topic.id

@@ -11,7 +11,7 @@ Response = OffsetDelete.Response
 
 
 async def handle(request: OffsetDelete.Request, call: Call) -> OffsetDelete.Response:
-    """An outcome per partition, or the first error of the group."""
+    """Answers with one result per partition, or with the first error of the group."""
     response = Response()
 
     async def delete(part: OffsetDelete.Request) -> OffsetDelete.Response:

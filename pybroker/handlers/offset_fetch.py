@@ -1,11 +1,11 @@
 """OffsetFetch (9): returns committed offsets of groups; v2 null topics are all, v5 leader epoch (KIP-320), v7
 require_stable (KIP-447), v8 several groups (KIP-709), v10 topic ids (KIP-848).
 
-A partition without a committed offset has offset -1, metadata "" and no error. The topic may have been deleted.
+A partition without a committed offset has offset -1, metadata "" and no error, even if its topic does not exist.
 
-From v2 on an error of the group has a field of its own. Kafka leaves the partitions out then. Ours repeat a retriable
-error there, up to v7: aiokafka looks at the partitions alone. It takes one that is missing for one that was never
-committed, and reads it again from its beginning.
+From v2 on an error of the group has a field of its own, and Kafka then leaves the partitions out. Up to v7 this handler
+also puts a retriable error into each partition, because aiokafka looks only there. It would take a missing partition
+for one without a committed offset, and reset it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FIRST_WITH_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
 _FIRST_WITH_IDS = 10
 _ASKED_AT_ONCE = 1000
-"""Partitions that the coordinator is asked for in one turn."""
+"""For how many partitions the coordinator is asked in one turn."""
 
 
 async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:
-    """The committed offsets of one group, or since v8 of several."""
+    """Answers with the committed offsets of one group, or since v8 of several."""
     if call.version >= _FIRST_WITH_SEVERAL_GROUPS:
         stable = request.require_stable
         groups = await one_by_one(request.groups, lambda each: _group(each, call, stable=stable), call)
@@ -86,7 +86,7 @@ def _parts(topics: list[Any] | None) -> Iterable[list[Part] | None]:
 
 @in_turns
 def _refused(request: OffsetFetch.Request, call: Call, error: KafkaError) -> Paced[OffsetFetch.Response]:
-    """Each partition carries the group's error if it is retriable; any error in v1, which has no other place for it."""
+    """Puts the group's error into each partition if it is retriable; in v1 any error, since it has no other field."""
     response = OffsetFetch.Response(error_code=error.code)
     if call.version >= _FIRST_WITH_ERROR and not error.retriable:
         return response
@@ -105,7 +105,7 @@ def _refused(request: OffsetFetch.Request, call: Call, error: KafkaError) -> Pac
 
 
 def _among_partitions(error: KafkaError) -> KafkaError:
-    """Clients that look at partitions know two errors after which they look for the coordinator again."""
+    """Translates the error for clients that look only at partitions: NOT_COORDINATOR makes them look it up again."""
     return errors.NotCoordinator() if isinstance(error, errors.CoordinatorNotAvailable) else error
 
 
@@ -149,7 +149,7 @@ async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:
 def _refusal(
     asked: AskedTopic, image: MetadataImage, call: Call, *, with_ids: bool
 ) -> type[KafkaError] | None:
-    """The error of a topic that nothing is told of; gives a topic the name that belongs to its id."""
+    """Returns the error of a topic that is unknown or hidden, else None; puts the name of an id into ``asked``."""
     if with_ids:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
@@ -166,7 +166,7 @@ def _refused_topic(asked: AskedTopic, indexes: list[int], error: type[KafkaError
 
 
 def _without_offsets(partition: Any, indexes: list[int], error: type[KafkaError]) -> list[Any]:
-    """The error for each partition, in the form of response that has ``partition``."""
+    """Returns the error for each partition; ``partition`` is the class of its result."""
     return [
         partition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error.code)
         for index in indexes
@@ -183,7 +183,7 @@ def _topic(name: str, offsets: Mapping[int, CommittedOffset], image: MetadataIma
 
 
 def _partitions(partition: Any, offsets: Mapping[int, CommittedOffset]) -> list[Any]:
-    """Offsets as one of the two forms of response has them: ``partition`` is its class."""
+    """Returns the offsets in the form of the response; ``partition`` is the class of their results."""
     return [
         partition(
             partition_index=index,

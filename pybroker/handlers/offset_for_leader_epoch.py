@@ -1,7 +1,6 @@
-"""OffsetForLeaderEpoch (23), 2-4: returns where a leader epoch ended, so that a reader can detect that it has read
-further.
+"""OffsetForLeaderEpoch (23), 2-4: returns the end of a leader epoch, so that a reader can detect a truncation.
 
-KIP-101, KIP-320 (v2 the asker's own epoch), v3 the asker's replica id.
+KIP-101, KIP-320 (v2 the client's current leader epoch), v3 its replica id.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Response = OffsetForLeaderEpoch.Response
 
 @in_turns
 def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> Paced[OffsetForLeaderEpoch.Response]:
-    """One line per partition; (-1, -1) for an epoch that is unknown here."""
+    """Answers with one result per partition; (-1, -1) for an unknown epoch."""
     response = Response()
     for topic in request.topics:
         told = Response.OffsetForLeaderTopicResult(topic=topic.topic)
@@ -29,7 +28,7 @@ def handle(request: OffsetForLeaderEpoch.Request, call: Call) -> Paced[OffsetFor
 
 
 def answer(call: Call, topic: str, wanted: Request.OffsetForLeaderPartition) -> Response.EpochEndOffset:
-    """Where the wanted epoch ended, or why that cannot be told."""
+    """Returns the end of the wanted epoch, or an error."""
     try:
         if not (may(call, DESCRIBE_TOPIC, topic) or may(call, CLUSTER_ACTION, is_told=False)):
             raise errors.TopicAuthorizationFailed

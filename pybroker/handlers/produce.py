@@ -6,7 +6,7 @@
 Versions 0-2 are advertised, because librdkafka never compresses without them, and refused.
 
 acks=0 wants no response; its errors close the connection. The first batch of a transaction in a
-partition waits for the coordinator's word: see ``admission``. A request that takes long goes on in
+partition waits for the coordinator's answer: see ``admission``. A long request continues in
 further turns (``turns``), and a batch that takes long to unpack is unpacked on a thread.
 """
 
@@ -46,9 +46,7 @@ TopicData = Produce.Request.TopicProduceData
 PartitionData = Produce.Request.PartitionProduceData
 Pending = list[tuple[PartitionResponse, Future[None]]]
 Item = tuple[TopicData, PartitionData, Seen | None, list[PartitionResponse]]
-"""A batch that is to be appended, what was seen of it where the request has a transactional id, and where its answer
-goes.
-"""
+"""A batch to append: what ``admission.look`` found (only with a transactional id), and the list for its answer."""
 
 ZSTD_SINCE, HINTS_SINCE = 7, 10
 V1, V2 = 1, 2
@@ -56,7 +54,7 @@ SPECIAL_FLAGS = TRANSACTIONAL_FLAG | int(Codec.ZSTD)
 
 
 def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """Answers at once where what acks promises holds already and no coordinator is to be asked.
+    """Answers at once if acks is fulfilled already and no coordinator has to be asked.
 
     Raises the first KafkaError of acks=0, when the other partitions have been served.
     """
@@ -66,7 +64,7 @@ def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable
 
 
 async def handle_new(request: Produce.Request, call: Call) -> Produce.Response | None:
-    """As ``in_transaction``, after the logs of new partitions have been made, in turns."""
+    """Creates the logs of new partitions in turns, then does what ``in_transaction`` does."""
     table, by_id = call.broker.replicas.partitions, call.version >= TOPIC_IDS_SINCE
     if not call.connection.pinned:
         keep_records(data for topic in request.topic_data for data in topic.partition_data)
@@ -86,7 +84,7 @@ async def handle_new(request: Produce.Request, call: Call) -> Produce.Response |
 
 
 def in_transaction(request: Produce.Request, call: Call) -> Any:
-    """The response to a request with a transactional id, or its future."""
+    """Returns the response to a request with a transactional id, or an awaitable of it."""
     seen = admission.look(request, call)
     try:
         admission.check_id(request, seen, call)
@@ -101,7 +99,7 @@ def in_transaction(request: Produce.Request, call: Call) -> Any:
 async def admitted(
     request: Produce.Request, seen: list[Seen], inquiry: Inquiry, call: Call
 ) -> Produce.Response | None:
-    """As ``serve``, after the coordinator has been asked."""
+    """Asks the coordinator, then does what ``serve`` does."""
     answers = await admission.ask(request, inquiry, call)
     response = serve(request, call, seen, answers)
     return response if response is None or isinstance(response, Response) else await response
@@ -110,8 +108,9 @@ async def admitted(
 def serve(
     request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """Appends what may be appended. ``seen``: the batches of a request with a transactional id, else None.
-    ``said``: what the coordinator has said, None where there was nothing to ask in this turn.
+    """Appends the batches, and answers. ``seen`` is None unless the request has a transactional id.
+
+    ``said`` has the coordinator's answers, None if there was nothing to ask in this turn.
     """
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
@@ -122,7 +121,7 @@ def serve(
 def serve_one(
     request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """The request of most producers: one batch, without a list of what is left."""
+    """Serves the request of most producers, which has one batch."""
     topic = request.topic_data[0]
     data = topic.partition_data[0]
     answer = PartitionResponse(index=data.index)
@@ -156,9 +155,9 @@ def append(
     now_ms: int,
     checked: CheckedBatch | None,
 ) -> Future[None] | None:
-    """Appends one batch, in its ``checked`` form if it was too heavy, and fills in its ``answer``.
+    """Appends one batch and fills in its ``answer``. ``checked`` is its checked form if it was too heavy.
 
-    Returns what has to be waited for. Raises KafkaError, TooHeavy.
+    Returns a future that ends when acks is fulfilled, None if it is already. Raises KafkaError, TooHeavy.
     """
     replicas, acks = call.broker.replicas, request.acks
     if call.broker.authorizer is not None:
@@ -188,7 +187,7 @@ def refuse_with_hint(
     data: PartitionData,
     error: errors.KafkaError,
 ) -> None:
-    """The partition's answer is ``error``, with the leader where it is another broker."""
+    """Puts ``error`` into the partition's answer, with the current leader if that is another broker."""
     refuse(answer, error)
     if error.code == errors.NotLeaderOrFollower.code and call.version >= HINTS_SINCE:
         name = None if call.version >= TOPIC_IDS_SINCE else topic.name
@@ -196,7 +195,7 @@ def refuse_with_hint(
 
 
 def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """As many partitions as a turn has time for; what is left goes on in other turns."""
+    """Appends as many batches as fit into a turn; ``serve_rest`` appends the others in further turns."""
     rest, turn = appends.all(), appends.call.broker.turns.first_turn()
     for each in rest:
         try:
@@ -211,9 +210,9 @@ def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Respons
 async def serve_rest(
     appends: Appends, at: Item | None, rest: Iterator[Item], heavy: Rules | None
 ) -> Produce.Response | None:
-    """Goes on with ``at``, which may be too heavy for the loop by the rules ``heavy``, and then with the ``rest``.
+    """Appends ``at`` and then the ``rest``. If ``heavy`` is given, ``at`` is too heavy for the loop by these rules.
 
-    Nothing more is read from the connection meanwhile, so a producer's batches are appended in their order.
+    Nothing is read from the connection meanwhile, so a producer's batches are appended in their order.
     """
     connection, turns = appends.call.connection, appends.call.broker.turns
     if not connection.pinned:
@@ -242,7 +241,7 @@ async def serve_rest(
 
 
 class Appends:
-    """The batches of a request on their way into the logs, and what is answered."""
+    """Appends the batches of a request, and gathers the response."""
 
     __slots__ = ("_failure", "_now_ms", "_pending", "_said", "_seen", "call", "request", "response")
 
@@ -259,14 +258,14 @@ class Appends:
         self._failure: errors.KafkaError | None = None
 
     def answers_of(self, topic: TopicData) -> list[PartitionResponse]:
-        """Where the answers of a topic go."""
+        """Returns the list for the answers of a topic."""
         answers: list[PartitionResponse] = []
         told = TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         self.response.responses.append(told)
         return answers
 
     def all(self) -> Iterator[Item]:
-        """All that is to be appended, in order."""
+        """Yields all batches of the request, in order."""
         seen = repeat(None) if self._seen is None else iter(self._seen)
         for topic in self.request.topic_data:
             answers = self.answers_of(topic)
@@ -274,12 +273,12 @@ class Appends:
                 yield topic, data, next(seen), answers
 
     def expect_waits(self) -> None:
-        """Transactions that are open now may end before the batches are appended: each is looked at again then."""
+        """Lets each append check its transaction again, since one that is open now may end before."""
         if self._said is None and self._seen is not None:
             self._said = admission.nothing_said(self._seen)
 
     def look_at_the_clock(self) -> None:
-        """Some time has passed since the request came."""
+        """Takes the current time as that of further appends."""
         self._now_ms = self.call.broker.clock.now_ms()
 
     def add(
@@ -290,7 +289,7 @@ class Appends:
         answers: list[PartitionResponse],
         checked: CheckedBatch | None = None,
     ) -> None:
-        """Appends one batch, and answers for it. Raises TooHeavy."""
+        """Appends one batch and adds its answer. Raises TooHeavy."""
         answer = PartitionResponse(index=data.index)
         try:
             done = append(self.request, self.call, self._said, topic, data, seen, answer, self._now_ms, checked)
@@ -308,7 +307,7 @@ class Appends:
         refuse_with_hint(self.response, answer, self.call, topic, data, error)
 
     async def checked(self, at: Item, rules: Rules) -> CheckedBatch:
-        """The batch that is too heavy for the loop, checked on a thread. Raises KafkaError."""
+        """Checks a batch that is too heavy for the loop on a thread. Raises KafkaError."""
         broker, records = self.call.broker, at[1].records
         assert records is not None
         return await broker.loop.run_in_executor(broker.unpackers, rules.checked, records, broker.clock.now_ms())
@@ -316,9 +315,10 @@ class Appends:
     def go_on(
         self, at: Item | None, checked: CheckedBatch | None, rest: Iterator[Item], turn: Turn
     ) -> tuple[Item | None, Rules | None]:
-        """Appends what it can until the turn is over: ``at``, ``checked`` if it was heavy, then of the ``rest``.
+        """Appends ``at``, and then batches of the ``rest`` until the turn is over.
 
-        Returns what comes next, None where there is nothing left, and the rules by which it is too heavy.
+        ``checked`` is the checked form of ``at`` if it was too heavy. Returns the next batch, None if there is none,
+        and the rules if it is too heavy.
         """
         while at is not None:
             try:
@@ -332,18 +332,18 @@ class Appends:
         return at, None
 
     def refuse(self, at: Item, error: errors.KafkaError) -> None:
-        """Answers for a batch that is not appended."""
+        """Adds an error answer for a batch that is not appended."""
         topic, data, _, answers = at
         answers.append(PartitionResponse(index=data.index))
         self._refuse(topic, data, answers[-1], error)
 
     def give_up(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Cancels all waits, because the request was cancelled."""
         for _, done in self._pending:
             done.cancel()
 
     def outcome(self) -> Produce.Response | Awaitable[Produce.Response] | None:
-        """What the handler returns when all has been appended. Raises the first error of acks=0."""
+        """Returns the handler's result after all appends. Raises the first error of acks=0."""
         if self.request.acks == ACKS_NONE:
             if self._failure is not None:
                 raise self._failure
@@ -359,18 +359,19 @@ def check(
     call: Call,
     said: Answers | None,
 ) -> int:
-    """What the API asks of a request, before the log looks at the batch; returns the version of
-    the transaction that it belongs to, 0 for none.
+    """Checks what the API requires, before the log checks the batch.
+
+    Returns the transaction version of a transactional batch, 0 for others.
 
     Raises InvalidRequiredAcks, InvalidTopicException, InvalidRecord, UnsupportedCompressionType,
     TransactionAbortable, InvalidTxnState, TransactionalIdAuthorizationFailed.
     """
     if not -1 <= acks <= 1:
-        raise errors.InvalidRequiredAcks(f"acks={acks} is none of -1, 0 and 1")
+        raise errors.InvalidRequiredAcks(f"acks={acks} is invalid: it must be -1, 0 or 1")
     if admission.is_closed(partition):
-        raise errors.InvalidTopicException("clients do not write to internal topics")
+        raise errors.InvalidTopicException("clients may not write to internal topics")
     if not records:
-        raise errors.InvalidRecord("there is no record batch")
+        raise errors.InvalidRecord("the request has no record batch for the partition")
     if seen is not None:
         flags = seen.flags
     elif len(records) >= HEADER_SIZE and records[FLAGS_AT] & SPECIAL_FLAGS and records[MAGIC_AT] == MAGIC:
@@ -382,14 +383,14 @@ def check(
     if not flags & TRANSACTIONAL_FLAG:
         return 0
     if seen is None:
-        raise errors.TransactionalIdAuthorizationFailed("no transactional id is given")
+        raise errors.TransactionalIdAuthorizationFailed("a transactional batch came without a transactional id")
     if said is not None:
         admission.check(partition, seen.producer, said, call.version)
     return V2 if call.version >= ADDS_SINCE else V1
 
 
 def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Response | None:
-    """The response to a request that is wrong as a whole; for acks=0 raises ``error``."""
+    """Returns the response to a request that is refused as a whole; for acks=0 raises ``error``."""
     if request.acks == ACKS_NONE:
         raise error
     response = Response()
@@ -402,7 +403,7 @@ def refused(request: Produce.Request, error: errors.KafkaError) -> Produce.Respo
 
 
 def refuse(answer: PartitionResponse, error: errors.KafkaError) -> None:
-    """The partition's answer is ``error``."""
+    """Puts ``error`` into the partition's answer."""
     answer.error_code = error.code
     answer.error_message = str(error)
     answer.base_offset = -1
@@ -413,7 +414,7 @@ def refuse(answer: PartitionResponse, error: errors.KafkaError) -> None:
 
 
 async def promised(response: Produce.Response, pending: Pending) -> Produce.Response:
-    """The response, when the promise of acks=all holds for every partition, or cannot."""
+    """Returns the response when acks=all is fulfilled, or has failed, for every partition."""
     try:
         for answer, done in pending:
             try:

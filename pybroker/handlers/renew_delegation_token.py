@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39), 1 and 2: a token expires later, up to the end of its life (KIP-48)."""
+"""RenewDelegationToken (39), 1 and 2: lets a token expire later, within its maximum lifetime (KIP-48)."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ async def _renew(request: RenewDelegationToken.Request, call: Call) -> RenewDele
 
 
 handle = forwarded(RenewDelegationToken, _renew)
-"""When it expires then, or an error."""
+"""Answers with the new time of expiry, or an error."""

@@ -15,7 +15,7 @@ Response = SaslAuthenticate.Response
 def handle(
     request: SaslAuthenticate.Request, call: Call
 ) -> SaslAuthenticate.Response | Awaitable[SaslAuthenticate.Response]:
-    """Returns the next message, or the reason why it has failed; on a listener of SASL that is the end."""
+    """Answers with the mechanism's next message, or an error; on a SASL listener the connection then closes."""
     connection, message = cast(SaslConnection, call.connection), bytes(request.auth_bytes)
     sasl = connection.sasl
     try:
@@ -33,7 +33,7 @@ def handle(
 
 
 def _on_peer(message: bytes, call: Call) -> SaslAuthenticate.Response:
-    """A broker's message. Raises SaslAuthenticationFailed; it has to start again then."""
+    """Handles a step of a broker's proof. Raises SaslAuthenticationFailed; the broker then has to start again."""
     connection = cast(SaslConnection, call.connection)
     assert connection.authentication is not None
     try:
@@ -50,5 +50,5 @@ def _on_peer(message: bytes, call: Call) -> SaslAuthenticate.Response:
 
 
 def refused(error: errors.KafkaError) -> SaslAuthenticate.Response:
-    """The answer to a step that leads nowhere."""
+    """Returns the response to a step that failed."""
     return Response(error_code=error.code, error_message=str(error))

@@ -1,7 +1,7 @@
-"""SaslHandshake (17), 0-1: chooses the way to authenticate (KIP-43, KIP-152, KIP-368).
+"""SaslHandshake (17), 0-1: chooses the mechanism of authentication (KIP-43, KIP-152, KIP-368).
 
-On a listener without SASL this refuses, as Kafka does; but on every listener a broker of this cluster begins its proof
-here (``cluster.peer_secret``).
+On a listener without SASL it refuses, as Kafka does. But on every listener, a broker of this cluster may begin its
+proof here (``cluster.peer_secret``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Response = SaslHandshake.Response
 
 
 def handle(request: SaslHandshake.Request, call: Call) -> SaslHandshake.Response | Awaitable[SaslHandshake.Response]:
-    """Ready for the first message, ILLEGAL_SASL_STATE, or the mechanisms that there are."""
+    """Answers with the mechanisms, and UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE if it cannot begin."""
     connection, is_framed = call.connection, call.version >= FRAMED_SINCE
     sasl, is_peer = connection.sasl, request.mechanism == peer_secret.MECHANISM and is_framed
     if sasl is None:

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): commits offsets within a transaction; v2 leader epoch (KIP-320), v3 group metadata
 (KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group (KIP-890), v6 topic ids (KIP-1319).
 
-Partitions that do not exist are refused here; the rest is the coordinator's matter.
+The handler refuses partitions that do not exist; the coordinator decides on all others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST_WITH_IDS = 6
 
 
 async def handle(request: TxnOffsetCommit.Request, call: Call) -> TxnOffsetCommit.Response:
-    """An outcome per partition, in the order of the request's topics."""
+    """Answers with one result per partition, in the order of the request's topics."""
     response = Response()
     with_ids = call.version >= _FIRST_WITH_IDS
     await of_existing(

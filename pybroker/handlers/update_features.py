@@ -16,7 +16,7 @@ UPGRADE_TYPES_SINCE, NO_RESULTS_SINCE = 1, 2
 
 
 async def handle(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures.Response:
-    """When the reply comes, the new levels are in force and ApiVersions reports them."""
+    """Answers when the new levels are in force and ApiVersions reports them."""
     response: UpdateFeatures.Response = await _at_controller(request, call)
     return response
 
@@ -45,7 +45,7 @@ _at_controller = forwarded(UpdateFeatures, _update)
 
 
 def upgrade_type(update: UpdateFeatures.Request.FeatureUpdateKey, version: int) -> int:
-    """What v0 says in one bit."""
+    """Returns the type of an update, which v0 tells in one bit."""
     if version >= UPGRADE_TYPES_SINCE:
         return update.upgrade_type
     return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE

@@ -18,9 +18,9 @@ Result = Response.WritableTxnMarkerResult
 
 
 async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarkers.Response:
-    """An outcome per partition of each marker, once all of them have the promise of acks=all.
+    """Answers with one result per partition of each marker, once acks=all is fulfilled for all of them.
 
-    A marker without a producer id fails the request: UNKNOWN_SERVER_ERROR for all, as in Kafka.
+    A marker without a producer id fails the whole request with UNKNOWN_SERVER_ERROR, as in Kafka.
     """
     sane = all(marker.producer_id >= 0 and marker.producer_epoch >= 0 for marker in request.markers)
     response = Response()
@@ -38,7 +38,7 @@ async def handle(request: WriteTxnMarkers.Request, call: Call) -> WriteTxnMarker
 
 @in_turns
 def refused(request: WriteTxnMarkers.Request, call: Call, error: errors.KafkaError) -> Paced[WriteTxnMarkers.Response]:
-    """The response to a client that may not write them."""
+    """Returns the response to a client that may not write markers."""
     response = Response()
     for asked in request.markers:
         result = Result(producer_id=asked.producer_id)
@@ -60,7 +60,7 @@ async def _write(asked: Asked, result: Result, part: list[Part], call: Call, *, 
     if sane:
         outcomes = await call.broker.transactions.markers.write(_marker(asked), named)
     else:
-        outcomes = dict.fromkeys(named, errors.UnknownServerError("a marker has a producer id and epoch"))
+        outcomes = dict.fromkeys(named, errors.UnknownServerError("a marker lacks its producer id or epoch"))
     for topic, indexes, begin in part:
         if not begin:
             result.topics.append(Response.WritableTxnMarkerTopicResult(name=topic.name))

@@ -175,7 +175,7 @@ def test_a_broker_that_is_not_the_controller_tries_its_settings_and_another_one_
             said = await altered(other, _altering(own, tmp_path / "none.pem"))
             assert "none.pem: No such file" in (said or "")
             said = await altered(controller, _altering(own, good))
-            assert said == f"only broker {own} can try its settings of TLS: ask that one"
+            assert said == f"only broker {own} can check its own TLS settings: send the request to that broker"
             assert await altered(other, _altering(own, good, validate_only=True)) is None
             assert await altered(other, _altering(own, good)) is None
             await cluster.until(lambda: other.config["ssl.keystore.location"] == str(good))

@@ -11,16 +11,16 @@ from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceT
 from pyclient.protocol.errors import SecurityDisabled
 
 ITEMS_AT_ONCE: Final = 100
-"""ACLs of one write."""
+"""How many ACLs one write to the store has at most."""
 
 
 def refusal(call: Call) -> SecurityDisabled | None:
-    """Why there are no ACLs here; None where there are."""
+    """Returns SecurityDisabled if this broker has no authorizer, else None."""
     return None if call.broker.authorizer is not None else SecurityDisabled("No Authorizer is configured.")
 
 
 def filter_of(request: DescribeAcls.Request | DeleteAcls.Request.DeleteAclsFilter) -> AclFilter:
-    """What a request looks for."""
+    """Returns the filter that a request describes."""
     return AclFilter(
         by_code(AclResourceType, request.resource_type_filter),
         request.resource_name_filter,

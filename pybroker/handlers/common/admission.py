@@ -1,13 +1,12 @@
-"""Admits writes to a transaction: what Produce asks the transaction coordinator (KIP-890).
+"""Admits transactional batches: what Produce asks the transaction coordinator before it appends them (KIP-890).
 
-A transactional batch goes straight to the log where its producer has an open transaction there, at
-the price of a look-up. Else the coordinator of the transactional id is asked: from Produce v12 on
-to add the partition to the transaction, before that whether the client has added it. What that means
-to the log is in ``log.verification``.
+A transactional batch goes straight to the log if its producer has an open transaction there; that costs one look-up.
+Else the request asks the coordinator of the transactional id: from Produce v12 on to add the partition to the
+transaction, in older versions whether the client has added it. ``log.producers.verification`` explains what the log
+does with the answer.
 
-Meanwhile the request waits, and with it its connection. Nothing more is read from it, so a producer's batches are
-appended in the order in which they came, and at most one request per connection is kept. Its batches are copied, as
-their buffer is used again.
+While the request waits, nothing further is read from its connection. So a producer's batches are appended in their
+order, and at most one request per connection is kept. Its batches are copied, because their buffer is reused.
 """
 
 from __future__ import annotations
@@ -42,7 +41,9 @@ UNANSWERED = (
     errors.CoordinatorNotAvailable,
     errors.NotCoordinator,
 )
-"""The coordinator has not said anything: old clients know how to repeat NOT_ENOUGH_REPLICAS only."""
+"""Errors after which the coordinator's answer is unknown. Of retriable errors, old clients know only
+NOT_ENOUGH_REPLICAS here.
+"""
 
 
 class Producer(NamedTuple):
@@ -54,10 +55,10 @@ class Producer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A batch of a request with a transactional id, as it was when the request came.
+    """What a batch of a request showed when the request came.
 
-    ``flags``: of its header, 0 of what is no batch. ``producer``: of a transactional batch, else None.
-    ``partition``: the one led here that would take such a batch, in this turn of the loop; else None.
+    ``flags`` are those of its header, 0 if it is no batch. ``producer`` is None unless the batch is transactional.
+    ``partition`` is the one that would take the batch, None if this broker may not append it.
     """
 
     flags: int
@@ -66,7 +67,7 @@ class Seen(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A partition for which the coordinator is asked."""
+    """A partition about which the coordinator is asked."""
 
     partition: Partition
     producer: Producer
@@ -77,28 +78,28 @@ NO_BATCH = Seen(0, None, None)
 
 
 class Inquiry(NamedTuple):
-    """The inquiry for a request. ``epochs``: those in which this broker leads the partitions that it writes to."""
+    """What a request asks the coordinator. ``epochs`` has the leader epochs of the partitions that it writes to."""
 
     questions: list[Question]
     epochs: Mapping[TopicPartition, int]
 
 
 class Answer(NamedTuple):
-    """The result: ``error`` is None where the batch may be appended."""
+    """The coordinator's answer for a partition: ``error`` is None if the batch may be appended."""
 
     verification: Verification
     error: errors.KafkaError | None
 
 
 class Answers(NamedTuple):
-    """The result of an inquiry; ``epochs`` as there."""
+    """The coordinator's answers to an inquiry, whose ``epochs`` they repeat."""
 
     said: Mapping[TopicPartition, Answer]
     epochs: Mapping[TopicPartition, int]
 
 
 def look(request: Produce.Request, call: Call) -> list[Seen]:
-    """Each batch of the request, in its order."""
+    """Returns what each batch of the request shows, in its order."""
     replicas, by_id = call.broker.replicas, call.version >= TOPIC_IDS_SINCE
     seen: list[Seen] = []
     for topic in request.topic_data:
@@ -135,26 +136,26 @@ def _may_write(topic: Produce.Request.TopicProduceData, call: Call) -> bool:
 
 
 def check_rights(topic: Produce.Request.TopicProduceData, call: Call) -> None:
-    """Raises TopicAuthorizationFailed for a topic that the client may not write to, UnknownTopicId."""
+    """Raises TopicAuthorizationFailed if the client may not write to the topic, UnknownTopicId if there is none."""
     if call.broker.authorizer is not None:
         name = None if call.version >= TOPIC_IDS_SINCE else topic.name
         rights.check_topic(call, rights.WRITE_TOPIC, name, topic.topic_id)
 
 
 def check_id(request: Produce.Request, seen: Iterable[Seen], call: Call) -> None:
-    """Raises TransactionalIdAuthorizationFailed for transactional batches of an id that is not the client's."""
+    """Raises TransactionalIdAuthorizationFailed for transactional batches if the client has no right to their id."""
     if call.broker.authorizer is not None and any(each.flags & TRANSACTIONAL_FLAG for each in seen):
         rights.check(call, rights.WRITE_TRANSACTIONAL_ID, request.transactional_id or "")
 
 
 def inquiry(seen: Sequence[Seen], call: Call) -> Inquiry | None:
-    """What has to be asked before a request of these batches can be served, None where it is nothing.
+    """Returns what to ask the coordinator before these batches may be appended, None if nothing.
 
-    Raises InvalidProducerIdMapping where there are transactional batches of several producers.
+    Raises InvalidProducerIdMapping if there are transactional batches of several producers.
     """
     found = _transactional(seen)
     if len(found) > 1 and len({(producer.id, producer.epoch) for _, producer in found}) > 1:
-        raise errors.InvalidProducerIdMapping("transactional batches of more than one producer")
+        raise errors.InvalidProducerIdMapping("the request has transactional batches of more than one producer")
     asked: list[Question] = []
     for partition, producer in found:
         states = partition.log.producers
@@ -167,8 +168,9 @@ def inquiry(seen: Sequence[Seen], call: Call) -> Inquiry | None:
 
 
 def nothing_said(seen: Iterable[Seen]) -> Answers:
-    """For a request that had nothing to ask, and whose batches are appended in later turns: their transactions have to
-    be open then as they were when it came.
+    """Returns empty answers, for a request that has nothing to ask but appends its batches in later turns.
+
+    ``check`` then requires that their transactions are still open.
     """
     return Answers({}, _epochs(_transactional(seen)))
 
@@ -178,7 +180,7 @@ def _epochs(found: Iterable[tuple[Partition, Producer]]) -> dict[TopicPartition,
 
 
 def _transactional(seen: Iterable[Seen]) -> list[tuple[Partition, Producer]]:
-    """The transactional batches that a partition led here would take."""
+    """Returns partition and producer of each transactional batch that this broker may append."""
     return [
         (each.partition, each.producer)
         for each in seen
@@ -187,12 +189,12 @@ def _transactional(seen: Iterable[Seen]) -> list[tuple[Partition, Producer]]:
 
 
 def is_closed(partition: Partition) -> bool:
-    """True for an internal topic: only its coordinator writes there, whatever a client calls itself."""
+    """Returns True for an internal topic: only its coordinator may write there."""
     return partition.topic_partition.topic in INTERNAL_TOPICS
 
 
 async def ask(request: Produce.Request, inquiry: Inquiry, call: Call) -> Answers:
-    """The coordinator's answers; the connection is held until they are there."""
+    """Asks the coordinator, and holds the connection until it answers."""
     assert request.transactional_id is not None
     keep_records(data for topic in request.topic_data for data in topic.partition_data)
     asked = inquiry.questions
@@ -212,7 +214,7 @@ async def ask(request: Produce.Request, inquiry: Inquiry, call: Call) -> Answers
 
 
 def keep_records(batches: Iterable[Produce.Request.PartitionProduceData]) -> None:
-    """Copies them: the connection's buffer is used again while the request waits."""
+    """Copies the batches, because the connection reuses its buffer while the request waits."""
     for data in batches:
         if isinstance(data.records, memoryview):
             data.records = bytearray(data.records)
@@ -232,7 +234,7 @@ def _answer(
 
 
 def as_told(error: errors.KafkaError, version: int) -> errors.KafkaError:
-    """The coordinator's refusal in words that a producer of that version understands."""
+    """Translates the coordinator's error into one that a producer of that version understands."""
     unanswered = isinstance(error, UNANSWERED)
     if unanswered or (isinstance(error, errors.ConcurrentTransactions) and version < ADDS_SINCE):
         return errors.NotEnoughReplicas(f"the partition's transaction cannot be verified: {error}")
@@ -244,26 +246,26 @@ def as_told(error: errors.KafkaError, version: int) -> errors.KafkaError:
 
 
 def unverified(version: int) -> errors.KafkaError:
-    """The refusal of a batch that belongs to no open transaction."""
+    """Returns the error for a batch that belongs to no open transaction."""
     text = "the partition has not been added to the transaction"
     return errors.TransactionAbortable(text) if version >= ABORTABLE_SINCE else errors.InvalidTxnState(text)
 
 
 def check(partition: Partition, producer: Producer | None, answers: Answers, version: int) -> None:
-    """May this transactional batch be appended, after a wait? Looked at in the append's turn.
+    """Checks, in the turn of the append, that a transactional batch that has waited may still be appended.
 
-    Raises what the coordinator has said, NotLeaderOrFollower where this broker began to lead since, so that
-    nobody was asked; TransactionAbortable or InvalidTxnState where the transaction has ended since.
+    Raises the coordinator's error, or NotLeaderOrFollower if this broker has begun to lead only since, and so has not
+    asked. Raises TransactionAbortable or InvalidTxnState if the transaction has ended since.
     """
     states = partition.log.producers
     if producer is None or producer.id < 0 or states.is_fenced(producer.id, producer.epoch):
-        return  # nobody's transaction, or the log says what is wrong
+        return  # it belongs to no transaction, or the append itself will raise the right error
     answer = answers.said.get(partition.topic_partition)
     if answer is not None and answer.error is not None:
         raise answer.error
     if states.is_ongoing(producer.id, producer.epoch):
         return
     if answers.epochs.get(partition.topic_partition) != partition.leader_epoch:
-        raise errors.NotLeaderOrFollower("not the leader of this epoch when the request came")
+        raise errors.NotLeaderOrFollower("this broker became the leader only after the request came")
     if answer is None or not states.verifications.stands(producer.id, answer.verification):
         raise unverified(version)

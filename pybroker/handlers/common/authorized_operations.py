@@ -1,6 +1,6 @@
-"""Bits of the operations that a client may do (KIP-430): bit n stands for ACL operation n.
+"""The operations that a client may do, as a bit field (KIP-430): bit n stands for ACL operation n.
 
-Without an authorizer everything that fits the kind of resource is allowed.
+Without an authorizer, all operations that the kind of resource knows are allowed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def of_group(call: Call, group_id: str) -> int:
 
 
 def of_cluster(call: Call) -> int:
-    """What the client may do with the cluster; nothing where it may not describe it."""
+    """What the client may do with the cluster: nothing if it may not describe it."""
     if call.broker.authorizer is None:
         return CLUSTER
     if not may(call, DESCRIBE_CLUSTER):

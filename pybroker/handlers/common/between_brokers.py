@@ -7,8 +7,8 @@ from pyclient.protocol import errors
 
 
 def asking_broker(call: Call) -> int:
-    """The broker that asks. Raises ClusterAuthorizationFailed where the client is none."""
+    """Returns the id of the asking broker. Raises ClusterAuthorizationFailed if the client is no broker."""
     broker_id = call.connection.broker_id
     if broker_id is None:
-        raise errors.ClusterAuthorizationFailed("only brokers of this cluster may ask this")
+        raise errors.ClusterAuthorizationFailed("only brokers of this cluster may send this request")
     return broker_id

@@ -23,7 +23,7 @@ _NAMES: Final = {number: name for name, number in _LEVELS.items()}
 
 
 def levels() -> dict[str, str]:
-    """The effective level of every logger of the broker, by name."""
+    """Returns the effective level of each of the broker's loggers, by name."""
     manager = logging.root.manager
     names = sorted(
         name
@@ -42,23 +42,23 @@ def _level_name(logger: logging.Logger) -> str:
 
 
 def check(changes: Sequence[KeyChange]) -> None:
-    """Raises InvalidConfig or InvalidRequest where a change cannot be made."""
+    """Raises InvalidConfig or InvalidRequest if one of the changes cannot be made."""
     known = levels()
     for change in changes:
         if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-            raise errors.InvalidRequest(f"{change.name}: a level is set or deleted")
+            raise errors.InvalidRequest(f"{change.name}: a logger's level can only be set or deleted")
         if change.operation == ConfigOperation.SET and change.value is None:
             raise errors.InvalidRequest(f"{change.name} has no value")
         if change.name not in known:
             raise errors.InvalidConfig(f"there is no logger {change.name}")
         if change.operation == ConfigOperation.SET and change.value not in _LEVELS:
-            raise errors.InvalidConfig(f"{change.value} is none of {', '.join(_LEVELS)}")
+            raise errors.InvalidConfig(f"{change.value} is no level: use one of {', '.join(_LEVELS)}")
         if change.operation == ConfigOperation.DELETE and change.name == ROOT:
             raise errors.InvalidRequest("the level of the root logger cannot be deleted")
 
 
 def apply(changes: Sequence[KeyChange]) -> None:
-    """Sets the levels; a deleted one is the parent's again."""
+    """Sets the levels. A logger whose level is deleted inherits its parent's again."""
     for change in changes:
         logger = logging.root if change.name == ROOT else logging.getLogger(change.name)
         if change.operation == ConfigOperation.SET:

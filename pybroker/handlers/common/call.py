@@ -25,7 +25,7 @@ from pyclient.protocol.acls import AclOperation, AclResourceType
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import KafkaError
 
-if TYPE_CHECKING:  # they cost a broker without quotas and SASL nothing
+if TYPE_CHECKING:  # so that a broker without quotas and SASL does not import them
     from cy.quota import Share
     from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.authentication import Authentication
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # they cost a broker without quotas and SASL nothing
 
 T = TypeVar("T")
 MAPPED: Final = "::ffff:"
-"""Begins an address of IPv4 as a socket of IPv6 has it."""
+"""The prefix of an IPv4 address on an IPv6 socket."""
 
 
 class Connection(Protocol):
@@ -47,20 +47,20 @@ class Connection(Protocol):
     client_software_name: str
     client_software_version: str
     broker_id: int | None
-    """The broker of this cluster at the other end, once it has proved itself (``cluster.peer_secret``)."""
+    """The id of the broker at the other end, once it has proved that it is one (``cluster.peer_secret``)."""
     authentication: peer_secret.Server | None
-    """The proof that is under way."""
+    """The broker's proof while it is in progress."""
     sasl: Authentication | None
-    """How the client says who it is, on listeners where it has to."""
+    """The state of the client's SASL authentication, on SASL listeners only."""
     principal: str
     """The user: ``User:alice``."""
     share: Share | None
-    """The quotas that held for the client when they were last looked for."""
+    """The client's quotas, cached until quotas change."""
     pinned: bool
-    """The bytes of the request that is being handled stay as long as they are referenced."""
+    """True if the current request's bytes stay valid as long as they are referenced."""
 
     def hold(self) -> None:
-        """No further request is read until ``release`` has been called as often."""
+        """Reads no further requests until ``release`` has been called as often as ``hold``."""
         ...
 
     def release(self) -> None:
@@ -69,20 +69,20 @@ class Connection(Protocol):
 
 
 class SaslConnection(Connection, Protocol):
-    """One that has ``sasl``."""
+    """A connection of a SASL listener: its ``sasl`` is not None."""
 
     def on_said(self) -> None:
-        """What the client has said was right; ``principal`` may be another now."""
+        """Called after a successful step of the authentication; ``principal`` may have changed."""
         ...
 
     async def refuse(self, response: T, error: KafkaError) -> T:
-        """The response to who could not say who it is, after which its connection ends."""
+        """Returns the response to a failed authentication, and closes the connection after it."""
         ...
 
 
 @contextmanager
 def held(connection: Connection) -> Iterator[None]:
-    """Holds the connection within ``with``: what this client sends meanwhile is served afterwards."""
+    """Holds the connection within ``with``: requests that the client sends meanwhile are served afterwards."""
     connection.hold()
     try:
         yield
@@ -94,7 +94,7 @@ class Peers(Protocol):
     """The way to other brokers, as handlers see it (``pybroker.net.peer``)."""
 
     async def request(self, node_id: int, message: Message, *, purpose: str = ...) -> Message:
-        """The response. Raises KafkaError where the broker cannot be reached or does not answer in time."""
+        """Returns the broker's response. Raises KafkaError if it cannot be reached or does not answer in time."""
         ...
 
 
@@ -104,9 +104,9 @@ class Forwards(Protocol):
     async def ask(
         self, api: Api, version: int, client_id: str | None, request: Message, asker: Call | None = None
     ) -> Message:
-        """The controller's response. Raises NotController where none could be reached.
+        """Returns the controller's response. Raises NotController if none could be reached.
 
-        ``asker``: the context of the client's request, by whose rights it is done; None: this broker asks for itself.
+        ``asker`` is the context of the client's request, whose rights then apply; None: this broker asks for itself.
         """
         ...
 
@@ -115,7 +115,7 @@ class Authorizer(Protocol):
     """What each principal may do (``pybroker.security.authorizer``)."""
 
     version: int
-    """Grows with each change of an ACL: decisions that are kept count while it is the same."""
+    """Grows with each change of an ACL. Cached decisions are valid while it stays the same."""
 
     def authorize(
         self,
@@ -129,17 +129,17 @@ class Authorizer(Protocol):
         count: int = 1,
         is_told: bool = True,
     ) -> bool:
-        """Whether ``principal`` (``User:alice``), who comes from the address ``host``, may do it.
+        """Returns True if ``principal`` (``User:alice``) may do the operation from the address ``host``.
 
-        ``request`` and ``count`` are for the audit log: the API, and how often it names the resource. What is only
-        left out of an answer, without an error, is not told there.
+        The audit log gets ``request``, the API, and ``count``, how often the request names the resource. Pass
+        ``is_told`` False if a denial only leaves something out of the response: such denials are not audited.
         """
         ...
 
     def authorize_any(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """Whether the principal may do it to any resource of the kind."""
+        """Returns True if the principal may do the operation on at least one resource of the type."""
         ...
 
 
@@ -154,7 +154,7 @@ class Broker(Protocol):
     config: BrokerConfig
     metadata: MetadataCache
     suspects: Suspects
-    """Brokers that may just have died."""
+    """Brokers that may have died, though their sessions have not expired yet."""
     controller: ControllerService
     replicas: ReplicaManager
     logs: LogManager
@@ -162,33 +162,33 @@ class Broker(Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
     authorizer: Authorizer | None
-    """None where everybody may do everything."""
+    """None if every client may do everything."""
     known_tokens: KnownTokens | None
-    """Delegation tokens; None where there are none."""
+    """The delegation tokens; None if the broker has no key for them."""
     quotas: ClientQuotas | None
-    """None where no client has a quota."""
+    """None if no client has a quota."""
     unpackers: ThreadPoolExecutor
-    """For batches that take long to unpack."""
+    """Threads for batches that take long to unpack."""
     turns: Turns
     """Where long requests wait for their next turn."""
     loop: AbstractEventLoop
 
     @property
     def forwarding(self) -> Forwards:
-        """How the controller is asked."""
+        """Forwards requests to the controller."""
         ...
 
     @property
     def peer_secret(self) -> bytes:
-        """By which brokers of this cluster prove to each other that they are."""
+        """The secret with which brokers of this cluster prove to each other that they belong to it."""
         ...
 
     def peer_refusal(self, connection: Connection) -> str | None:
-        """Why the client on ``connection`` is no broker, whatever it knows; None where the secret decides."""
+        """Returns why the client on ``connection`` may not be a broker at all; None if the secret decides."""
         ...
 
     async def try_out(self, settings: Mapping[str, str]) -> None:
-        """Raises ConfigError where this broker could not have these settings of TLS, its own in the store."""
+        """Loads the TLS settings that the store would have for this broker. Raises ConfigError if they are unusable."""
         ...
 
     @property
@@ -197,15 +197,14 @@ class Broker(Protocol):
         ...
 
     def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
-        """Host and port of every live broker, by node id, as the client on ``connection`` should
-        reach it.
-        """
+        """Returns host and port of each live broker, by node id, on the listener of ``connection``."""
         ...
 
 
 class Call:
-    """One request's context. Shared by consecutive requests of a connection to the same API: after it is made, only
-    what it remembers of the authorizer changes.
+    """The context of a request, shared by consecutive requests of a connection to the same API.
+
+    Only its cached decisions of the authorizer change.
     """
 
     __slots__ = ("api", "broker", "client_id", "connection", "decisions", "version")
@@ -213,38 +212,38 @@ class Call:
     def __init__(
         self, broker: Broker, version: int, client_id: str | None, connection: Connection, api: str = ""
     ) -> None:
-        """``api``: its name, for the audit log."""
+        """``api`` is the API's name, for the audit log."""
         self.broker = broker
         self.version = version
         self.client_id = client_id
         self.connection = connection
         self.api = api
         self.decisions: Any = None
-        """What the authorizer has said of this client before (``rights.Decisions``)."""
+        """Cached decisions of the authorizer on this client (``rights.Decisions``)."""
 
     @property
     def principal(self) -> str:
-        """The user that asks."""
+        """The user that sent the request."""
         return self.connection.principal
 
     @property
     def host(self) -> str:
-        """The address that the client comes from; one of IPv4 in its own form, whatever the socket is."""
+        """The client's address; an IPv4 address never has its IPv6 form."""
         return self.connection.peer_address[0].removeprefix(MAPPED)
 
     @property
     def is_by_token(self) -> bool:
-        """True where a delegation token says who the user is."""
+        """True if the user authenticated with a delegation token."""
         return self.connection.sasl is not None and self.connection.sasl.is_by_token
 
     @property
     def is_of_broker(self) -> bool:
-        """True where a broker of this cluster asks for itself."""
+        """True if a broker of this cluster sent the request in its own name."""
         return self.connection.broker_id is not None
 
 
 class ForwardedCall(Call):
-    """The context of a client's request that another broker has handed on."""
+    """The context of a client's request that another broker has forwarded."""
 
     __slots__ = ("_host", "_is_by_token", "_principal")
 
@@ -259,7 +258,7 @@ class ForwardedCall(Call):
         is_by_token: bool = False,
         api: str = "",
     ) -> None:
-        """``connection``: that of the other broker."""
+        """``connection`` is that of the other broker."""
         super().__init__(broker, version, client_id, connection, api)
         self._principal = principal
         self._host = host

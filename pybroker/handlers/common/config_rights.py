@@ -1,4 +1,4 @@
-"""The rights to settings: those of a topic or a group need a right to it, all others one to the cluster."""
+"""Checks the rights to settings. A topic's or group's need a right to it, all others a right to the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _ALTERED: Final[Mapping[int, Right]] = {
 
 
 def check_described(call: Call, kind: int, name: str) -> None:
-    """Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed."""
+    """Checks that the client may describe the resource's settings.
+
+    Raises TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed.
+    """
     if kind in _DESCRIBED:
         check(call, _DESCRIBED[kind], name)
     else:
@@ -40,7 +43,7 @@ def check_described(call: Call, kind: int, name: str) -> None:
 
 
 def permitted(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """``write`` of those resources of a request that the client may change; the others are answered with errors."""
+    """Wraps ``write`` so that it gets only resources that the client may change; the others get errors."""
     return passing(_denied, change_of, answer, write)
 
 

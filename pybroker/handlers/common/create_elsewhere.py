@@ -1,4 +1,4 @@
-"""Topics that this broker needs and the controller creates: internal topics, and those that clients name."""
+"""Asks the controller to create topics that this broker needs: internal ones, and those that clients name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ Creatable = CreateTopics.Request.CreatableTopic
 async def create_elsewhere(
     forwarding: Forwards, metadata: MetadataCache, topics: Sequence[NewTopic]
 ) -> list[Outcome]:
-    """The topic, as this broker's ``metadata`` has it then, or the error of each. Raises
-    NotController.
-    """
+    """Returns each topic as this broker's ``metadata`` has it then, or its error. Raises NotController."""
     request = CreateTopics.Request(topics=[_creatable(topic) for topic in topics])
     answer = await forwarding.ask(CreateTopics, CreateTopics.max_version, None, request)
     response = cast(CreateTopics.Response, answer)
@@ -44,4 +42,4 @@ def _outcome(
 ) -> Outcome:
     if result is not None and (error := errors.by_code(result.error_code)) is not None:
         return error(result.error_message or "")
-    return image.topic(name) or errors.NotController(f"'{name}' is made, but not known here yet")
+    return image.topic(name) or errors.NotController(f"topic '{name}' was created, but is not known here yet")

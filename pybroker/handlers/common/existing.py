@@ -1,7 +1,7 @@
-"""Commits, and deletions of commits, of partitions that exist; the others are refused here.
+"""Commits offsets, or deletes them, for existing partitions; refuses all others.
 
-The coordinator is asked part by part, each part one write of its log: a write that other replicas must have waits for
-them, however little it holds.
+The coordinator gets the partitions in parts, each of which is one write to its log. The parts are large, because each
+write waits for the other replicas, however small it is.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pybroker.handlers.common.rights import READ_TOPIC, may
 from pyclient.protocol import errors
 
 PARTITIONS_AT_ONCE: Final = 500
-"""Partitions of one write."""
+"""How many partitions one write has at most."""
 
 
 def by_name(asked: Any, image: MetadataImage) -> TopicImage | None:
-    """The topic of that name."""
+    """Finds the topic by its name."""
     return image.topic(asked.name)
 
 
 def by_id(asked: Any, image: MetadataImage) -> TopicImage | None:
-    """The topic of that id; gives what was asked its name."""
+    """Finds the topic by its id, and puts its name into ``asked``."""
     topic = image.topic_by_id(asked.topic_id)
     if topic is not None:
         asked.name = topic.name
@@ -44,12 +44,12 @@ async def of_existing(
     always: bool = False,
     denied: type[errors.KafkaError] | None = None,
 ) -> None:
-    """Puts the topics' answers into ``told``, in the request's order: ``kinds`` are those of topics and partitions.
+    """Appends the topics' results to ``told``, in the request's order. ``kinds`` are the types of both results.
 
-    ``await ask(request)`` is the coordinator's response to a request that has a part of its partitions only.
-    ``unknown``: the error of a topic that ``find`` does not find. ``always``: the coordinator is asked even where no
-    partition exists, for it may refuse the whole request. ``denied``: the error of who may not commit at all. All
-    topics have to be ones that the client may read. Raises what ``ask`` raises.
+    ``await ask(request)`` returns the coordinator's response to a part of the request. ``unknown`` is the error for a
+    topic that ``find`` does not find. With ``always``, the coordinator is asked even if no partition exists, since it
+    may refuse the whole request. ``denied`` is the error of a client that may not commit at all. Topics that the client
+    may not read are refused. Raises what ``ask`` raises.
     """
     topic_kind, partition_kind = kinds
 
@@ -83,7 +83,7 @@ async def of_existing(
 def _refusal(
     asked: Any, topic: TopicImage | None, unknown: type[errors.KafkaError], call: Call
 ) -> type[errors.KafkaError] | None:
-    """The error of a topic whose name is not to be read, or that is not there."""
+    """Returns the error for a topic that the client may not read or that does not exist, else None."""
     if asked.name and not may(call, READ_TOPIC, asked.name):
         return errors.TopicAuthorizationFailed
     return unknown if topic is None else None

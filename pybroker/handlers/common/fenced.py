@@ -1,4 +1,4 @@
-"""PRODUCER_FENCED in the form that older clients know (KIP-588)."""
+"""Translates PRODUCER_FENCED for older clients, which do not know it (KIP-588)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 def code(error: KafkaError, version: int, first_with_fenced: int) -> int:
-    """The code of the error; before that version of the API, INVALID_PRODUCER_EPOCH where the
-    producer has been fenced.
-    """
+    """Returns the error's code. Before ``first_with_fenced``, a fenced producer gets INVALID_PRODUCER_EPOCH."""
     if version < first_with_fenced and isinstance(error, errors.ProducerFenced):
         return errors.InvalidProducerEpoch.code
     return error.code

@@ -1,4 +1,4 @@
-"""ACLs that exist before the first client comes."""
+"""Stores ACLs at the start, before the first client connects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyclient.protocol import CreateAcls, errors
 
 
 async def add(bindings: Sequence[AclBinding], broker: Broker) -> int:
-    """How many there are now that were not there. Raises KafkaError."""
+    """Stores the ACLs that do not exist yet; returns how many these were. Raises KafkaError."""
     known = broker.metadata.image.acls
     new = [each for each in bindings if each.entry not in known.get(each.pattern, ())]
     if not new:
@@ -27,7 +27,7 @@ async def add(bindings: Sequence[AclBinding], broker: Broker) -> int:
 
 
 async def _ask(bindings: Sequence[AclBinding], broker: Broker) -> None:
-    """The controller stores them, where another broker is it. Raises KafkaError."""
+    """Lets the controller store them, which is another broker. Raises KafkaError."""
     creations = [
         CreateAcls.Request.AclCreation(
             resource_type=kind,

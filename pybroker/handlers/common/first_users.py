@@ -1,5 +1,6 @@
-"""Users that exist before the first client comes: their passwords for SCRAM are stored where there are none, or
-others.
+"""Stores SCRAM passwords of users at the start, before the first client connects.
+
+A password is stored if the user has none, or a different one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Upsertion = AlterUserScramCredentials.Request.ScramCredentialUpsertion
 
 
 async def add(users: Sequence[FirstUser], broker: Broker) -> list[str]:
-    """The names of those who have got a password. Raises KafkaError."""
+    """Stores the missing passwords; returns the names of their users. Raises KafkaError."""
     image, changes = broker.metadata.image, []
     for user in users:
         stored = image.configs(ResourceType.USER, user.name).get(user.mechanism.name)
@@ -40,7 +41,7 @@ async def add(users: Sequence[FirstUser], broker: Broker) -> list[str]:
 
 
 async def _ask(changes: Sequence[ScramChange], broker: Broker) -> None:
-    """The controller stores them, where another broker is it. Raises KafkaError."""
+    """Lets the controller store them, which is another broker. Raises KafkaError."""
     request = AlterUserScramCredentials.Request(
         upsertions=[
             Upsertion(

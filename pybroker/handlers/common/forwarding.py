@@ -1,7 +1,7 @@
 """Forwards requests that only the controller can serve (KIP-590).
 
 The request travels unchanged, in an Envelope. The controller handles it as if the client had sent it
-there. Its answer includes the version of the metadata that the request has made. The forwarding broker
+there. Its answer includes the version of the metadata after the request. The forwarding broker
 waits until its own metadata has that version, so a client that creates a topic then finds it.
 
 If there is no controller, or it cannot be reached, the broker tries again. After ``PATIENCE_S`` the
@@ -37,7 +37,7 @@ _version = struct.Struct(">q")
 
 
 class Forwarding:
-    """Hands requests of one broker's clients on to the controller."""
+    """Forwards requests of this broker and its clients to the controller."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -45,10 +45,10 @@ class Forwarding:
     async def ask(
         self, api: Api, version: int, client_id: str | None, request: Message, asker: Call | None = None
     ) -> Message:
-        """The controller's response. Raises NotController where none could be reached.
+        """Returns the controller's response. Raises NotController if none could be reached.
 
-        ``asker``: who asks; None: this broker itself. A request whose connection was lost is asked again, as in Kafka:
-        it may find itself done.
+        ``asker`` is the client's context, None if this broker asks for itself. If the connection is lost, the request
+        is sent again, as in Kafka. So it may find that it was done the first time.
         """
         frame = _joined(api.encode_request(version, 0, client_id, request))
         principal, host = None, b""
@@ -76,7 +76,7 @@ class Forwarding:
         raise errors.NotController("the controller could not be reached")
 
     async def _try(self, api: Api, controller: int, envelope: Envelope.Request) -> bytes | None:
-        """Each API has a connection of its own: a deletion that takes long holds up nothing else."""
+        """Asks once, over the API's own connection, so that a long deletion delays no other API. None: ask again."""
         try:
             answer = await self._broker.peers.request(controller, envelope, purpose=f"forwarded {api.name}")
         except (errors.BrokerNotAvailable, errors.NetworkException):
@@ -87,7 +87,7 @@ class Forwarding:
         if response.error_code == errors.NotController.code:
             return None
         if response.error_code or response.response_data is None:
-            raise errors.NotController(f"the controller answered {response.error_code}")
+            raise errors.NotController(f"the controller answered with error {response.error_code}")
         return bytes(response.response_data)
 
     async def _catch_up(self, version: int) -> None:
@@ -95,11 +95,11 @@ class Forwarding:
             async with asyncio.timeout(CATCHING_UP_S):
                 await self._broker.metadata.until(lambda image: image.version >= version)
         except TimeoutError:
-            return  # the answer is true, though this broker does not know it yet
+            return  # the controller's answer is valid, though this broker's metadata does not show it yet
 
 
 def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[T, Call], Awaitable[R]]:
-    """``handle``, at the controller."""
+    """Wraps ``handle`` so that it runs at the controller: another broker forwards the request."""
 
     @functools.wraps(handle)
     async def route(request: Any, call: Call) -> Any:
@@ -107,7 +107,7 @@ def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[
             try:
                 return await call.broker.forwarding.ask(api, call.version, call.client_id, request, call)
             except errors.NotController:
-                pass  # the handler tells it in its own way, or is the controller by now
+                pass  # this broker is the controller by now, or its handler puts the error into the response
         return await handle(request, call)
 
     return route
@@ -116,7 +116,7 @@ def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[
 async def open_envelope(
     envelope: Envelope.Request, call: Call, handlers: Mapping[Api, Handler]
 ) -> bytes:
-    """Handles what another broker's client has asked, by the rights of that client.
+    """Handles a client's request that another broker has forwarded, with that client's rights.
 
     Raises NotController, InvalidRequest, PrincipalDeserializationFailure.
     """
@@ -126,12 +126,12 @@ async def open_envelope(
     header = decode_request_header(data, 0, len(data))
     api = by_key(header.api_key)
     if api is None or api not in handlers:
-        raise errors.InvalidRequest(f"API key {header.api_key} is not for the controller")
+        raise errors.InvalidRequest(f"API {header.api_key} cannot be forwarded to the controller")
     request = api.decode_request(header.api_version, data, header.position, len(data))
     context = (call.broker, header.api_version, header.client_id, call.connection)
     inner = Call(*context, api.name)
     principal = envelope.request_principal
-    if principal is not None and (principal or call.broker.authorizer is not None):  # brokers of before sent nothing
+    if principal is not None and (principal or call.broker.authorizer is not None):  # older brokers sent none
         who = identity.decoded(principal, envelope.client_host_address)
         inner = ForwardedCall(*context, *who, api.name)
     response = await settled(handlers[api](request, inner))
@@ -140,7 +140,7 @@ async def open_envelope(
 
 
 def _joined(frame: Any) -> bytes:
-    """A frame without its length."""
+    """Joins the pieces of a frame, without its length."""
     data = frame if isinstance(frame, bytes) else b"".join(frame)
     return data[_length.size :]
 

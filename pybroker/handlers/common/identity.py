@@ -1,4 +1,4 @@
-"""The user and the address that a forwarded request came from, as an Envelope carries them (KIP-590)."""
+"""Encodes the user and the address of a forwarded request, as an Envelope carries them (KIP-590)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _VERSION: Final = 0
 
 
 def encoded(principal: str, host: str, *, is_by_token: bool = False) -> tuple[bytes, bytes]:
-    """The principal (``User:alice``) as Kafka's principal builder writes it, and the bytes of the address.
+    """Returns the principal (``User:alice``) in the form of Kafka's principal builder, and the address in bytes.
 
-    ``is_by_token``: a delegation token says that it is the principal.
+    ``is_by_token`` is True if the client authenticated with a delegation token.
     """
     kind, _, name = principal.partition(":")
     fields = DefaultPrincipalData(type=kind, name=name, token_authenticated=is_by_token)
@@ -27,7 +27,7 @@ def encoded(principal: str, host: str, *, is_by_token: bool = False) -> tuple[by
 
 
 def decoded(principal: Bytes, host: Bytes) -> tuple[str, str, bool]:
-    """Principal, address, and whether a delegation token says so. Raises PrincipalDeserializationFailure."""
+    """Returns principal, address, and if a delegation token proved them. Raises PrincipalDeserializationFailure."""
     try:
         data = DefaultPrincipalData.decode(principal)
         return f"{data.type}:{data.name}", str(ip_address(bytes(host))), data.token_authenticated

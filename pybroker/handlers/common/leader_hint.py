@@ -1,4 +1,4 @@
-"""The current leader of a partition, sent with NOT_LEADER_OR_FOLLOWER so that clients need not ask (KIP-951)."""
+"""Adds a partition's current leader to NOT_LEADER_OR_FOLLOWER, so that clients need not ask for it (KIP-951)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pybroker.handlers.common.call import Call
 
 
 def add_leader_hint(response: Any, answer: Any, call: Call, topic: str | None, topic_id: bytes, index: int) -> None:
-    """Puts the leader into ``answer``, and where to reach it into ``response``: of Produce, or of Fetch.
+    """Puts the leader into ``answer``, and its address into ``response``, of Produce or Fetch.
 
-    The topic is given by name, or by id if the name is None. For an unknown topic there is no hint.
+    The topic is given by name, or by id if the name is None. An unknown topic gets no hint.
     """
     image = call.broker.metadata.image
     if topic is None:

@@ -1,11 +1,13 @@
-"""How many partitions a client may create and delete (``controller_mutation_rate``, KIP-599).
+"""Limits how many partitions a client may create and delete (``controller_mutation_rate``, KIP-599).
 
-A topic costs its partitions. Once a client owes some, it is refused more until they are made up for. In older versions
-of the APIs, which have no error for that, it is only held back. What fails anyhow costs nothing.
+A topic costs as many permits as it has partitions. A client that has overdrawn its quota is refused further topics
+until it has permits again. Older versions of the APIs have no error for that, so such a client is only throttled. A
+topic that fails anyway costs nothing.
 
-A topic that Metadata would create costs as much. The client is told that there is none, as in Kafka, and asks again.
+A topic that Metadata would create costs as much. Beyond its quota the client is told that the topic does not exist, as
+in Kafka, and asks again.
 
-The broker that is asked counts: clients ask the controller, unless it has just become another one.
+The broker that receives the request counts: this is the controller, unless it has just changed.
 """
 
 from __future__ import annotations
@@ -21,31 +23,31 @@ from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, settled, walk
 from pyclient.protocol import errors
 
-if TYPE_CHECKING:  # it costs a broker without quotas nothing
+if TYPE_CHECKING:  # so that a broker without quotas does not import it
     from pybroker.quotas.client_quotas import Permits
 
 Handler = Callable[[Any, Call], Awaitable[Any]]
 
 
 class Mutation(NamedTuple):
-    """How an API changes topics. ``lists``: the fields of the request's items, and of their answers."""
+    """How an API changes topics: which items it has, and what each of them costs."""
 
     lists: Callable[[int], tuple[str, str]]
-    """By the version."""
+    """Returns the names of the fields with the request's items and their results, for a version."""
     strict_since: int
-    """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+    """The first version with THROTTLING_QUOTA_EXCEEDED."""
     key: Callable[[Any, Call], Hashable]
-    """What an item names."""
+    """Returns what identifies an item's topic."""
     cost: Callable[[Any, Call], int]
-    """The partitions that it changes; none where it fails."""
+    """Returns how many partitions an item creates or deletes; 0 if it fails."""
     is_permitted: Callable[[Any, Call], bool]
-    """Whether the client has the right to it. What it may not do fails, and says nothing of what there is."""
+    """Returns True if the client has the right to do it. Else it fails, and must not reveal what exists."""
     refused: Callable[[Any, errors.KafkaError], Any]
-    """The answer to an item."""
+    """Returns the result of an item that is refused with an error."""
 
 
 def _permits_of(call: Call) -> Permits | None:
-    """What the client may still do, if it has a quota. Brokers have none."""
+    """Returns the client's permits, None if it has no quota. Brokers never have one."""
     quotas, connection = call.broker.quotas, call.connection
     if quotas is None or connection.broker_id is not None:
         return None
@@ -55,7 +57,7 @@ def _permits_of(call: Call) -> Permits | None:
 
 
 def within_quota(mutation: Mutation) -> Callable[[Handler], Handler]:
-    """A handler that does no more than the client's quota allows."""
+    """Wraps a handler so that it gets only items within the client's quota."""
 
     def limited(handle: Handler) -> Handler:
         @wraps(handle)
@@ -103,9 +105,9 @@ async def made_within_quota(
     make: Callable[[Sequence[str]], Awaitable[dict[str, Outcome]]],
     call: Call,
 ) -> dict[str, Outcome]:
-    """What ``make`` makes of these topics, as far as the client's quota allows; none where it does not.
+    """Returns what ``make`` returns for the topics within the client's quota; leaves out all others.
 
-    Raises what ``make`` raises. A topic that is not made, or that somebody else has made, costs nothing.
+    Raises what ``make`` raises. A topic that this request did not create costs nothing.
     """
     permits = _permits_of(call)
     if permits is None:

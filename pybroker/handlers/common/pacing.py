@@ -1,9 +1,9 @@
-"""Walks the many items of a request so that they do not block the event loop: in turns (``turns``).
+"""Serves a request with many items in turns (``turns``), so that it does not block the event loop.
 
-A request stays whole. Where it only computes, its handler is a generator, which yields after each item: others may come
-in between there (``in_turns``). Where its items may wait, or belong in one write, ``each`` takes them one by one or
-piece by piece. The connection is held meanwhile, so its next request is served after this one. A request that is served
-within its first turn waits for nothing.
+The request stays whole. A handler that only computes is a generator, which yields after each item; other requests may
+be served there (``in_turns``). If items have to wait, or share a write, ``one_by_one`` takes them one after another or
+piece by piece. The connection is held meanwhile, so its next request is served after this one. A request that ends
+within its first turn is not delayed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.handlers.common.call import Call, held
 
 
 class Part(NamedTuple):
-    """Some of the partitions that a request names of a topic; ``begin`` of them have come before."""
+    """Some partitions of one topic of a request; ``begin`` is the place of the first among all of that topic."""
 
     topic: Any
     partitions: list[Any]
@@ -26,19 +26,19 @@ class Part(NamedTuple):
 
 
 PIECE: Final = 1000
-"""Items that take about a microsecond each: as many as a turn has time for."""
+"""How many items of about a microsecond fit into a turn."""
 
 WAITING_AT_ONCE: Final = 64
-"""Partitions that wait for their replicas together."""
+"""How many partitions wait for their replicas at the same time."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 Paced = Generator[None, None, R]
-"""Work that yields wherever others may come in between, and returns R."""
+"""Work that yields wherever other requests may be served, and returns R."""
 
 
 def in_turns(handle: Callable[..., Paced[R]]) -> Callable[..., R | Awaitable[R]]:
-    """Makes a generator ``handle(request, call, …)`` into a handler."""
+    """Turns a generator ``handle(request, call, …)`` into a handler."""
 
     @wraps(handle)
     def route(request: Any, call: Call, *rest: Any) -> R | Awaitable[R]:
@@ -48,7 +48,7 @@ def in_turns(handle: Callable[..., Paced[R]]) -> Callable[..., R | Awaitable[R]]
 
 
 def walk(work: Paced[R], call: Call) -> R | Awaitable[R]:
-    """The result of ``work``, or what is awaited for it where one turn has not been enough."""
+    """Returns the result of ``work``, or an awaitable of it if one turn was not enough."""
     turn = call.broker.turns.first_turn()
     try:
         while True:
@@ -72,12 +72,12 @@ async def _go_on(work: Paced[R], call: Call) -> R:
 
 
 async def settled(result: Any) -> Any:
-    """What a handler has returned, when it is there."""
+    """Returns a handler's result; awaits it if it is an awaitable."""
     return await result if isawaitable(result) else result
 
 
 async def in_pieces(items: Iterable[T], do: Callable[[list[T]], object], call: Call) -> None:
-    """Calls ``do`` with all items, piece by piece: for items that cost less than a look at the time."""
+    """Calls ``do`` with lists of items, for items that cost less than a look at the clock."""
 
     def work() -> Paced[None]:
         for piece in pieces(items, PIECE):
@@ -88,7 +88,10 @@ async def in_pieces(items: Iterable[T], do: Callable[[list[T]], object], call: C
 
 
 async def one_by_one(items: Iterable[T], do: Callable[[T], Awaitable[R]], call: Call) -> list[R]:
-    """What ``await do(item)`` returns for each item. Raises what ``do`` raises. One item holds nothing."""
+    """Returns what ``await do(item)`` returns for each item. Raises what ``do`` raises.
+
+    Holds the connection, except for a single item.
+    """
     rest = iter(items)
     first, second = list(islice(rest, 1)), list(islice(rest, 1))
     if not second:
@@ -103,14 +106,14 @@ async def one_by_one(items: Iterable[T], do: Callable[[T], Awaitable[R]], call: 
 
 
 def pieces(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of ``size`` items; the last one has what is left."""
+    """Yields lists of ``size`` items; the last one has the rest."""
     rest = iter(items)
     while piece := list(islice(rest, size)):
         yield piece
 
 
 def parts(topics: Iterable[Any], inner: str, size: int) -> Iterator[list[Part]]:
-    """The topics with their partitions (``inner`` of each), ``size`` partitions at a time; at least one list."""
+    """Yields the topics with their partitions (field ``inner``), ``size`` partitions at a time; at least one list."""
     part: list[Part] = []
     count = number = 0
     for topic in topics:
@@ -128,7 +131,7 @@ def parts(topics: Iterable[Any], inner: str, size: int) -> Iterator[list[Part]]:
 
 
 def repeated(keys: Iterable[Hashable]) -> Paced[set[Hashable]]:
-    """The keys that are there more than once."""
+    """Finds the keys that occur more than once."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
     for key in keys:

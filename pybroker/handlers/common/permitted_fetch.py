@@ -1,4 +1,4 @@
-"""A consumer's fetch where there is an authorizer: each partition is asked for before it is found, and read again."""
+"""A consumer's fetch with an authorizer, which checks the right to each partition before every read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class PermittedFetch(Fetch):
-    """Reads what the client may read at that moment, so nothing is sent that was forbidden while the fetch waited."""
+    """Checks rights at each read, so that a waiting fetch returns nothing that has been forbidden meanwhile."""
 
     __slots__ = ("_call", "_resolve")
 
@@ -30,7 +30,7 @@ class PermittedFetch(Fetch):
         return self._resolve(wanted)
 
     def read_again(self, number: int) -> bool:
-        """As ``Fetch``; a partition that may not be read any more answers with that error."""
+        """Reads a changed partition again, or answers with an error if the client may no longer read it."""
         wanted = self.wanted[number]
         try:
             check_topic(self._call, READ_TOPIC, wanted.topic, wanted.topic_id)

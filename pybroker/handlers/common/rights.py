@@ -1,10 +1,10 @@
-"""What a client may do (KIP-11): each API's row says what it needs, and handlers ask here. The authorizer decides.
+"""Checks what a client may do (KIP-11). Each API's row names the rights that it needs; the authorizer decides.
 
-Where there is no authorizer, everybody may do everything. A broker of this cluster that has proved itself may, too: it
-has all the records anyway. What it hands on for a client counts as the client's (``forwarding``).
+Without an authorizer, every client may do everything. So may a broker of this cluster that has proved itself, since it
+has all the records anyway; but a request that it forwards has its client's rights (``forwarding``).
 
-Rights to the cluster that concern a whole request are asked before its handler (``guarded``). Rights to topics, groups
-and transactional ids are asked by the handler, before it tells whether they exist.
+Rights to the cluster that concern a whole request are checked before its handler runs (``guarded``). The handler checks
+rights to topics, groups and transactional ids, before it reveals whether they exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyclient.protocol import errors
 from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 MOST_KEPT: Final = 10_000
-"""Names that are kept for a connection; only those of topics that exist."""
+"""How many allowed topics a connection caches. Names without a topic are not cached."""
 
 T = TypeVar("T")
 Handle = Callable[[Any, Call], Any]
@@ -28,7 +28,7 @@ Refuse = Callable[[Any, Call, errors.KafkaError], Any]
 
 
 class Right(NamedTuple):
-    """One operation on one kind of resource."""
+    """One operation on one type of resource."""
 
     operation: AclOperation
     kind: AclResourceType
@@ -69,12 +69,14 @@ DENIED: Final[dict[AclResourceType, type[errors.KafkaError]]] = {
     _Kind.CLUSTER: errors.ClusterAuthorizationFailed,
     _Kind.TRANSACTIONAL_ID: errors.TransactionalIdAuthorizationFailed,
 }
-"""The error of a client that lacks a right to that kind of resource."""
+"""The error of a client that lacks a right to that type of resource."""
 
 
 class Needs(NamedTuple):
-    """What an API needs. ``refuse``: the response to a client that has none of the ``rights``, where they are asked
-    before the handler; None where the handler asks, item by item.
+    """Which rights an API needs, and where they are checked.
+
+    ``refuse`` makes the response to a client that has none of the ``rights``, which are checked before the handler. If
+    it is None, the handler checks them item by item.
     """
 
     rights: tuple[Right, ...]
@@ -82,21 +84,21 @@ class Needs(NamedTuple):
 
 
 NOTHING: Final = Needs(())
-"""Everybody may ask it."""
+"""Every client may use the API."""
 
 
 def each(*rights: Right) -> Needs:
-    """The handler asks for these rights, to each resource that the request names."""
+    """The handler checks these rights for each resource that the request names."""
     return Needs(rights)
 
 
 def whole(refuse: Refuse, *rights: Right) -> Needs:
-    """One of these rights to the cluster is asked before the handler."""
+    """The client needs one of these rights to the cluster, checked before the handler."""
     return Needs(rights, refuse)
 
 
 def at_top(api: Any) -> Refuse:
-    """The response of an API that has one error for all."""
+    """Makes the response of an API that has one error for the whole request."""
 
     def refuse(request: Any, call: Call, error: errors.KafkaError) -> Any:
         response = api.Response(error_code=error.code)
@@ -108,7 +110,7 @@ def at_top(api: Any) -> Refuse:
 
 
 def guarded(handle: Handle, needs: Needs) -> Handle:
-    """The handler, before which the rights to the cluster are asked where ``needs`` says so."""
+    """Wraps a handler with the check of rights to the cluster, if ``needs`` has one."""
     rights, refuse = needs
     if refuse is None:
         return handle
@@ -123,7 +125,7 @@ def guarded(handle: Handle, needs: Needs) -> Handle:
 
 
 def may(call: Call, right: Right, name: str = CLUSTER_NAME, *, is_told: bool = True) -> bool:
-    """Whether the client has the right to the resource of that name. ``is_told``: to the audit log, if it has not."""
+    """Returns True if the client has the right to the named resource. With ``is_told``, a denial is audited."""
     authorizer = call.broker.authorizer
     if authorizer is None or call.is_of_broker:
         return True
@@ -132,7 +134,7 @@ def may(call: Call, right: Right, name: str = CLUSTER_NAME, *, is_told: bool = T
 
 
 def may_any(call: Call, right: Right) -> bool:
-    """Whether the client has the right to any resource of its kind."""
+    """Returns True if the client has the right to at least one resource of its type."""
     authorizer = call.broker.authorizer
     if authorizer is None or call.is_of_broker:
         return True
@@ -140,18 +142,18 @@ def may_any(call: Call, right: Right) -> bool:
 
 
 def check(call: Call, right: Right, name: str = CLUSTER_NAME) -> None:
-    """Raises the error of the kind of resource where the client lacks the right."""
+    """Raises the authorization error of the resource's type if the client lacks the right."""
     if call.broker.authorizer is not None and not may(call, right, name):
         raise DENIED[right.kind]
 
 
 def seeing(call: Call) -> Callable[[str], bool] | None:
-    """Whether the client may know of a topic, by its name; None where it may of all."""
+    """Returns a function that tells which topics the client may see, by name; None if it may see all."""
     return None if call.broker.authorizer is None else partial(may, call, DESCRIBE_TOPIC, is_told=False)
 
 
 async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """Those of the items to which the client has the right, by their names; many are asked for in turns."""
+    """Returns the items to which the client has the right, by their names; many are checked in turns."""
     if call.broker.authorizer is None:
         return list(items)
 
@@ -167,7 +169,7 @@ async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable
 
 
 async def check_all(call: Call, right: Right, names: Iterable[str]) -> None:
-    """As ``check``, of many names in turns."""
+    """Checks many names as ``check`` does, in turns."""
 
     def asked() -> Paced[None]:
         for name in names:
@@ -178,8 +180,9 @@ async def check_all(call: Call, right: Right, names: Iterable[str]) -> None:
 
 
 class Decisions(set[str]):
-    """Names to which the authorizer has allowed one right, while its ACLs and the principal were the same. What it
-    denies is asked each time, as the audit log tells it again some time.
+    """Names to which the authorizer has granted one right, valid while its ACLs and the principal stay the same.
+
+    Denials are not cached, because the audit log repeats them from time to time.
     """
 
     __slots__ = ("principal", "right", "version")
@@ -192,15 +195,16 @@ class Decisions(set[str]):
 
 
 def check_topic(call: Call, right: Right, name: str | None, topic_id: bytes) -> None:
-    """As ``check``, for requests that name the same topics again and again: by name, or if that is None by id.
+    """Checks as ``check`` does, with a cache, for requests that name the same topics again and again.
 
-    There must be an authorizer. Raises TopicAuthorizationFailed, UnknownTopicId.
+    The topic is given by name, or by id if the name is None. There must be an authorizer. Raises
+    TopicAuthorizationFailed, UnknownTopicId.
     """
     image: MetadataImage = call.broker.replicas.partitions.image
     if name is None:
         topic = image.topic_by_id(topic_id)
         if topic is None:
-            raise errors.UnknownTopicId(f"there is no topic of id {topic_id.hex()}")
+            raise errors.UnknownTopicId(f"there is no topic with the id {topic_id.hex()}")
         name = topic.name
     version = call.broker.authorizer.version  # type: ignore[union-attr]
     kept: Decisions | None = call.decisions

@@ -1,4 +1,4 @@
-"""What the handlers of delegation tokens share (KIP-48): who may ask, and the settings."""
+"""What the handlers of delegation tokens share (KIP-48): which clients may use them, and the settings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 def secret_key(call: Call) -> str:
-    """That of the settings. Raises DelegationTokenRequestNotAllowed if the client has shown no name of its own, and
-    DelegationTokenAuthDisabled without a key.
+    """Returns the key of the settings.
+
+    Raises DelegationTokenRequestNotAllowed if the client is anonymous or has authenticated with a token, and
+    DelegationTokenAuthDisabled if there is no key.
     """
     if call.principal == ANONYMOUS or call.is_by_token:
         raise errors.DelegationTokenRequestNotAllowed
@@ -25,30 +27,30 @@ def secret_key(call: Call) -> str:
 
 
 def times(call: Call) -> Times:
-    """How long tokens live."""
+    """Returns how long tokens live by the settings."""
     config = call.broker.config
     return Times(config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"])
 
 
 def known(call: Call) -> KnownTokens:
-    """Those of this broker's metadata. Raises as ``secret_key``."""
+    """Returns the tokens of this broker's metadata. Raises as ``secret_key``."""
     secret_key(call)
-    assert call.broker.known_tokens is not None  # as there is a key
+    assert call.broker.known_tokens is not None  # since there is a key
     return call.broker.known_tokens
 
 
 def found(call: Call, proof: Any) -> str | None:
-    """The id of the token that the client has; None if there is none. Raises as ``secret_key``."""
+    """Returns the id of the token whose MAC the client sent, None if there is none. Raises as ``secret_key``."""
     return known(call).id_of(bytes(proof))
 
 
 def split(principal: str) -> tuple[str, str]:
-    """Type and name, as they are on the wire."""
+    """Splits a principal into type and name, as they are on the wire."""
     return USER.rstrip(":"), principal.removeprefix(USER)
 
 
 def joined(principal_type: str, name: str) -> str:
-    """A principal. Raises InvalidPrincipalType."""
+    """Joins type and name to a principal. Raises InvalidPrincipalType."""
     if f"{principal_type}:" != USER:
         raise errors.InvalidPrincipalType
     return USER + name

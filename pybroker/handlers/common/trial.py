@@ -1,7 +1,6 @@
-"""The trial of settings that an administrator gives a broker: could it have them?
+"""Tries new TLS settings of a broker before the controller stores them.
 
-Only this broker can tell that of its own files, so the trial comes before the controller stores anything. Settings of
-TLS are tried; all others the controller judges by their text.
+Only that broker can tell whether its own files are usable. The controller checks all other settings by their text.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ _TRIED: Final = ("ssl.", LISTENER_PREFIX)
 Write = Callable[[Any, Call], Awaitable[Any]]
 Answer = Callable[[ConfigChange, KafkaError | None], Any]
 Refuse = Callable[[Sequence[ConfigChange], Call], Awaitable[dict[int, KafkaError]]]
-"""The errors, by the places of the changes."""
+"""Returns the error of each refused change, by its place."""
 
 
 def tried(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """``write`` of those resources of a request that pass the trial; the others are answered with their errors."""
+    """Wraps ``write`` so that it gets only resources that pass the trial; the others get their errors."""
     return passing(_refused, change_of, answer, write)
 
 
 def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """``write`` of what ``refuse`` has no errors for; the other resources of a request are answered with theirs."""
+    """Wraps ``write`` so that it gets only resources for which ``refuse`` returns no error; the others get theirs."""
 
     async def write_what_passes(request: Any, call: Call) -> Any:
         changes = [change_of(resource) for resource in request.resources]
@@ -51,7 +50,7 @@ def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: An
 
 
 async def _refused(changes: Sequence[ConfigChange], call: Call) -> dict[int, KafkaError]:
-    """The errors, by the places of the changes. What is named twice the controller refuses."""
+    """Tries the brokers' settings; leaves resources that are named twice to the controller, which refuses them."""
     of_brokers = [index for index, change in enumerate(changes) if change.resource_type == ResourceType.BROKER]
     times = Counter(changes[index].name for index in of_brokers)
     refused = {}
@@ -69,13 +68,13 @@ async def _refusal(change: ConfigChange, call: Call) -> KafkaError | None:
     try:
         settings = changed(image, ResourceType.BROKER, change)
     except KafkaError:
-        return None  # the controller tells it
+        return None  # the controller will refuse the change
     touched = {name for name, _ in before.items() ^ settings.items()}
     if change.name == DEFAULT_BROKER or not any(name.startswith(_TRIED) for name in touched):
         return None
     if change.name != str(call.broker.node_id):
-        is_tried = call.connection.broker_id is not None  # it forwards what it was asked
-        lacking = f"only broker {change.name} can try its settings of TLS: ask that one"
+        is_tried = call.connection.broker_id is not None  # that broker has tried them and forwards the request
+        lacking = f"only broker {change.name} can check its own TLS settings: send the request to that broker"
         return None if is_tried else errors.InvalidRequest(lacking)
     try:
         await call.broker.try_out(settings)

@@ -1,9 +1,8 @@
 """Makes long requests take turns, so that no request blocks the event loop for long.
 
-A request of many items, or of items that cost much, is served in *turns* of a millisecond. When one is over, the
-request waits in a queue, where all such requests of a broker stand in line. Between two turns the loop makes one round:
-everything that is ready is served once. So others wait for one turn at most, and a long request goes on at once if
-nobody waits.
+A request with many items, or with expensive ones, is served in *turns* of a millisecond. After a turn, it joins a queue
+of all such requests of the broker. Between two turns the loop makes one round, which serves everything that is ready
+once. So other requests wait for at most one turn, and a long request continues at once if nothing else is ready.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 TURN_S: Final = 0.001
-"""A turn is over then; the item that is being served is finished."""
+"""How long a turn takes, plus the rest of the item that is being served."""
 
 
 class Turns:
@@ -25,18 +24,18 @@ class Turns:
         self._lock = asyncio.Lock()
 
     def first_turn(self) -> Turn:
-        """The turn in which a request has come. It needs no wait."""
+        """Returns the turn in which a request has arrived, which needs no wait."""
         return Turn(self._time_s)
 
     async def next_turn(self) -> Turn:
-        """The next one, when it has come. It is used at once: until it is over nothing is awaited."""
+        """Waits for the next turn. The caller uses it at once, and awaits nothing until it is over."""
         async with self._lock:
             await asyncio.sleep(0)
         return Turn(self._time_s)
 
 
 class Turn:
-    """A little time on the loop."""
+    """A limited time on the event loop."""
 
     __slots__ = ("_began", "_time_s")
 
@@ -45,5 +44,5 @@ class Turn:
         self._began = time_s()
 
     def is_over(self) -> bool:
-        """True when others should be let in."""
+        """Returns True if other requests should be served now."""
         return self._time_s() - self._began > TURN_S

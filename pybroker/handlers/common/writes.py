@@ -1,7 +1,7 @@
-"""Changes of the cluster's metadata, a hundred items at a time: each piece is one write to the store.
+"""Changes the cluster's metadata a hundred items at a time: each piece is one write to the store.
 
-A function that decides on a piece refuses what the piece names twice. So what a long request names twice, however far
-apart, stands twice in one piece, and in no other.
+The controller refuses an item that a piece names twice. So an item that a long request names twice, however far apart,
+is put twice into one piece, and into no other.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one, pieces, repeated, settled, walk
 
 ITEMS_AT_ONCE: Final = 100
-"""Items of one write, which costs as much as they do."""
+"""How many items one write has at most: the write takes about as long as they do."""
 
 T = TypeVar("T")
 
 
 class Repeated:
-    """What a request names twice: ``keys`` of its items."""
+    """The items that a request names twice, by their ``keys``."""
 
     def __init__(self, keys: Iterable[Hashable] = ()) -> None:
         self._twice = frozenset(keys)
@@ -27,13 +27,13 @@ class Repeated:
 
     @classmethod
     async def of(cls, keys: Iterable[Hashable], call: Call) -> Repeated:
-        """Looks at the keys of all items, in turns."""
+        """Finds the keys that occur twice, in turns."""
         return cls(await settled(walk(repeated(keys), call)))
 
     def arranged(self, items: list[T], key: Callable[[T], Hashable], spelled: Callable[[T], Hashable]) -> list[T]:
-        """The items of a piece. One that is named twice stands there twice, and in later pieces not any more.
+        """Returns the items of a piece. A repeated one is there twice, and is left out of later pieces.
 
-        An item's ``key`` says what it names, and ``spelled`` how.
+        ``key`` tells what an item names, ``spelled`` how: by name or by id.
         """
         if not self._twice:
             return items
@@ -55,9 +55,10 @@ async def in_writes(
     key: Callable[[Any], Hashable],
     spelled: Callable[[Any], Hashable] | None = None,
 ) -> Any:
-    """The response of ``write`` to the whole request, which is written piece by piece. Raises what ``write`` raises.
+    """Calls ``write`` with the request piece by piece, and joins its responses. Raises what ``write`` raises.
 
-    ``lists``: the fields of the request's items and of their answers. ``key``, ``spelled``: as for ``Repeated``.
+    ``lists`` names the fields with the request's items and their results. ``key`` and ``spelled`` are as for
+    ``Repeated``.
     """
     asked, told = lists
     items: Sequence[Any] = getattr(request, asked)
