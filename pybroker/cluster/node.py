@@ -230,7 +230,7 @@ class ClusterNode:
             if not working.done():
                 working.cancel()
         if not working.done():
-            raise SessionExpired("the coordination store has gone")
+            raise SessionExpired("the session in the coordination store has ended")
         working.result()
 
     def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:

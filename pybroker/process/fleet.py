@@ -226,7 +226,7 @@ class Fleet:
         self._keepers: list[asyncio.Task[bool]] = []
 
     async def start(self, stop: asyncio.Event) -> bool:
-        """Starts everything; returns when every broker takes requests, or False when ``stop`` is set before.
+        """Starts all brokers. Returns True when each of them takes requests, False if ``stop`` is set before.
 
         Raises StartError, FleetFailed.
         """

@@ -50,7 +50,7 @@ _NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency
 
 
 def outcome(result: Any) -> Any:
-    """Value or exception of one of kazoo's results; no answer is left behind by a session that is over."""
+    """Returns the value or the exception of a kazoo result: ConnectionLoss if its session ended without an answer."""
     if not result.ready():
         return kazoo_errors.ConnectionLoss()
     return result.value if result.exception is None else result.exception
@@ -61,7 +61,7 @@ def _stat(stat: ZnodeStat) -> Stat:
 
 
 def found(result: Any, path: str) -> tuple[bytes, Stat] | None:
-    """One result of ``get_many``. Raises CoordinationError."""
+    """Returns the node's data and ``Stat``, None if there is no such node. Raises CoordinationError."""
     if isinstance(result, kazoo_errors.NoNodeError):
         return None
     if isinstance(result, Exception):
@@ -71,7 +71,7 @@ def found(result: Any, path: str) -> tuple[bytes, Stat] | None:
 
 
 def translated(error: Exception, path: str, index: int = 0) -> CoordinationError:
-    """kazoo's error as this interface has it."""
+    """Translates an error of kazoo into one of the store's interface."""
     for theirs, ours in _ERRORS.items():
         if isinstance(error, theirs):
             return ours(path, index)

@@ -216,9 +216,9 @@ class ZooKeeperStore(StoreOfBatches):
         return "; ".join(await asyncio.gather(*ways))
 
     async def _tell_whom_it_waits_for(self) -> None:
-        """Logs what it waits for."""
+        """Logs after ``TOLD_S`` seconds which servers do not answer."""
         await asyncio.sleep(TOLD_S)
-        logger.warning("waiting for ZooKeeper: %s; %s", await self._ways(), ALONE)
+        logger.warning("still waiting for ZooKeeper: %s; %s", await self._ways(), ALONE)
 
     # -- the session -------------------------------------------------------------------------------
 

@@ -160,8 +160,9 @@ class Subscription:
         return topic in self.topics if self.pattern is None else self.pattern.fullmatch(topic) is not None
 
     def topics_in_use(self, watched: Iterable[str], may_create: bool) -> dict[str, bool]:
-        """Returns the topics that are read or ``watched`` for the group, each with whether it may be created. Only
-        topics that the application has named may be created.
+        """Returns the topics that this consumer reads or watches for its group.
+
+        The value is True where the topic may be created: only if the application has named it.
         """
         used = dict.fromkeys(watched if self.by_group else (), False)
         used |= dict.fromkeys((tp.topic for tp in self.states), False)

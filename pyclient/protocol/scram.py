@@ -288,7 +288,7 @@ def _fields(data: bytes) -> list[str]:
 
 def _value(name: str, field: str) -> str:
     if not field.startswith(f"{name}="):
-        raise ScramError(f"{name}= is missing")
+        raise ScramError(f"a message lacks the field {name}=")
     return field[len(name) + 1 :]
 
 

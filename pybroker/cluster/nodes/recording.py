@@ -49,7 +49,7 @@ class Fenced(errors.NotController):
 
 
 class Differs(errors.UnknownServerError):
-    """The nodes that a change is about are not as the image says: nothing was written, the term goes on."""
+    """The store's nodes differ from the image that a change is based on: nothing was written, the term continues."""
 
 
 class Recorder:
@@ -64,12 +64,13 @@ class Recorder:
 
     @classmethod
     async def open(cls, store: CoordinationStore, leadership: Leadership) -> Recorder:
-        """For a term that has begun."""
+        """Returns the recorder of a term that has begun; it first reads which journal entries exist."""
         return cls(store, leadership, await load_versions(store))
 
     async def write(self, step: Step, image: MetadataImage) -> None:
-        """Writes a step that is made of ``image``; raises Fenced, Differs, NotController,
-        UnknownServerError.
+        """Writes one step, computed from ``image``, and its journal entry in one transaction.
+
+        Raises Fenced, Differs, NotController, UnknownServerError.
         """
         if not step.delta:
             await self._perform(step.operations, None)

@@ -59,7 +59,7 @@ class OffsetStore:
         return group is not None and (topic, partition) in group
 
     def pending(self, group_id: str) -> Set[tuple[str, int]]:
-        """The partitions of the group for which transactions hold offsets."""
+        """The partitions of the group for which open transactions hold offsets."""
         return self._open.get(group_id, {}).keys()
 
     def has_transaction(self, producer: Producer) -> bool:

@@ -58,7 +58,7 @@ class Offsets:
         return self._topics.get(topic, {}).get(partition, NONE)
 
     def set(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Replaces what is committed for the partition."""
+        """Replaces the committed offset of the partition."""
         self._topics.setdefault(topic, {})[partition] = committed
 
     def remove(self, topic: str, partition: int) -> bool:
@@ -76,10 +76,10 @@ class Offsets:
         since_ms: Callable[[CommittedOffset], int],
         spares: Callable[[str], bool],
     ) -> Iterator[tuple[str, int]]:
-        """The partitions whose offsets have been kept long enough (KIP-211).
+        """Yields the partitions whose offsets have outlived their retention (KIP-211).
 
-        ``since_ms`` tells from when the retention of an offset counts; ``spares(topic)`` is True
-        for topics whose offsets are in use.
+        ``since_ms`` returns the time from which an offset's retention counts. Offsets of a topic for which ``spares``
+        returns True are still in use and never expire.
         """
         for topic, partitions in self._topics.items():
             if spares(topic):

@@ -42,7 +42,7 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat.Request, result:
 def leaving_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> ConsumerMember:
-    """The member that a request names. Raises UnknownMemberId, FencedInstanceId."""
+    """Returns the member that a request names. Raises UnknownMemberId, FencedInstanceId."""
     if instance_id is None:
         return group.member(member_id)
     member = group.static_member(instance_id)
@@ -53,7 +53,7 @@ def leaving_member(
 
 
 def check_not_fenced(member: ConsumerMember, member_id: str) -> None:
-    """Raises FencedInstanceId where the instance is another member's by now."""
+    """Raises FencedInstanceId if another member has taken over the instance id."""
     if member.id != member_id:
         raise errors.FencedInstanceId(
             f"Static member {member_id} with instance id {member.instance_id} "

@@ -1,9 +1,9 @@
 """Subscriptions by regular expression (KIP-848; the syntax is RE2, matching is linear in time).
 
-The coordinator looks for the topics that match, so that all members agree. That is done off the loop: the shard emits
-a ``Resolve`` as an effect, and gets the result (``resolved``). A group looks again when an expression is new, when
-topics have been made since (at most every 10 s), and every ``group.consumer.regex.refresh.interval.ms``; always in the
-course of a heartbeat.
+The coordinator resolves an expression to topics, so that all members agree. It does so off the loop: the shard emits
+``Resolve`` as an effect and later receives the result (``resolved``). A heartbeat resolves a group's expressions
+again if one of them is new, if topics have been created since (at most every 10 s), and every
+``group.consumer.regex.refresh.interval.ms``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Resolve(NamedTuple):
     image: MetadataImage
     now_ms: int
     sees: Sees | None = None
-    """What the member may know of that has made the group look; None: of all topics."""
+    """Tells which topics the member whose heartbeat caused this may see; None: all topics."""
 
     def look(self) -> dict[str, Resolved]:
-        """Looks; takes a while where there are many topics."""
+        """Returns the topics that match each expression. With many topics this takes long: call it off the loop."""
         found = topic_regex.matching(self.regexes, self.image.topics)
         version = self.image.version
         return {regex: Resolved(topics, version, self.now_ms) for regex, topics in found.items()}
@@ -57,7 +57,7 @@ class Change(IntEnum):
 def update(
     group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result, sees: Sees | None
 ) -> Change:
-    """A member may have another expression, and it may be time to look again.
+    """Notes that the member's expression changed, if it did, and resolves the group's expressions if they are due.
 
     Raises InvalidRegularExpression.
     """
