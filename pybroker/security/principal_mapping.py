@@ -67,15 +67,20 @@ class PrincipalMapping:
 def _rule(found: Match) -> Rule:
     if found["default"]:
         return Rule()
-    try:
-        pattern = re.compile(_NAMED_GROUP.sub("(?P<", found["pattern"]))
-    except re.error as error:
-        raise ValueError(f"{found['pattern']!r} is no regular expression: {error}") from None
+    pattern = compiled(found["pattern"])
     letters = {"L": str.lower, "U": str.upper}.get(found["letters"], str)
-    return Rule(pattern, _replacement(found["replacement"], pattern), letters)
+    return Rule(pattern, replacement(found["replacement"], pattern), letters)
 
 
-def _replacement(text: str, pattern: re.Pattern[str]) -> Callable[[Match], str]:
+def compiled(text: str) -> re.Pattern[str]:
+    """A pattern of Java's. Raises ValueError."""
+    try:
+        return re.compile(_NAMED_GROUP.sub("(?P<", text))
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+
+
+def replacement(text: str, pattern: re.Pattern[str]) -> Callable[[Match], str]:
     """As Java replaces: ``$1``, ``${name}``; a backslash takes the meaning of what follows. A number that no group has
     is text.
     """

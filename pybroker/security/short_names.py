@@ -1,0 +1,99 @@
+"""``sasl.kerberos.principal.to.local.rules``: from a principal of Kerberos to the name of a user.
+
+    RULE:[n:format](match)s/from/to/g/L    of a principal with n parts before its realm; $1 is the first part, $0 the
+                                           realm; all behind the brackets may be missing; g: each time; L: in small
+                                           letters, U: in large ones
+    DEFAULT                                the first part, where the realm is the default one
+
+The first rule that is about the principal counts. Patterns and replacements are Java's, as far as Python's ``re`` knows
+them too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from pybroker.security.principal_mapping import compiled, replacement
+
+_PRINCIPAL: Final = re.compile(r"([^/@\\]+)(?:/([^/@\\]*))?@([^/@\\]+)")
+_RULE: Final = re.compile(
+    r"DEFAULT|RULE:\[(?P<parts>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"(?:s/(?P<wanted>[^/]*)/(?P<instead>[^/]*)/(?P<each>g)?)?/?(?P<letters>[LU])?"
+)
+_PART: Final = re.compile(r"\$(\d*)")
+_NOT_SIMPLE: Final = re.compile("[/@]")
+_MOST_PARTS: Final = 2
+
+Apply = Callable[[Sequence[str]], str | None]
+
+
+class _Rule(NamedTuple):
+    """One rule with a format."""
+
+    text: str
+    parts: int
+    format: str
+    match: re.Pattern[str] | None
+    change: Callable[[str], str]
+    letters: Callable[[str], str]
+
+    def apply(self, given: Sequence[str]) -> str | None:
+        """The name, None where the rule is not about this principal. ``given``: its realm and its parts."""
+        if len(given) - 1 != self.parts:
+            return None
+        base = _PART.sub(lambda found: given[int(found[1])], self.format)
+        if self.match is not None and self.match.fullmatch(base) is None:
+            return None
+        name = self.change(base)
+        if _NOT_SIMPLE.search(name):
+            raise ValueError(f"{name} has / or @ after {self.text}")
+        return self.letters(name)
+
+
+class ShortNames:
+    """The rules of one listener."""
+
+    def __init__(self, rules: Iterable[str], realm: str) -> None:
+        """``realm``: the default one; empty where there is none. Raises ValueError, with the rule that is wrong."""
+        self._realm = realm
+        self._rules = [_rule(text.strip(), self._default) for text in rules]
+
+    def _default(self, given: Sequence[str]) -> str | None:
+        return given[1] if given[0] == self._realm else None
+
+    def user(self, principal: str) -> str:
+        """The name of a principal's user. Raises ValueError where it has none."""
+        found = _PRINCIPAL.fullmatch(principal)
+        if found is None:
+            raise ValueError(f"the principal {principal} has not the form NAME[/HOST]@REALM")
+        given = [found[3], found[1]] + ([found[2]] if found[2] is not None else [])
+        for apply in self._rules:
+            name = apply(given)
+            if name:
+                return name
+        raise ValueError(f"no rule of sasl.kerberos.principal.to.local.rules is about the principal {principal}")
+
+
+def _rule(text: str, default: Apply) -> Apply:
+    found = _RULE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/g/L")
+    if found["parts"] is None:
+        return default
+    parts = int(found["parts"])
+    for part in _PART.findall(found["format"]):
+        if not part or int(part) > min(parts, _MOST_PARTS):
+            raise ValueError(f"{text!r} has ${part}, and there are $0 to ${min(parts, _MOST_PARTS)}")
+    match = None if found["match"] is None else compiled(found["match"])
+    change = str if found["wanted"] is None else _change(found["wanted"], found["instead"], 0 if found["each"] else 1)
+    letters = {"L": str.lower, "U": str.upper}.get(found["letters"], str)
+    return _Rule(text, parts, found["format"], match, change, letters).apply
+
+
+def _change(wanted: str, instead: str, count: int) -> Callable[[str], str]:
+    """Replaces a pattern; ``count``: how often, 0 for each time."""
+    pattern = compiled(wanted)
+    by = replacement(instead, pattern)
+    return lambda base: pattern.sub(by, base, count)
