@@ -15,7 +15,8 @@ A session lives until another one needs its slot. If all ``max.incremental.fetch
 session evicts one that has been idle for two minutes. If there is none, it evicts the session with the fewest
 partitions, among those that have held their slots for two minutes. If that fails too, the fetcher gets session id 0
 and sends full requests. All sessions together also remember at most ``MOST_PARTITIONS``, which Kafka does not limit.
-Beyond that, idle sessions are evicted, and a session that grows too large ends.
+Beyond that, idle sessions are evicted, and a session that grows too large ends. No session begins for a topic name of
+more than ``LONGEST_NAME`` characters, which no topic has.
 
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """
@@ -34,6 +35,8 @@ MAX_EPOCH = 0x7FFF_FFFF
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 200_000
 """At most so many partitions in all sessions; each takes up to a kilobyte."""
+LONGEST_NAME = 249
+"""Characters of a topic's name. Clients choose what they name, and must not fill memory with it."""
 
 Key = tuple[str | bytes, int]
 Answer = tuple[FetchPartition, PartitionRead]
@@ -109,16 +112,21 @@ class Context:
         return NO_SESSION
 
 
+def _are_short(partitions: Iterable[FetchPartition]) -> bool:
+    return all(each.topic is None or len(each.topic) <= LONGEST_NAME for each in partitions)
+
+
 class FullContext(Context):
     """The first request of a session. The session is created with the response."""
 
-    __slots__ = ("_own", "_sessions", "_uses_topic_ids")
+    __slots__ = ("_is_short", "_own", "_sessions", "_uses_topic_ids")
 
     def __init__(self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool) -> None:
         super().__init__(partitions)
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
         self._own: dict[Key, FetchPartition] = {}
+        self._is_short = True
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
         """Returns all ``reads``, and notes in each partition what the fetcher is told."""
@@ -126,10 +134,13 @@ class FullContext(Context):
         for partition, read in answers:
             has_news(partition, read)
             self._own[partition.key] = partition
+        self._is_short = self._is_short and _are_short(partition for partition, _ in answers)
         return answers
 
     def end(self, now_ms: int) -> int:
         """Creates the session and returns its id, NO_SESSION if there is no room for it."""
+        if not self._is_short:
+            return NO_SESSION
         session = self._sessions.create(self._own, self._uses_topic_ids, now_ms)
         return NO_SESSION if session is None else session.id
 
@@ -250,6 +261,9 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             began, now = ("ids", "names") if session.uses_topic_ids else ("names", "ids")
             raise errors.FetchSessionTopicIdError(f"session {session_id} began with topic {began}, not with {now}")
+        if not _are_short(partitions):
+            self._end(session_id)
+            raise errors.FetchSessionIdNotFound(f"session {session_id} has ended, as no topic has a name so long")
         self.partitions -= len(session.partitions)
         session.update(partitions, forgotten)
         self.partitions += len(session.partitions)

@@ -11,6 +11,7 @@ from pybroker.replication.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    LONGEST_NAME,
     MAX_EPOCH,
     Context,
     FetchSessions,
@@ -205,6 +206,20 @@ def test_old_session_of_fewer_partitions_makes_room_for_a_larger_one() -> None:
     go_on(each, 1, 2, now=late)
     with pytest.raises(errors.FetchSessionIdNotFound):
         go_on(each, 2, 2, now=late)
+
+
+def test_names_that_no_topic_has_are_not_remembered() -> None:
+    """Clients may make up any, and each may be as long as a request."""
+    each = sessions()
+    longest, longer = (wanted(0, topic="x" * length) for length in (LONGEST_NAME, LONGEST_NAME + 1))
+    context = each.context(0, INITIAL_EPOCH, longer, (), False, 0)
+    id, answers = context.answer([read()], 0)
+    assert (id, len(answers), len(each)) == (0, 1, 0)
+    id = each.context(0, INITIAL_EPOCH, longest, (), False, 0).answer([read()], 0)[0]
+    assert id
+    with pytest.raises(errors.FetchSessionIdNotFound):
+        each.context(id, 1, longer, (), False, 0)
+    assert (len(each), each.partitions) == (0, 0)
 
 
 def test_ids_in_use_are_not_given_again() -> None:
