@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from typing import TextIO
 
+from pybroker.printable import printable
+
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s {who}%(name)s: %(message)s"
 LOG4J = {
     **dict.fromkeys(("ALL", "TRACE", "DEBUG"), "debug"),
@@ -32,8 +34,16 @@ PATIENCE_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-def _formatter(who: str) -> logging.Formatter:
-    return logging.Formatter(FORMAT.format(who=who and f"[{who}] "), "%Y-%m-%d %H:%M:%S")
+class OneLine(logging.Formatter):
+    """Whatever a client has chosen stands in one line: groups, for one, may have any name. A traceback has its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+
+def _format(who: str) -> tuple[str, str]:
+    return FORMAT.format(who=who and f"[{who}] "), "%Y-%m-%d %H:%M:%S"
 
 
 def level_of(environment: Mapping[str, str]) -> str:
@@ -46,8 +56,9 @@ def level_of(environment: Mapping[str, str]) -> str:
 def set_up(level: str, who: str = "") -> None:
     """Sends the lines of ``level`` and above to stderr; ``who`` tells apart processes that share it."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(who))
-    if has_reader(sys.stderr):
+    is_read = has_reader(sys.stderr)
+    handler.setFormatter((logging.Formatter if is_read else OneLine)(*_format(who)))
+    if is_read:
         handler = Lines(handler)
     logging.raiseExceptions = False  # a closed stderr must not end a broker
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -59,7 +70,7 @@ def into_file(name: str, file: str, who: str = "") -> None:
     Raises OSError.
     """
     handler = WatchedFileHandler(file, encoding="utf-8")
-    handler.setFormatter(_formatter(who))
+    handler.setFormatter(OneLine(*_format(who)))
     log = logging.getLogger(name)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -86,7 +97,7 @@ class Lines(QueueHandler):
     def __init__(self, target: logging.Handler) -> None:
         self._lines: queue.Queue[object] = queue.Queue(MOST)
         super().__init__(self._lines)
-        self.setFormatter(logging.Formatter())  # the message; the rest of a line is the target's
+        self.setFormatter(OneLine())  # the message; the rest of a line is the target's
         self._dropped = 0
         self._writer = _Writer(self, target)
         self._writer.start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
+from pybroker.printable import printable
 from pyclient.protocol.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -159,4 +160,4 @@ def by_word(kind: type[Kind], text: str) -> Kind:
 def shown(text: str) -> str:
     """What a client has chosen, as it may stand in a line: a line break is none, and it ends somewhere."""
     cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
-    return cut if cut.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
+    return printable(cut)

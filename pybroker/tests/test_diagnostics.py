@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import select
@@ -132,6 +133,19 @@ def test_the_thread_that_logs_writes_the_line_where_stderr_is_a_file(tmp_path: P
     with (tmp_path / "log").open("wb") as log:
         subprocess.run([sys.executable, "-c", text], stderr=log, env=environment(), check=True, timeout=LIMIT_S)
     assert (tmp_path / "log").read_text().endswith("test: the last\n")
+
+
+def test_what_a_client_has_chosen_makes_no_line_of_its_own() -> None:
+    """A group may be called ``g\\nPrincipal = User:admin is Denied …``, and its name is in many lines."""
+    forged = "g\r\nPrincipal = User:admin\x1b[31m\u2028is Denied"
+    record = logging.makeLogRecord({"msg": "group %s is empty", "args": (forged,), "levelname": "INFO"})
+    try:
+        raise ValueError("why")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    line, *traceback = diagnostics.OneLine("%(levelname)s %(message)s").format(record).splitlines()
+    assert line == r"INFO group g\r\nPrincipal = User:admin\x1b[31m\u2028is Denied is empty"
+    assert (traceback[0], traceback[-1]) == ("Traceback (most recent call last):", "ValueError: why")
 
 
 @pytest.mark.parametrize(
