@@ -24,7 +24,7 @@ def handle(request: DescribeDelegationToken.Request, call: Call) -> Paced[Descri
         return response
     owners = None
     if request.owners is not None:
-        owners = [f"{each.principal_type}:{each.principal_name}" for each in request.owners]
+        owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
 
     def allowed(token: Token) -> bool:
         return may(call, DESCRIBE_TOKEN, token.id, is_told=False) or may(

@@ -37,9 +37,10 @@ class Token(NamedTuple):
         """Whether nobody may use it any more."""
         return now_ms > min(self.expires_ms, self.most_ms)
 
-    def is_of(self, principal: str) -> bool:
-        """Whether the principal may renew and expire it, and see it."""
-        return principal in (self.owner, self.requester, *self.renewers)
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """Those who may renew and expire it, and see it."""
+        return self.owner, self.requester, *self.renewers
 
 
 Tokens = Mapping[str, Token]

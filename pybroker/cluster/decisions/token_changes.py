@@ -72,7 +72,7 @@ def _own(image: MetadataImage, token_id: str | None, principal: str) -> Token:
     token = None if token_id is None else image.tokens.get(token_id)
     if token is None:
         raise errors.DelegationTokenNotFound
-    if not token.is_of(principal):
+    if principal not in token.principals:
         raise errors.DelegationTokenOwnerMismatch
     return token
 
@@ -95,10 +95,10 @@ def _removal(ids: Collection[str]) -> Step:
     return Step([Delete(token_nodes.path(each)) for each in ids], MetadataDelta(tokens=dict.fromkeys(ids)))
 
 
-def may_see(token: Token, principal: str, owners: Collection[str] | None, allowed: Callable[[Token], bool]) -> bool:
+def may_see(token: Token, principal: str, owners: set[str] | None, allowed: Callable[[Token], bool]) -> bool:
     """Whether a principal that asks for tokens of these ``owners`` (None: of all) is told this one. ``allowed``:
     whether the principal has a right to see one that is not its own.
     """
-    if owners is not None and not any(map(token.is_of, owners)):
+    if owners is not None and owners.isdisjoint(token.principals):
         return False
-    return token.is_of(principal) or allowed(token)
+    return principal in token.principals or allowed(token)
