@@ -179,6 +179,8 @@ from pyclient.protocol.apis import Api
 
 Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
 
+FEWEST_UNITS: Final = 20_000
+"""Of what nobody names many, and what is looked at in one turn: states of groups, users of a token."""
 FEW_UNITS: Final = 100_000
 MANY_UNITS: Final = 300_000
 """60,000 partitions or more."""
@@ -213,7 +215,7 @@ _TABLE: Final[tuple[Row, ...]] = (
     Row(LeaveGroup, leave_group.handle, each(READ_GROUP), most_units=MANY_UNITS),
     Row(SyncGroup, sync_group.handle, each(READ_GROUP)),
     Row(DescribeGroups, describe_groups.handle, each(DESCRIBE_GROUP), most_units=MANY_UNITS),
-    Row(ListGroups, list_groups.handle, each(DESCRIBE_CLUSTER, DESCRIBE_GROUP)),
+    Row(ListGroups, list_groups.handle, each(DESCRIBE_CLUSTER, DESCRIBE_GROUP), most_units=FEWEST_UNITS),
     Row(SaslHandshake, sasl_handshake.handle, NOTHING),
     Row(ApiVersions, api_versions.handle, NOTHING),
     Row(CreateTopics, create_topics.handle, each(CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC),
@@ -245,10 +247,12 @@ _TABLE: Final[tuple[Row, ...]] = (
     Row(DescribeLogDirs, describe_log_dirs.handle, whole(at_top(DescribeLogDirs), DESCRIBE_CLUSTER)),
     Row(SaslAuthenticate, sasl_authenticate.handle, NOTHING),
     Row(CreatePartitions, create_partitions.handle, each(ALTER_TOPIC), most_units=MANY_UNITS, controlled=True),
-    Row(CreateDelegationToken, create_delegation_token.handle, each(CREATE_TOKENS_USER), controlled=True),
+    Row(CreateDelegationToken, create_delegation_token.handle, each(CREATE_TOKENS_USER),
+        most_units=FEWEST_UNITS, controlled=True),
     Row(RenewDelegationToken, renew_delegation_token.handle, NOTHING, controlled=True),
     Row(ExpireDelegationToken, expire_delegation_token.handle, NOTHING, controlled=True),
-    Row(DescribeDelegationToken, describe_delegation_token.handle, each(DESCRIBE_TOKEN, DESCRIBE_TOKENS_USER)),
+    Row(DescribeDelegationToken, describe_delegation_token.handle, each(DESCRIBE_TOKEN, DESCRIBE_TOKENS_USER),
+        most_units=FEWEST_UNITS),
     Row(DeleteGroups, delete_groups.handle, each(DELETE_GROUP), most_units=MANY_UNITS),
     Row(ElectLeaders, elect_leaders.handle, whole(elect_leaders.refused, ALTER_CLUSTER),
         most_units=MANY_UNITS, controlled=True),

@@ -1,0 +1,265 @@
+"""What a user who knows the protocol gets of others' things: requests byte by byte, with the least rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+import pyclient.protocol as p
+from pybroker.handlers.common import identity
+from pybroker.security import authentication
+from pybroker.tests.rights import CLUSTER, GROUP, TOPIC, TXN, batch, built, fetch, produce
+from pybroker.tests.test_delegation_tokens import KEY, RIGHTS
+from pybroker.tests.test_rights import codes
+from pybroker.tests.test_sasl import SETTINGS
+from pybroker.tests.test_sasl_on_the_wire import Raw, joined
+from pybroker.tests.test_tls import Running, running
+from pyclient.protocol import errors
+from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, AclResourceType, PatternType
+
+THEIRS, OWN = "theirs", "own"
+"""A topic, a group and a transactional id of alice; and those of bob, who is the stranger."""
+LOGINS: Final = {"alice": b"\0alice\0alice-secret", "bob": b'\0bob\0b"o b=,'}
+NOBODYS: Final = b"x" * 16
+"""An id that no topic has."""
+KINDS = AclResourceType
+REAUTH = {"listener.name.inside.plain.connections.max.reauth.ms": "3600000"}
+
+
+class Client(Raw):
+    """A user's connection; dicts stand for the inner structs of a request."""
+
+    def __init__(self, served: Running, user: str | None = None) -> None:
+        super().__init__(served, "PLAINTEXT" if user is None else "INSIDE")
+        if user is not None:
+            assert self.login(LOGINS[user]).error_code == 0
+
+    def __call__(self, api: Any, version: int, **fields: Any) -> Any:
+        request = built(api, fields)
+        return self.ask(api, version, **{name: getattr(request, name) for name in fields})
+
+    def until_ready(self, api: Any, version: int, **fields: Any) -> Any:
+        """The response, once the coordinator has loaded its part."""
+        while (answer := self(api, version, **fields)).error_code:
+            assert answer.error_code in (errors.CoordinatorLoadInProgress.code, errors.NotCoordinator.code)
+        return answer
+
+
+def allow(kind: AclResourceType, name: str, user: str, operation: AclOperation = AclOperation.ALL) -> dict[str, Any]:
+    return {
+        "resource_type": kind, "resource_name": name, "resource_pattern_type": PatternType.LITERAL,
+        "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": AclPermissionType.ALLOW,
+    }
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    settings = {**SETTINGS, **RIGHTS, **REAUTH, "delegation.token.secret.key": KEY}
+    with running(tmp_path_factory.mktemp("strangers"), **settings) as broker:
+        root = Client(broker)
+        topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in (THEIRS, OWN)]
+        assert not codes(root(p.CreateTopics, 7, topics=topics, timeout_ms=10_000))
+        kinds = KINDS.TOPIC, KINDS.GROUP, KINDS.TRANSACTIONAL_ID
+        acls = [allow(kind, name, who) for kind in kinds for name, who in ((THEIRS, "alice"), (OWN, "bob"))]
+        assert not codes(root(p.CreateAcls, 3, creations=acls))
+        for kind in range(2):
+            root(p.FindCoordinator, 4, key_type=kind, coordinator_keys=[THEIRS])
+        yield broker
+
+
+@pytest.fixture
+def alice(served: Running) -> Client:
+    return Client(served, "alice")
+
+
+@pytest.fixture
+def bob(served: Running) -> Client:
+    return Client(served, "bob")
+
+
+def begun(alice: Client) -> dict[str, Any]:
+    """A transaction of alice that has a record: its producer."""
+    wanted = {"transactional_id": THEIRS, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    found = alice.until_ready(p.InitProducerId, 4, **wanted)
+    producer = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+    assert not codes(alice(p.Produce, 12, **produce(THEIRS, of(producer), transactional_id=THEIRS)))
+    return producer
+
+
+def of(producer: dict[str, Any], base_sequence: int = 0) -> bytes:
+    return batch(**producer, base_sequence=base_sequence, transactional=True)
+
+
+def commit(name: str = OWN, **more: Any) -> list[dict[str, Any]]:
+    partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+    return [{"name": name, "partitions": [partition], **more}]
+
+
+def test_the_producer_id_of_others_opens_nothing_of_their_transaction(
+    served: Running, alice: Client, bob: Client
+) -> None:
+    producer = begun(alice)
+    own = {"transactional_id": OWN, "transaction_timeout_ms": 60_000}
+    bob.until_ready(p.InitProducerId, 4, **own, producer_id=-1, producer_epoch=-1)
+    taken = {"transactional_id": OWN, **producer}
+    unknown, fenced = errors.InvalidProducerIdMapping.code, errors.ProducerFenced.code
+    old = {f"v3_and_below_{name}": value for name, value in taken.items()}
+    topics = [{"name": OWN, "partitions": [0]}]
+    assert codes(bob(p.AddPartitionsToTxn, 3, **old, v3_and_below_topics=topics)) == {unknown}
+    assert codes(bob(p.AddOffsetsToTxn, 3, **taken, group_id=OWN)) == {unknown}
+    for version in (3, 5):
+        answer = bob(p.TxnOffsetCommit, version, **taken, group_id=OWN, topics=commit())
+        assert codes(answer) == {unknown}
+    for version in (3, 5):
+        assert codes(bob(p.EndTxn, version, **taken, committed=False)) == {unknown}
+    assert codes(bob(p.InitProducerId, 4, **own, **producer)) == {fenced}
+    for version in (9, 12):
+        assert codes(bob(p.Produce, version, **produce(OWN, of(producer), transactional_id=OWN))) == {unknown}
+        for more in ({"transactional_id": OWN}, {}):
+            assert codes(bob(p.Produce, version, **produce(THEIRS, of(producer, 1), **more))) == {TOPIC}
+    marker = {**producer, "transaction_result": True, "topics": [{"name": THEIRS, "partition_indexes": [0]}]}
+    assert codes(bob(p.WriteTxnMarkers, 1, markers=[marker])) == {CLUSTER}
+    assert codes(bob(p.DescribeTransactions, 0, transactional_ids=[THEIRS, "none"])) == {TXN}
+    found = bob(p.ListTransactions, 2, producer_id_filters=[producer["producer_id"]], transactional_id_pattern="th.*")
+    assert found.transaction_states == []
+    topics = [{"name": THEIRS, "partition_indexes": [0]}]
+    assert codes(bob(p.DescribeProducers, 0, topics=topics)) == {TOPIC}
+    assert not codes(alice(p.EndTxn, 3, transactional_id=THEIRS, **producer, committed=True))
+
+
+def test_the_id_of_a_hidden_topic_does_not_lead_to_its_name(served: Running, bob: Client) -> None:
+    hidden = served.broker.metadata.image.topics[THEIRS].id
+    by_id = {"name": None, "topic_id": hidden}
+    (found,) = bob(p.Metadata, 12, topics=[by_id], allow_auto_topic_creation=True).topics
+    assert (found.error_code, found.name, found.partitions) == (TOPIC, None, [])
+    (gone,) = bob(p.DeleteTopics, 6, topics=[by_id], timeout_ms=1000).responses
+    assert (gone.error_code, gone.name) == (TOPIC, None)
+    both = {"name": OWN, "topic_id": hidden}
+    assert codes(bob(p.DeleteTopics, 6, topics=[both], timeout_ms=1000)) == {errors.InvalidRequest.code}
+    for id, code in ((hidden, TOPIC), (NOBODYS, errors.UnknownTopicId.code)):
+        asked = {"topic_id": id, "name": ""}
+        data = [{**asked, "partition_data": [{"index": 0, "records": batch()}]}]
+        for answer in (
+            bob(p.Fetch, 13, **fetch({"topic_id": id})),
+            bob(p.Produce, 13, acks=1, timeout_ms=1000, topic_data=data),
+            bob(p.OffsetCommit, 10, group_id=OWN, topics=commit("", topic_id=id)),
+            bob(p.OffsetFetch, 10, groups=[{"group_id": OWN, "topics": [{**asked, "partition_indexes": [0]}]}]),
+            bob(p.TxnOffsetCommit, 6, transactional_id=OWN, group_id=OWN, producer_id=1, producer_epoch=0,
+                topics=commit("", topic_id=id)),
+        ):
+            assert codes(answer) == {code}
+            assert THEIRS not in repr(answer)
+    assert THEIRS in served.broker.metadata.image.topics
+
+
+def test_in_a_fetch_session_of_others_nothing_is_read(served: Running, alice: Client, bob: Client) -> None:
+    alice(p.Produce, 9, **produce(THEIRS, batch()))
+    session: dict[str, Any] = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
+    begun = alice(p.Fetch, 12, **fetch({"topic": THEIRS}, **session))
+    assert begun.session_id
+    assert begun.responses[0].partitions[0].records
+    found = bob(p.Fetch, 12, **{**session, "session_id": begun.session_id, "session_epoch": 1}, min_bytes=0, topics=[])
+    (partition,) = found.responses[0].partitions
+    assert (partition.error_code, bytes(partition.records)) == (TOPIC, b"")
+
+
+def test_a_client_that_comes_again_as_another_user_ends_its_connection_and_nothing_of_others(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session, member and transaction stay alice's: she goes on with them on another connection."""
+    monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
+    first = Client(served, "alice")
+    producer = begun(first)
+    session: dict[str, Any] = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
+    session["session_id"] = first(p.Fetch, 12, **fetch({"topic": THEIRS}, **session)).session_id
+    assert first.login(LOGINS["bob"]).error_message == "Cannot change principals during re-authentication"
+    assert first.receive() is None
+    alice = Client(served, "alice")
+    session["session_epoch"] = 1
+    assert not codes(alice(p.Fetch, 12, **session, min_bytes=0, topics=[]))
+    assert not codes(alice(p.EndTxn, 3, transactional_id=THEIRS, **producer, committed=False))
+
+
+def test_a_member_of_a_group_of_others_is_not_touched(served: Running, alice: Client, bob: Client) -> None:
+    joins = {
+        "group_id": THEIRS, "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    member = alice(p.JoinGroup, 5, **joins, member_id="").member_id
+    joined = alice(p.JoinGroup, 5, **joins, member_id=member)
+    of_member = {"generation_id": joined.generation_id, "member_id": member}
+    mine = [{"member_id": member, "assignment": b"all"}]
+    assert not codes(alice(p.SyncGroup, 4, group_id=THEIRS, **of_member, assignments=mine))
+
+    def beat(client: Client, group: str) -> Any:
+        return client(p.Heartbeat, 4, group_id=group, **of_member)
+
+    for group, expected in ((THEIRS, {GROUP}), (OWN, None)):
+        for answer in (
+            beat(bob, group),
+            bob(p.LeaveGroup, 4, group_id=group, members=[{"member_id": member, "group_instance_id": None}]),
+            bob(p.SyncGroup, 4, group_id=group, **of_member, assignments=mine),
+            bob(p.OffsetCommit, 8, group_id=group, generation_id_or_member_epoch=joined.generation_id,
+                member_id=member, topics=commit()),
+            bob(p.OffsetDelete, 0, group_id=group, topics=[{"name": OWN, "partitions": [{"partition_index": 0}]}]),
+            bob(p.ConsumerGroupHeartbeat, 1, group_id=group, member_id=member, member_epoch=-1),
+            bob(p.ConsumerGroupHeartbeat, 1, group_id=group, member_id=member, member_epoch=joined.generation_id),
+        ):
+            assert codes(answer) == expected if expected else codes(answer)
+    assert not codes(beat(alice, THEIRS))
+    assert bob(p.ListGroups, 5, states_filter=[], types_filter=[]).groups == []
+
+
+@pytest.mark.parametrize("operation", [None, AclOperation.CLUSTER_ACTION, AclOperation.ALL])
+def test_only_a_broker_opens_an_envelope_whatever_principal_it_names(
+    served: Running, operation: AclOperation | None
+) -> None:
+    if operation is not None:
+        acl = allow(KINDS.CLUSTER, CLUSTER_NAME, "bob", operation)
+        assert not codes(Client(served)(p.CreateAcls, 3, creations=[acl]))
+    topic = {"name": "forged", "num_partitions": 1, "replication_factor": 1}
+    frame = p.CreateTopics.encode_request(7, 1, "x", built(p.CreateTopics, {"topics": [topic], "timeout_ms": 1000}))
+    root, host = identity.encoded("User:ANONYMOUS", "127.0.0.1")
+    for client in (Client(served, "bob"), Client(served)):
+        for principal in (root, b"", None):
+            envelope = {"request_data": joined(frame)[4:], "request_principal": principal, "client_host_address": host}
+            assert codes(client(p.Envelope, 0, **envelope)) == {CLUSTER}
+    assert "forged" not in served.broker.metadata.image.topics
+    everything = {
+        "resource_type_filter": KINDS.CLUSTER, "resource_name_filter": None, "pattern_type_filter": PatternType.ANY,
+        "principal_filter": "User:bob", "host_filter": None, "operation": AclOperation.ANY,
+        "permission_type": AclPermissionType.ANY,
+    }
+    assert not codes(Client(served)(p.DeleteAcls, 3, filters=[everything]))
+
+
+def test_a_token_is_renewed_by_no_stranger_and_described_to_none(served: Running, alice: Client, bob: Client) -> None:
+    token = alice(p.CreateDelegationToken, 3, renewers=[], max_lifetime_ms=-1)
+    assert not token.error_code
+    for api in (p.RenewDelegationToken, p.ExpireDelegationToken):
+        assert codes(bob(api, 2, hmac=token.hmac)) == {errors.DelegationTokenOwnerMismatch.code}
+        assert codes(bob(api, 2, hmac=token.hmac[:-1])) == {errors.DelegationTokenNotFound.code}
+    for owners in (None, [{"principal_type": "User", "principal_name": "alice"}]):
+        assert bob(p.DescribeDelegationToken, 3, owners=owners).tokens == []
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        (p.ListGroups, 5, {"states_filter": ["Stable"] * 30_000, "types_filter": []}),
+        (p.CreateDelegationToken, 3, {
+            "renewers": [{"principal_type": "User", "principal_name": "bob"}] * 10_000, "max_lifetime_ms": -1
+        }),
+        (p.DescribeDelegationToken, 3, {
+            "owners": [{"principal_type": "User", "principal_name": "bob"}] * 10_000
+        }),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_what_nobody_names_many_of_takes_no_turn_of_the_loop(
+    bob: Client, api: Any, version: int, fields: dict[str, Any]
+) -> None:
+    """The request is refused when it is decoded, on a thread."""
+    assert bob(api, version, **fields) is None
