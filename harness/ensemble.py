@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -20,6 +20,7 @@ from harness.brokers import free_port
 
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 OF_TLS = [JAR.parent / f"netty-{name}.jar" for name in ("codec", "resolver")]
+SASL = "org.apache.zookeeper.server.auth"
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
 PATIENCE_S = 180.0
@@ -40,8 +41,12 @@ class Tls(NamedTuple):
 class Server:
     """One server: its folder, its port, and its process while it runs."""
 
-    def __init__(self, folder: Path, number: int, port: int, host: str, tls: Tls | None) -> None:
+    def __init__(
+        self, folder: Path, number: int, port: int, host: str, tls: Tls | None, users: Mapping[str, str] | None
+    ) -> None:
         self.folder = folder
+        self.logins = None if users is None else folder / "jaas.conf"
+        self.users = users
         self.tls = tls
         self.tls_port = 0 if tls is None else free_port(host)
         self.host = host
@@ -68,14 +73,24 @@ class Server:
                 *("ssl.keyStore.type=PEM", f"ssl.keyStore.location={self.tls.keys}"),
                 *("ssl.trustStore.type=PEM", f"ssl.trustStore.location={self.tls.authority}", "ssl.clientAuth=need"),
             ]
+        if self.users is not None:
+            lines.append(f"authProvider.sasl={SASL}.SASLAuthenticationProvider")
+            self.let_in(self.users)
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
+
+    def let_in(self, users: Mapping[str, str]) -> None:
+        """Writes the users of SASL with their passwords, which the next start reads."""
+        assert self.logins is not None
+        options = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+        self.logins.write_text(f"Server {{ {SASL}.DigestLoginModule required {options}; }};\n")
 
     def start(self) -> None:
         """Starts the process; it serves when ``mode`` says so."""
         self._log = (self.folder / "log").open("ab")
         classes = ":".join([str(self.folder), str(JAR), *([] if self.tls is None else map(str, OF_TLS))])
+        logins = [] if self.logins is None else [f"-Djava.security.auth.login.config={self.logins}"]
         self.process = subprocess.Popen(
-            ["java", *JVM, "-cp", classes, MAIN, str(self.folder / "zoo.cfg")],
+            ["java", *JVM, *logins, "-cp", classes, MAIN, str(self.folder / "zoo.cfg")],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -113,10 +128,20 @@ class Server:
 class Ensemble:
     """Servers that are one ZooKeeper."""
 
-    def __init__(self, folder: Path, servers: int = 1, host: str = "127.0.0.1", tls: Tls | None = None) -> None:
-        """``host``: the address on which the servers listen; with ``tls`` on a second port, too."""
+    def __init__(
+        self,
+        folder: Path,
+        servers: int = 1,
+        host: str = "127.0.0.1",
+        tls: Tls | None = None,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        """``host``: the address on which the servers listen; with ``tls`` on a second port, too. ``users``: of SASL,
+        with their passwords.
+        """
         ports = [free_port(host) for _ in range(3 * servers)]
-        self.servers = [Server(folder / f"zookeeper-{n + 1}", n + 1, ports[3 * n], host, tls) for n in range(servers)]
+        folders = [folder / f"zookeeper-{n + 1}" for n in range(servers)]
+        self.servers = [Server(each, n + 1, ports[3 * n], host, tls, users) for n, each in enumerate(folders)]
         members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
         for server in self.servers:
             server.configure(members if servers > 1 else [])
@@ -162,7 +187,11 @@ class Ensemble:
 
 @contextlib.contextmanager
 def ensemble(
-    folder: Path, servers: int = 1, host: str = "127.0.0.1", tls: Tls | None = None
+    folder: Path,
+    servers: int = 1,
+    host: str = "127.0.0.1",
+    tls: Tls | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> Iterator[Ensemble]:
     """A running ensemble; none of it is left at the end.
 
@@ -171,7 +200,7 @@ def ensemble(
     """
     if not JAR.exists():
         raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
-    running = Ensemble(folder, servers, host, tls)
+    running = Ensemble(folder, servers, host, tls, users)
     try:
         running.start()
         yield running

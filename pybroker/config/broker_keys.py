@@ -53,7 +53,13 @@ _IDENTITY_AND_CLUSTER = (
         "ZooKeeper removes this broker when it has heard nothing for so long."),
     Key("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY,
         "Only brokers may change the nodes that they make, and read those with secrets. They are known by the "
-        "certificate of zookeeper.ssl.keystore.location, which has to be one for all."),
+        "certificate of zookeeper.ssl.keystore.location or the user of zookeeper.sasl.jaas.config, one for all."),
+    Key("zookeeper.sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "ZooKeeper's DigestLoginModule, in Java's syntax, with the user and the password by which ZooKeeper knows this "
+        "broker. Unset, the section Client of the file that -Djava.security.auth.login.config of KAFKA_OPTS names."),
+    Key("zookeeper.auth.digest", PASSWORD, None, ANY, LOW, READ_ONLY,
+        "In place of it user:password of ZooKeeper's own scheme digest, for a ZooKeeper without SASL. The password "
+        "goes there as it is."),
     Key("zookeeper.ssl.client.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
         "Whether the way to ZooKeeper is by TLS."),
     Key("zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS", ANY, LOW, READ_ONLY,

@@ -35,8 +35,14 @@ def errors_of(config: BrokerConfig, *, alone: bool) -> Iterator[ConfigError]:
 
         yield from sasl_listeners.errors_of(config)
     for name, text, reason in broken_promises(config, alone=alone):
-        where = config.where(name)
-        yield ConfigError(f"{name}={text}{f' (from {where})' if where else ''}: {reason}")
+        yield _error(config, name, text, reason)
+    if config["zookeeper.connect"]:
+        yield from _of_zookeeper(config)
+
+
+def _error(config: BrokerConfig, name: str, text: str, reason: str) -> ConfigError:
+    where = config.where(name)
+    return ConfigError(f"{name}={text}{f' (from {where})' if where else ''}: {reason}")
 
 
 def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
@@ -45,18 +51,25 @@ def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str,
     endpoints = listeners(config)
     yield from _between_brokers(config, alone=alone)
     yield from _client_auth(config, endpoints)
-    if config["zookeeper.connect"]:
-        yield from _to_zookeeper(config)
 
 
-def _to_zookeeper(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
+def _of_zookeeper(config: BrokerConfig) -> Iterator[ConfigError]:
+    from pybroker.config import zookeeper_login  # which nobody else needs
+
     by_tls, keys = config[ZOOKEEPER_TLS], "zookeeper.ssl.keystore.location"
-    if config["zookeeper.set.acl"] and not (by_tls and config[keys]):
-        reason = f"ZooKeeper would not know whose the nodes are: {ZOOKEEPER_TLS}=true and {keys} are missing"
-        yield "zookeeper.set.acl", "true", f"{reason}{OPEN}"
+    try:
+        login = zookeeper_login.read(config)
+    except ConfigError as error:
+        yield error
+    else:
+        if config["zookeeper.set.acl"] and not (by_tls and config[keys]) and login is None:
+            missing = f"{ZOOKEEPER_TLS}=true and {keys} are missing, or {zookeeper_login.JAAS}"
+            reason = f"ZooKeeper would not know whose the nodes are: {missing}{OPEN}"
+            yield _error(config, "zookeeper.set.acl", "true", reason)
     for name in (keys, "zookeeper.ssl.truststore.location"):
         if config[name] and not by_tls:
-            yield name, config[name], f"the way to ZooKeeper would be plain: {ZOOKEEPER_TLS}=true is missing{OPEN}"
+            reason = f"the way to ZooKeeper would be plain: {ZOOKEEPER_TLS}=true is missing{OPEN}"
+            yield _error(config, name, config[name], reason)
 
 
 def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:

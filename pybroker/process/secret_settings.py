@@ -22,10 +22,12 @@ SECRETS: Final = (
     "ssl.keystore.password",
     "ssl.truststore.certificates",
     "ssl.truststore.password",
+    "zookeeper.auth.digest",
+    "zookeeper.sasl.jaas.config",
     "zookeeper.ssl.keystore.password",
     "zookeeper.ssl.truststore.password",
 )
-"""Kafka's keys of type PASSWORD; with ``listener.name.…`` before them they are secret as well."""
+"""Keys of type PASSWORD; with ``listener.name.…`` before them they are secret as well."""
 ADD_SCRAM: Final = "PYBROKER_ADD_SCRAM"
 """The variable with what ``--add-scram`` takes, a line each."""
 

@@ -27,6 +27,7 @@ from pybroker.store.stores import StoreOptions
 if TYPE_CHECKING:
     import ssl
 
+    from pybroker.config.zookeeper_login import Login
     from pybroker.security.acls import AclBinding
     from pybroker.security.first_users import FirstUser
 
@@ -204,6 +205,7 @@ def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolde
             session_timeout_ms=timeout_ms,
             connection_timeout_ms=waiting_ms,
             tls=_tls_to_zookeeper(config),
+            login=_login_at_zookeeper(config),
             is_guarded=config["zookeeper.set.acl"],
         )
     if options.shares_folder:
@@ -220,6 +222,13 @@ def _tls_to_zookeeper(config: BrokerConfig) -> ssl.SSLContext | None:
     from pybroker.security.zookeeper_tls import context_of  # which costs nothing where it is off
 
     return context_of(config)
+
+
+def _login_at_zookeeper(config: BrokerConfig) -> Login | None:
+    """Raises ConfigError."""
+    from pybroker.config.zookeeper_login import read  # as above
+
+    return read(config)
 
 
 def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:

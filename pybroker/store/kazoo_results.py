@@ -41,10 +41,10 @@ _ERRORS: Final[dict[type[Exception], type[CoordinationError]]] = {
     kazoo_errors.SessionMovedError: ConnectionLoss,
 }
 _NOT_ALLOWED: Final[dict[type[Exception], str]] = {
-    kazoo_errors.NoAuthError: "brokers with another certificate have made it (zookeeper.set.acl): use theirs as "
-    "zookeeper.ssl.keystore.location",
-    kazoo_errors.InvalidACLError: "ZooKeeper knows of no certificate of this broker, which zookeeper.set.acl needs: it "
-    "has to ask for one (ssl.clientAuth)",
+    kazoo_errors.NoAuthError: "brokers with another certificate or login have made it (zookeeper.set.acl): use theirs "
+    "as zookeeper.ssl.keystore.location or zookeeper.sasl.jaas.config",
+    kazoo_errors.InvalidACLError: "ZooKeeper knows of no certificate or login of this broker, which zookeeper.set.acl "
+    "needs: it has to ask for one (ssl.clientAuth, authProvider.sasl)",
 }
 _NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 

@@ -17,6 +17,8 @@ from pybroker.store.interface import CoordinationStore
 if TYPE_CHECKING:
     import ssl
 
+    from pybroker.config.zookeeper_login import Login
+
 SESSION_TIMEOUT_MS = 18_000
 
 StoreFactory: TypeAlias = Callable[[], Awaitable[CoordinationStore]]
@@ -33,8 +35,10 @@ class StoreOptions(NamedTuple):
     """How long to wait for ZooKeeper at first; None: as long as for the session."""
     tls: ssl.SSLContext | None = None
     """With which ZooKeeper is reached; None where that is plain."""
+    login: Login | None = None
+    """As whom this broker comes to ZooKeeper; None: as nobody."""
     is_guarded: bool = False
-    """Nodes in ZooKeeper are this broker's, and that of others with its certificate."""
+    """Nodes in ZooKeeper are this broker's, and that of others with its certificate or login."""
 
     def __str__(self) -> str:
         return self.zookeeper or self.socket or str(self.file)
@@ -43,7 +47,7 @@ class StoreOptions(NamedTuple):
 async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> CoordinationStore:
     """A store with a session of its own, which ends when this loop hangs; ``watch`` watches the loop, if anybody does.
 
-    Raises ConnectionLoss where the store cannot be reached.
+    Raises ConnectionLoss where the store cannot be reached, NotAllowed where it refuses the login.
     """
     if options.file is not None:
         return await EmbeddedStore.open(options.file)
@@ -57,6 +61,6 @@ async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> C
         waiting_ms = options.connection_timeout_ms or options.session_timeout_ms
         times = (options.session_timeout_ms, waiting_ms)
         return await ZooKeeperStore.open(
-            options.zookeeper, *times, watch, options.tls, is_guarded=options.is_guarded
+            options.zookeeper, *times, watch, options.tls, options.login, is_guarded=options.is_guarded
         )
     raise ValueError(f"no coordination store: {options!r}")

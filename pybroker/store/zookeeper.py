@@ -18,6 +18,8 @@ their results and all news come back by ``call_soon_threadsafe``. What kazoo doe
 - A server refuses a client that has seen later transactions than it has: for ever, where ZooKeeper came back from a
   backup, or empty. A client that finds no server for the session time-out connects as one that has seen nothing. A
   ``sync`` comes first then, so a server that merely lags takes nobody back in time.
+- A server that does not accept the broker's password ends kazoo's thread. A store that is not open yet says so. Later
+  the thread is started again after a pause: one server of several may have other settings, or all for a time.
 - While the session is SUSPENDED a call waits for the connection, at most one session time-out. A read that lost its
   connection is repeated; a write is not: whether it happened is unknown (ConnectionLoss).
 - ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
@@ -31,25 +33,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
+from pybroker.config.zookeeper_login import Login
 from pybroker.loop_watch import LoopWatch
 from pybroker.store import kazoo_results
 from pybroker.store.batches import StoreOfBatches
 from pybroker.store.interface import (
     ConnectionLoss,
+    NotAllowed,
     Operation,
     OperationResult,
     Session,
@@ -58,13 +61,16 @@ from pybroker.store.interface import (
     Stat,
     TooLarge,
 )
+from pybroker.store.kazoo_login import KazooLogin
+from pybroker.store.kazoo_sockets import Handler, way_to
 from pybroker.store.loop_guard import LoopGuard
 from pybroker.store.watching import StoreWatch
 
 MAX_REQUEST = (1 << 20) - 1024
 PER_OPERATION = 60
 STOP_S = 5.0
-LOOK_S = 1.0
+REFUSED_S = 1.0
+"""The pause after a login that is refused."""
 TOLD_S = 2.0
 """A start that waits so long says for which server."""
 _SECRET = re.compile(r"/(pybroker|config/users|config/brokers|delegation_token/tokens)(/|\Z)")
@@ -77,37 +83,6 @@ Callback = Callable[[str], None]
 logger = logging.getLogger(__name__)
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Gives up on a server that does not answer in time to try the others, or it again, within the session.
-
-    A server that is just starting takes connections and may leave the first request of one unanswered for good. kazoo
-    would wait for that answer as long as the session lasts.
-
-    With ``tls`` it wraps connections itself: kazoo's own way checks no host names by default, and knows PEM only.
-    """
-
-    def __init__(self, connect_s: float, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__()
-        self._connect_s = connect_s
-        self._tls = tls
-
-    def create_connection(self, *arguments: Any, timeout: float, hostname: str, **options: Any) -> Any:
-        timeout = min(timeout, self._connect_s)
-        connected = super().create_connection(*arguments, timeout=timeout, hostname=hostname, **options)
-        return connected if self._tls is None else self._tls.wrap_socket(connected, server_hostname=hostname)
-
-    def select(self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float) -> Any:
-        """Waits for one socket: the rest of a message is awaited, or an answer to the session's greeting."""
-        if len(reading) + len(writing) == 1:
-            timeout = min(timeout, self._connect_s)
-        decrypted = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
-        if not decrypted:
-            return super().select(reading, writing, failing, timeout)
-        others = [each for each in reading if each not in decrypted]  # of these, select does not know
-        found, *more = super().select(others, writing, failing, 0)
-        return decrypted + found, *more
-
-
 class _Watched:
     """A path with its watches; ``on_event`` is what kazoo calls, on a thread of its own."""
 
@@ -117,30 +92,17 @@ class _Watched:
         self.watches: list[StoreWatch] = []
 
 
-async def _way_to(host: str, port: int, tls: ssl.SSLContext | None) -> str:
-    """In words, how far a connection to that server comes."""
-    try:
-        async with asyncio.timeout(LOOK_S):
-            _, writer = await asyncio.open_connection(host, port, ssl=tls)
-        writer.close()
-        found = "listens, but serves no session"
-    except TimeoutError:
-        found = "cannot be reached"
-    except ssl.SSLError as error:
-        why = getattr(error, "verify_message", "") or error.reason or str(error)
-        found = f"listens, but there is no TLS with it: {why} (zookeeper.ssl.*)"
-    except OSError as error:
-        found = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-        if not found:
-            found = "hangs up: is that its secureClientPort (zookeeper.ssl.client.enable)?"
-    return f"{host}:{port} {found}"
-
-
 class ZooKeeperStore(StoreOfBatches):
     """A session of a ZooKeeper ensemble; see ``CoordinationStore`` for the methods."""
 
     def __init__(
-        self, hosts: str, timeout_s: float, tls: ssl.SSLContext | None = None, *, is_guarded: bool = False
+        self,
+        hosts: str,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
+        *,
+        is_guarded: bool = False,
     ) -> None:
         self._timeout_s = timeout_s
         self._tls = tls
@@ -149,12 +111,18 @@ class ZooKeeperStore(StoreOfBatches):
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout_s,
-            handler=_Handler(timeout_s / 3 / (1 + hosts.count(",")), tls),
+            handler=Handler(timeout_s / 3 / (1 + hosts.count(",")), tls),
             default_acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE if is_guarded else None,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
         )
         logging.getLogger("kazoo").setLevel(logging.ERROR)  # below, every attempt, and the data of every node
         self._client.add_listener(self._on_state)
+        self._logs_in = login is not None
+        self._refusal = ""
+        """Why the last login was refused; empty once one is accepted."""
+        self._is_open = False
+        if login is not None:
+            KazooLogin(self._client, login, lambda: self._tell(KazooState.CONNECTED), self._on_refused)
         self._generation = 0
         """Sessions that kazoo has lost: written by its thread."""
         self._accepted = 0
@@ -178,15 +146,16 @@ class ZooKeeperStore(StoreOfBatches):
         connection_timeout_ms: int,
         watch: LoopWatch | None = None,
         tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
         *,
         is_guarded: bool = False,
     ) -> ZooKeeperStore:
-        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss.
+        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss, NotAllowed.
 
         ``watch`` watches this loop; without it the store has one of its own. ``is_guarded``: nodes that it makes are
-        its own, and that of others who show the same certificate.
+        its own, and that of others with the same certificate or ``login``.
         """
-        store = cls(hosts, session_timeout_ms / 1000, tls, is_guarded=is_guarded)
+        store = cls(hosts, session_timeout_ms / 1000, tls, login, is_guarded=is_guarded)
         chroot, store._client.chroot = store._client.chroot, ""
         store._client.start_async()
         if watch is None:
@@ -197,6 +166,9 @@ class ZooKeeperStore(StoreOfBatches):
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 await store._connected.wait()
                 telling.cancel()
+                if store._refusal:
+                    await store.close()
+                    raise NotAllowed(store._refusal)
                 if chroot:
                     await store._ask(lambda: store._client.ensure_path_async(chroot))
         except TimeoutError as error:
@@ -209,10 +181,11 @@ class ZooKeeperStore(StoreOfBatches):
         finally:
             telling.cancel()
         store._client.chroot = chroot
+        store._is_open = True
         return store
 
     async def _ways(self) -> str:
-        ways = (_way_to(host, port, self._tls) for host, port in self._client.hosts)
+        ways = (way_to(host, port, self._tls) for host, port in self._client.hosts)
         return "; ".join(await asyncio.gather(*ways))
 
     async def _tell_whom_it_waits_for(self) -> None:
@@ -226,14 +199,36 @@ class ZooKeeperStore(StoreOfBatches):
         """On kazoo's thread."""
         if state == KazooState.LOST:
             self._generation += 1
-            if self._client.client_state == KeeperState.CLOSED and not (self._closing or self._stuck):
-                threading.Thread(target=self._connect_again, daemon=True).start()
+            is_refused = self._client.client_state == KeeperState.AUTH_FAILED
+            has_ended = self._is_open if is_refused else self._client.client_state == KeeperState.CLOSED
+            if has_ended and not (self._closing or self._stuck):
+                threading.Thread(target=self._connect_again, args=(is_refused,), daemon=True).start()
+        if state != KazooState.CONNECTED or not self._logs_in:
+            self._tell(state)
+
+    def _tell(self, state: str) -> None:
+        """On kazoo's thread; a connection that logs in is one only then."""
         if not self._closing:
             self._loop.call_soon_threadsafe(self._enter, state, self._generation, self._client.client_id)
 
-    def _connect_again(self) -> None:
+    def _on_refused(self, why: str) -> None:
+        """On kazoo's thread."""
+        if not self._closing:
+            self._loop.call_soon_threadsafe(self._refuse, why)
+
+    def _refuse(self, why: str) -> None:
+        if not self._refusal and self._is_open:
+            logger.error("ZooKeeper: %s; trying again every %g s", why, REFUSED_S)
+        self._refusal = why
+        if not self._is_open:
+            self._connected.set()
+
+    def _connect_again(self, is_refused: bool) -> None:
         """On a thread of its own, which waits for the end of kazoo's."""
-        logger.error("ZooKeeper: kazoo's connection thread has ended; another one starts")
+        if is_refused:
+            time.sleep(REFUSED_S)
+        else:
+            logger.error("ZooKeeper: kazoo's connection thread has ended; another one starts")
         self._client.start_async()
         if self._closing:  # meanwhile: nobody else would end what has just begun
             self._client.stop()
@@ -255,6 +250,7 @@ class ZooKeeperStore(StoreOfBatches):
             return
         if state == KazooState.CONNECTED:
             self._stop_forgetting()
+            self._refusal = ""
             self._connected.set()
             if generation == self._accepted and client_id is not None:
                 self.session.id = client_id[0]
@@ -264,7 +260,8 @@ class ZooKeeperStore(StoreOfBatches):
         if self._forgetting is None:
             self._forgetting = self._loop.call_later(self._timeout_s, self._forget_what_was_seen)
         if state == KazooState.LOST:
-            logger.warning("ZooKeeper: session 0x%x has expired", self.session.id & (1 << 64) - 1)
+            if self.session.state is not SessionState.EXPIRED:
+                logger.warning("ZooKeeper: session 0x%x has expired", self.session.id & (1 << 64) - 1)
             self.session.change(SessionState.EXPIRED)
             for settle in tuple(self._under_way):
                 settle()

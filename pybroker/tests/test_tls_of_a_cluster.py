@@ -77,7 +77,7 @@ def test_brokers_share_their_secrets_on_zookeeper_with_nobody_else(tmp_path: Pat
             stranger.stop()
             stranger.close()
             assert "Traceback" not in cluster.log
-        with pytest.raises(pybroker.BrokerFailed, match=r"/kafka: .*brokers with another certificate have made it"):
+        with pytest.raises(pybroker.BrokerFailed, match=r"/kafka: .*brokers with another certificate or login"):
             pybroker.run(**given | {"zookeeper_ssl_keystore_location": files.server})
 
 

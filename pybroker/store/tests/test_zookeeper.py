@@ -31,9 +31,10 @@ from pybroker.store.interface import (
     TooLarge,
     ensure_path,
 )
+from pybroker.store.kazoo_sockets import Handler
 from pybroker.store.stores import StoreOptions, open_store
 from pybroker.store.tests.suite import Connect, CoordinationSuite
-from pybroker.store.zookeeper import ZooKeeperStore, _Handler
+from pybroker.store.zookeeper import ZooKeeperStore
 from pybroker.tests.waiting import PATIENCE_S, until_async
 from pyclient.security.authority import Authority
 
@@ -90,7 +91,7 @@ async def end_session(store: CoordinationStore) -> None:
     assert isinstance(store, ZooKeeperStore)
     mine = store._client
     hosts = ",".join(f"{host}:{port}" for host, port in mine.hosts)
-    by = _Handler(PATIENCE_S, store._tls)
+    by = Handler(PATIENCE_S, store._tls)
     other = KazooClient(hosts=hosts, client_id=mine.client_id, timeout=mine._session_timeout / 1000, handler=by)
 
     def close() -> None:
@@ -193,12 +194,12 @@ def test_only_who_shows_the_same_certificate_changes_nodes_and_reads_secrets(by_
         await same.set("/config/topics/t", b"open")
         for store in (other, plain):
             assert (await store.get("/config/topics/t"))[0] == b"open"
-            with pytest.raises(NotAllowed, match="brokers with another certificate have made it"):
+            with pytest.raises(NotAllowed, match="brokers with another certificate or login have made it"):
                 await store.get("/config/users/alice")
-            with pytest.raises(NotAllowed, match="brokers with another certificate have made it"):
+            with pytest.raises(NotAllowed, match="brokers with another certificate or login have made it"):
                 await store.set("/config/topics/t", b"x")
             for path in ("/config/topics/u", "/config/users/eve"):
-                with pytest.raises(NotAllowed, match="brokers with another certificate have made it"):
+                with pytest.raises(NotAllowed, match="brokers with another certificate or login have made it"):
                     await store.create(path)
         await asyncio.gather(*(store.close() for store in (mine, same, other, plain)))
 
@@ -208,7 +209,7 @@ def test_only_who_shows_the_same_certificate_changes_nodes_and_reads_secrets(by_
 def test_nodes_cannot_be_guarded_where_zookeeper_knows_no_certificate(by_tls: Secured) -> None:
     async def scenario() -> None:
         options = StoreOptions(zookeeper=f"{by_tls.ensemble.hosts}/unknown", is_guarded=True)
-        with pytest.raises(NotAllowed, match="/unknown: ZooKeeper knows of no certificate of this broker"):
+        with pytest.raises(NotAllowed, match="/unknown: ZooKeeper knows of no certificate or login of this broker"):
             await open_store(options)
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ from pybroker.config import BrokerConfig, ConfigError
 from pybroker.data_folder import plan
 from pybroker.process.start_options import StartOptions, store_options
 from pybroker.security.zookeeper_tls import context_of
-from pybroker.store.zookeeper import _Handler
+from pybroker.store.kazoo_sockets import Handler
 from pyclient.security.authority import Authority
 
 
@@ -59,7 +59,7 @@ def test_what_tls_has_decrypted_already_is_not_waited_for(files: dict[str, Path]
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context_of(settings(files))
     server.load_cert_chain(files["server"])
     assert client is not None
-    handler, sockets, others = _Handler(1.0, client), socket.socketpair(), socket.socketpair()
+    handler, sockets, others = Handler(1.0, client), socket.socketpair(), socket.socketpair()
     with ThreadPoolExecutor(1) as thread:
         wrapping = thread.submit(server.wrap_socket, sockets[0], server_side=True)
         near = client.wrap_socket(sockets[1], server_hostname="localhost")

@@ -1,0 +1,103 @@
+"""As whom a broker comes to ZooKeeper: by a key, or by the file of logins that Kafka's users have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.jaas_file import section
+from pybroker.config.unprotected import errors_of
+from pybroker.config.zookeeper_login import Login, read
+from pyclient.security.jaas import JaasError
+
+MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+JAAS = MODULE + ' username="kafka" password="pass};word";'
+KAFKAS = f"""
+/* Kafka's {{ own */
+KafkaServer {{
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+    username="admin" password="Client {{"
+    user_admin="x";   // Client {{
+}};
+Client {{ {JAAS} }};
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_OPTS", raising=False)
+
+
+def config(**settings: str) -> BrokerConfig:
+    given = {f"zookeeper.{name.replace('_', '.')}": text for name, text in settings.items()}
+    return BrokerConfig({"zookeeper.connect": "a:1", **given})
+
+
+def test_without_a_setting_there_is_no_login() -> None:
+    assert read(config()) is None
+
+
+def test_a_login_by_the_keys_hides_its_password() -> None:
+    found = read(config(sasl_jaas_config=JAAS))
+    assert found == Login("kafka", "pass};word", True, "zookeeper.sasl.jaas.config")
+    assert "pass" not in repr(found)
+    assert read(config(auth_digest="kafka:a:b")) == Login("kafka", "a:b", False, "zookeeper.auth.digest")
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"sasl_jaas_config": "x"}, "it is `CLASS required"),
+        ({"sasl_jaas_config": 'com.sun.Krb5LoginModule required username="secret";'}, "nothing else is known"),
+        ({"sasl_jaas_config": f'{MODULE} username="secret";'}, "username and password"),
+        ({"sasl_jaas_config": f'{MODULE} username="a" password="secret" user_a="secret";'}, "username and password"),
+        ({"auth_digest": "secret"}, "it is user:password"),
+        ({"auth_digest": ":secret"}, "it is user:password"),
+        ({"auth_digest": "a:secret", "sasl_jaas_config": JAAS}, "one of them has to go"),
+    ],
+)
+def test_a_login_that_cannot_be_read_stops_the_start_and_shows_no_secret(settings: dict[str, str], why: str) -> None:
+    [error] = errors_of(config(**settings), alone=False)
+    assert why in str(error)
+    assert str(error).startswith("zookeeper.")
+    assert "secret" not in str(error)
+
+
+def test_the_section_of_the_file_that_kafka_opts_names_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "jaas.conf"
+    path.write_text(KAFKAS + f'Other {{ {MODULE} username="o" password="p"; }};')
+    option = f"-Djava.security.auth.login.config={path}"
+    for options, user in (
+        (option, "kafka"),
+        (f"-Xmx1g -Djava.security.auth.login.config=/none {option.replace('=', '==')} -Dx=y", "kafka"),
+        (f"{option} -Dzookeeper.sasl.clientconfig=Other", "o"),
+        (f"{option} -Dzookeeper.sasl.clientconfig=Nobody", None),
+        (f"{option} -Dzookeeper.sasl.client=false", None),
+    ):
+        monkeypatch.setenv("KAFKA_OPTS", options)
+        found = read(config())
+        assert (found and found.user) == user
+    monkeypatch.setenv("KAFKA_OPTS", option)
+    assert read(config()) == Login("kafka", "pass};word", True, f"Client of {path}")
+    assert read(config(sasl_jaas_config=JAAS.replace("kafka", "key"))) == Login(
+        "key", "pass};word", True, "zookeeper.sasl.jaas.config"
+    )
+    path.write_text("Client { com.sun.security.auth.module.Krb5LoginModule required; };")
+    [error] = errors_of(config(), alone=False)
+    assert "nothing else is known" in str(error)
+    path.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        read(config())
+
+
+@pytest.mark.parametrize("text", ["Client {", "Client } {", "Client { { x; } };", f"Client {{ {JAAS} {JAAS} }};"])
+def test_a_file_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(JaasError):
+        section(text, "Client")
+
+
+def test_nodes_may_be_the_brokers_alone_by_a_login() -> None:
+    assert list(errors_of(config(set_acl="true", sasl_jaas_config=JAAS), alone=False)) == []
+    assert list(errors_of(config(set_acl="true", auth_digest="a:b"), alone=False)) == []

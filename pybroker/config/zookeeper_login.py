@@ -1,0 +1,89 @@
+"""The user as whom this broker comes to ZooKeeper, and its password.
+
+    zookeeper.sasl.jaas.config   a login module of DIGEST-MD5, in Java's syntax
+    the section Client           of the file that KAFKA_OPTS names, as Kafka's brokers have it
+    zookeeper.auth.digest        user:password, of ZooKeeper's own scheme ``digest``
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from pybroker.config.broker_config import BrokerConfig
+from pybroker.config.jaas_file import section
+from pybroker.config.key import ConfigError
+from pyclient.security import jaas
+
+JAAS: Final = "zookeeper.sasl.jaas.config"
+DIGEST: Final = "zookeeper.auth.digest"
+MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+_JAVA_OPTIONS: Final = "KAFKA_OPTS"
+_FILE: Final = "java.security.auth.login.config"
+_SECTION: Final = "zookeeper.sasl.clientconfig"
+_IS_ON: Final = "zookeeper.sasl.client"
+
+
+@dataclass(frozen=True)
+class Login:
+    """``is_sasl``: by DIGEST-MD5; if not, by the scheme ``digest``. ``source``: where it is set."""
+
+    user: str
+    password: str = field(repr=False)
+    is_sasl: bool
+    source: str
+
+
+def read(config: BrokerConfig) -> Login | None:
+    """None where ZooKeeper is to know no user. Reads the file of logins. Raises ConfigError."""
+    text, digest = config[JAAS], config[DIGEST]
+    if digest is not None:
+        if text is not None:
+            raise _error(config, DIGEST, f"{JAAS} is set as well: one of them has to go")
+        user, colon, password = digest.partition(":")
+        if not (user and colon and password):
+            raise _error(config, DIGEST, "it is user:password")
+        return Login(user, password, is_sasl=False, source=DIGEST)
+    if text is None:
+        return _of_file()
+    try:
+        return _login(jaas.parse(text), JAAS)
+    except ValueError as error:
+        raise _error(config, JAAS, str(error)) from None
+
+
+def _of_file() -> Login | None:
+    path = _java_option(_FILE).removeprefix("=").removeprefix("file:")
+    if not path or _java_option(_IS_ON).lower() == "false":
+        return None
+    name = _java_option(_SECTION) or "Client"
+    source = f"{name} of {path}"
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = section(file.read(), name)
+        return None if found is None else _login(found, source)
+    except (OSError, ValueError) as error:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{source} (-D{_FILE} of {_JAVA_OPTIONS}): {why}") from None
+
+
+def _login(module: jaas.LoginModule, source: str) -> Login:
+    """Raises ValueError."""
+    if module.class_name != MODULE:
+        raise ValueError(f"its login module is not {MODULE}, and nothing else is known")
+    if set(module.options) != {"username", "password"}:
+        raise ValueError("its options have to be username and password")
+    return Login(module.options["username"], module.options["password"], is_sasl=True, source=source)
+
+
+def _java_option(name: str) -> str:
+    """What -D sets it to; as in Java, the last one counts."""
+    found = re.findall(rf"(?:^|\s)-D{re.escape(name)}=(\S*)", os.environ.get(_JAVA_OPTIONS, ""))
+    return str(found[-1]) if found else ""
+
+
+def _error(config: BrokerConfig, name: str, complaint: str) -> ConfigError:
+    where = config.where(name)
+    return ConfigError(f"{name}{f' (from {where})' if where else ''}: {complaint}")

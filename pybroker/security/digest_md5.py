@@ -1,0 +1,109 @@
+"""The client's side of SASL's DIGEST-MD5 (RFC 2831), which ZooKeeper has for passwords: ``qop=auth``, no more layers.
+
+    challenge  realm="zk-sasl-md5",nonce="…",charset=utf-8,algorithm=md5-sess
+    answer     username="kafka",realm="zk-sasl-md5",nonce="…",nc=00000001,cnonce="…",digest-uri="…",response=…,qop=auth
+    last       rspauth=…, which proves that the server knows the password, too
+
+Pure: the client's nonce is an argument.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_DIRECTIVE: Final = re.compile(rb'\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^,"\s]*))\s*(?:,|\Z)', re.DOTALL)
+_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
+_COUNT: Final = b"00000001"
+_QOP: Final = b"auth"
+_ALGORITHM: Final = b"md5-sess"
+
+
+class DigestError(Exception):
+    """The server sent what is no DIGEST-MD5, or does not know the password."""
+
+
+class DigestMd5:
+    """One login: ``answer`` to the challenge, then ``check`` of what the server says last."""
+
+    def __init__(self, user: str, password: str, uri: str, nonce: str) -> None:
+        """``uri``: service and host of the server, as ``imap/example.org``; ``nonce``: random, printable."""
+        self._user = user
+        self._password = password
+        self._uri = uri.encode()
+        self._nonce = nonce.encode()
+        self._expected = b""
+
+    def answer(self, challenge: bytes) -> bytes:
+        """What proves that this client knows the password. Raises DigestError."""
+        asked = _directives(challenge)
+        if b"nonce" not in asked or asked.get(b"algorithm") != _ALGORITHM:
+            raise DigestError("its challenge is none of DIGEST-MD5")
+        if _QOP not in asked.get(b"qop", _QOP).replace(b" ", b"").split(b","):
+            raise DigestError("it wants to sign or to encrypt what follows, which is not there")
+        charset, realm, nonce = asked.get(b"charset", b""), asked.get(b"realm", b""), asked[b"nonce"]
+        try:
+            user, password = (each.encode("utf-8" if charset else "latin-1") for each in (self._user, self._password))
+            secret = _md5(b":".join((_short(user, charset), _short(realm, charset), _short(password, charset))))
+        except UnicodeEncodeError:
+            raise DigestError("it has no UTF-8, which the user or the password needs") from None
+        a1 = b":".join((secret, nonce, self._nonce))
+        self._expected = self._response(a1, nonce, b"")
+        said = {
+            **({b"charset": charset} if charset else {}),
+            b"username": _quoted(user),
+            b"realm": _quoted(realm),
+            b"nonce": _quoted(nonce),
+            b"nc": _COUNT,
+            b"cnonce": _quoted(self._nonce),
+            b"digest-uri": _quoted(self._uri),
+            b"response": self._response(a1, nonce, b"AUTHENTICATE"),
+            b"qop": _QOP,
+        }
+        return b",".join(name + b"=" + text for name, text in said.items())
+
+    def check(self, last: bytes) -> None:
+        """Raises DigestError where this does not prove that the server knows the password."""
+        if not hmac.compare_digest(_directives(last).get(b"rspauth", b""), self._expected):
+            raise DigestError("it does not know the password itself")
+
+    def _response(self, a1: bytes, nonce: bytes, method: bytes) -> bytes:
+        a2 = method + b":" + self._uri
+        return _hex(b":".join((_hex(a1), nonce, _COUNT, self._nonce, _QOP, _hex(a2))))
+
+
+def _directives(text: bytes) -> Mapping[bytes, bytes]:
+    """By name; of several, such as realms, the first. Raises DigestError."""
+    found: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(text):
+        directive = _DIRECTIVE.match(text, at)
+        if directive is None:
+            raise DigestError("its challenge is none of DIGEST-MD5")
+        at = directive.end()
+        name, quoted, plain = directive.groups()
+        found.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(rb"\1", quoted))
+    return found
+
+
+def _short(text: bytes, charset: bytes) -> bytes:
+    """In ISO 8859-1 where that has all of its characters, as the RFC wants it of UTF-8."""
+    try:
+        return text.decode().encode("latin-1") if charset else text
+    except UnicodeError:
+        return text
+
+
+def _quoted(text: bytes) -> bytes:
+    return b'"' + re.sub(rb'(["\\])', rb"\\\1", text) + b'"'
+
+
+def _md5(text: bytes) -> bytes:
+    return hashlib.md5(text, usedforsecurity=False).digest()
+
+
+def _hex(text: bytes) -> bytes:
+    return _md5(text).hex().encode()
