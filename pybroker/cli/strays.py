@@ -18,6 +18,7 @@ from pybroker.cli.common.verbs import Failure, Suggesting
 if TYPE_CHECKING:
     from pybroker.cluster.metadata.image import TopicImage
     from pybroker.log.removal.strays import Note
+    from pybroker.store.stores import StoreOptions
 
 COLUMNS = ("topic", "partition", "id", "broker", "first", "end", "bytes", "since", "why", "folder")
 PLAN = ("topic", "partition", "id", "leader", "replicas", "epoch", "end")
@@ -26,6 +27,7 @@ EXAMPLES = """
 pybroker log strays list --data-dir DIR                    all, also of brokers that run
 pybroker log strays adopt orders --data-dir DIR            a plan: which broker would lead what
 pybroker log strays adopt orders --data-dir DIR --execute  with all brokers stopped
+pybroker log strays adopt orders --server-properties FILE  the metadata are in ZooKeeper
 pybroker log strays remove DIR/broker-1/orders-0.*-stray --execute
 """
 
@@ -126,6 +128,9 @@ def row_of(log_dir: str, folder: str, topic_id: bytes, note: Note) -> Found:
 @data_dir
 @log_dirs
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Where the brokers' metadata are.")
+@click.option(
+    "--server-properties", metavar="FILE", help="The brokers' settings: where ZooKeeper is, and how it knows them."
+)
 @planned("Do it; all brokers must be stopped.")
 @with_output
 def adopt(
@@ -135,6 +140,7 @@ def adopt(
     data_dir: str | None,
     log_dirs: tuple[str, ...],
     zookeeper: str | None,
+    server_properties: str | None,
     execute: bool,
 ) -> None:
     """Makes a topic again that the metadata have lost, with its id: its strays are its logs at the next start.
@@ -157,7 +163,7 @@ def adopt(
         for each in made.partitions
     ]
     if execute:
-        asyncio.run(write(made, root_of(data_dir), zookeeper))
+        asyncio.run(write(made, store_of(root_of(data_dir), zookeeper, server_properties)))
     show(output, PLAN, rows)
     if not execute:
         click.echo("this is a plan: --execute, with all brokers stopped, does it", err=True)
@@ -186,17 +192,33 @@ def epoch_of(folder: str) -> int:
         return leader_epochs.UNDEFINED_EPOCH
 
 
-async def write(topic: TopicImage, root: str, zookeeper: str | None) -> None:
+def store_of(root: str, zookeeper: str | None, server_properties: str | None) -> StoreOptions:
+    """Where the metadata are: in ZooKeeper by the settings that the brokers would start with, or in the data folder."""
+    from pybroker.config import ConfigError
+    from pybroker.data_folder import plan
+    from pybroker.process.start_options import StartOptions, configure, store_options
+    from pybroker.store.stores import StoreOptions
+
+    folder = plan(root, 1, ())
+    options = StoreOptions(file=str(folder.store))
+    if zookeeper or server_properties:
+        started = StartOptions(file=server_properties, zookeeper=zookeeper)
+        try:
+            options = store_options(started, configure(started), folder)
+        except ConfigError as error:
+            raise Failure(str(error)) from error
+    if options.file and not os.path.exists(options.file):
+        where = "--data-dir, --zookeeper or --server-properties"
+        raise Failure(f"there is no {options.file}: say where the metadata are by {where}")
+    return options
+
+
+async def write(topic: TopicImage, options: StoreOptions) -> None:
     from pybroker.cluster.adoption import Refused
     from pybroker.cluster.adoption import adopt as adopt_in
-    from pybroker.data_folder import STORE
     from pybroker.store.interface import CoordinationError
-    from pybroker.store.stores import StoreOptions, open_store
+    from pybroker.store.stores import open_store
 
-    file = os.path.join(root, STORE)
-    if zookeeper is None and not os.path.exists(file):
-        raise Failure(f"there is no {file}: say where the metadata are by --data-dir or --zookeeper")
-    options = StoreOptions(zookeeper=zookeeper) if zookeeper else StoreOptions(file=file)
     try:
         store = await open_store(options)
         try:

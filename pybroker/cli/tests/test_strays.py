@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pybroker
+from harness.ensemble import Tls, ensemble
+from pybroker.cli.common.verbs import Failure
+from pybroker.cli.strays import store_of
 from pybroker.cli.tests.running import Shell
+from pybroker.security.certificates import make
 
 STORE = "coordination.db*"
 FIRST = [f"a{n}" for n in range(300)]
@@ -104,3 +109,57 @@ def test_a_log_whose_broker_has_not_heard_that_its_topic_is_lost_is_adopted_with
     with pybroker.run(2, data_dir=tmp_path, **settings) as broker:
         assert read(Shell(broker.bootstrap_servers), "t") == FIRST
     assert strays(tmp_path) == []
+
+
+def test_without_metadata_nothing_is_adopted(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.connect=a:1\nzookeeper.set.acl=true\n")
+    with pytest.raises(Failure, match="ZooKeeper would not know whose the nodes are"):
+        store_of(str(tmp_path), None, str(file))
+    file.write_text("num.partitions=2\n")
+    for server_properties in (None, str(file)):
+        with pytest.raises(Failure, match=r"coordination\.db: say where the metadata are by"):
+            store_of(str(tmp_path), None, server_properties)
+
+
+def test_a_zookeeper_is_opened_as_the_brokers_open_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, logins, settings = make(tmp_path / "tls"), tmp_path / "jaas.conf", tmp_path / "server.properties"
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    logins.write_text(f'Client {{ {module} username="kafka" password="secret"; }};')
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={logins}")
+    names = {"truststore": files.authority, "keystore": files.client}
+    lines = [f"zookeeper.ssl.{name}.location={path}" for name, path in names.items()]
+    settings.write_text("\n".join([*lines, "zookeeper.ssl.client.enable=true", "zookeeper.set.acl=true"]))
+    options = store_of(str(tmp_path), "a:1/kafka", str(settings))
+    assert options.login is not None
+    assert options.tls is not None
+    assert (options.zookeeper, options.login.user, options.is_guarded) == ("a:1/kafka", "kafka", True)
+
+
+@pytest.mark.nightly
+def test_a_topic_is_adopted_in_a_zookeeper_with_tls_and_users(tmp_path: Path) -> None:
+    files, settings = make(tmp_path / "tls"), tmp_path / "server.properties"
+    login = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="secret";'
+    given = {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.truststore.location": str(files.authority),
+        "zookeeper.ssl.keystore.location": str(files.client),
+        "zookeeper.sasl.jaas.config": login,
+        "zookeeper.set.acl": "true",
+    }
+    by_name: dict[str, Any] = {name.replace(".", "_"): text for name, text in given.items()}
+    tls = Tls(files.server, files.authority)
+    with ensemble(tmp_path / "zookeeper", tls=tls, users={"kafka": "secret"}) as zookeeper:
+        places = [f"{zookeeper.tls_hosts}/{name}" for name in ("lost", "kafka")]
+        with pybroker.run(data_dir=tmp_path / "data", zookeeper_connect=places[0], **by_name) as broker:
+            Shell(broker.bootstrap_servers).done("produce", "t", stdin="\n".join(FIRST))
+        with pybroker.run(data_dir=tmp_path / "data", zookeeper_connect=places[1], **by_name):
+            assert [row["topic"] for row in strays(tmp_path / "data")] == ["t"]
+        adopt = ("log", "strays", "adopt", "t", "--data-dir", tmp_path / "data", "--execute", "--server-properties")
+        given["zookeeper.connect"] = places[1]
+        settings.write_text("".join(f"{name}={text}\n" for name, text in given.items()).replace('"secret"', '"wrong"'))
+        assert "does not let in kafka" in Shell().refused(*adopt, settings)
+        settings.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+        Shell().done(*adopt, settings)
+        with pybroker.run(data_dir=tmp_path / "data", zookeeper_connect=places[1], **by_name) as broker:
+            assert read(Shell(broker.bootstrap_servers), "t") == FIRST
