@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
-from pyclient.core.bootstrap import address
+from pyclient.core.nodes.bootstrap import address
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ANYWHERE = ("0.0.0.0", "::", "")

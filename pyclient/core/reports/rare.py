@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from pyclient.core.last_resort import URGENT
+from pyclient.core.reports.last_resort import URGENT
 
 INTERVAL: Final = 10.0
 """Seconds between two lines of a kind."""
