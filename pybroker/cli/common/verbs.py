@@ -29,6 +29,7 @@ HINTS: Mapping[str, str] = {
     "UNKNOWN_MEMBER_ID": "stop its members first",
     "TRANSACTIONAL_ID_NOT_FOUND": "`pybroker txn list` shows what there is",
     "CONNECTION_FAILED": "is a broker there? `pybroker doctor` looks, `pybroker start` starts one, -b names another",
+    "handshake": "`pybroker doctor` finds out what answers there",
     "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
     "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
     "UNSUPPORTED_BY_BROKER": "`pybroker api-versions` shows what it serves",
@@ -37,6 +38,7 @@ HINTS: Mapping[str, str] = {
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "come by TLS or SASL as a user, and not by a token",
     "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
 }
+"""What to do, by the name of an error; of one without a connection also by its phase, which counts more."""
 
 
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
@@ -193,7 +195,8 @@ def sentence(error: BaseException, what: object = None) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     if what is not None and str(what) not in text:
         text = f"{what}: {text}"
-    hint = None if getattr(error, "phase", "").startswith(ADVISED) else HINTS.get(name)
+    phase = getattr(error, "phase", "")
+    hint = None if phase.startswith(ADVISED) else HINTS.get(phase) or HINTS.get(name)
     return f"{text} ({name})" + (f": {hint}" if hint else "")
 
 

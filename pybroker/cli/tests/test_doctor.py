@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 import pybroker
+from pybroker.cli.common.verbs import sentence
 from pybroker.cli.doctoring import cluster, machine, settings
 from pybroker.cli.reaching import network
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.reaching.network import Reach
 from pybroker.cli.tests.running import Shell
+from pyclient.errors import ConnectionFailed
 
 CAME_BY = Reach("kafka.example", 19092, ("10.0.0.1",), 0.001)
 
@@ -176,6 +178,13 @@ def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart(
     assert ended.code == 1
     assert "the name has no address" in ended.out
     assert "does a broker run there?" in ended.out
+
+
+def test_a_start_is_advised_only_where_nothing_answers() -> None:
+    told = sentence(ConnectionFailed("localhost:1", "handshake", "closed by the broker"))
+    assert told.endswith("(CONNECTION_FAILED): `pybroker doctor` finds out what answers there")
+    assert "`pybroker start` starts one" in sentence(ConnectionFailed("localhost:1", "connect", "refused"))
+    assert sentence(ConnectionFailed("localhost:1", "TLS handshake", "refused")).endswith("(CONNECTION_FAILED)")
 
 
 @pytest.mark.parametrize("given", ["localhost", "localhost:x", "127.0.0.1:1,localhost"])
