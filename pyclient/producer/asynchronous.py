@@ -272,8 +272,8 @@ class Producer(BaseProducer, SendingQueues):
         await self._engine.abort()
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
-        """Commits a consumer group's offsets with the transaction. ``group``: what
-        ``consumer.group_metadata()`` returns, or the name of a group.
+        """Commits a consumer group's offsets with the transaction. ``group``: the
+        consumer, what its ``group_metadata()`` returns, or the name of a group.
         """
         await self._engine.transactions.send_offsets(offsets, group)
 

@@ -282,8 +282,8 @@ class Producer(BaseProducer):
         return self._runner.run(how(), within=self._engine.longest)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
-        """Commits a consumer group's offsets with the transaction. ``group``: what
-        ``consumer.group_metadata()`` returns, or the name of a group.
+        """Commits a consumer group's offsets with the transaction. ``group``: the
+        consumer, what its ``group_metadata()`` returns, or the name of a group.
         """
         self._runner.run(self._engine.transactions.send_offsets(offsets, group), within=self._engine.longest)
 

@@ -71,10 +71,9 @@ class Coordinator:
         await self._retrying(lambda: self._add(identity, topics))
 
     async def send_offsets(
-        self, identity: Identity, offsets: Mapping[TopicPartition, Any], group: Any
+        self, identity: Identity, offsets: Mapping[TopicPartition, Any], member: Any
     ) -> None:
-        """Commits offsets with the transaction. ``group``: the consumer's metadata, or a name."""
-        member = Member(group) if isinstance(group, str) else group
+        """Commits offsets with the transaction, as ``member_of`` gives the member."""
         if self.is_version_1:
             await self._retrying(lambda: self._add_group(identity, member.group_id))
         await self._retrying(lambda: self._commit_offsets(identity, offsets, member))
@@ -196,6 +195,10 @@ class Coordinator:
         return response
 
 
+MEMBERSHIP: Final = ("group_id", "generation_id", "member_id", "group_instance_id")
+"""What is told of a member of a group."""
+
+
 class Member:
     """A group by its name alone."""
 
@@ -205,6 +208,25 @@ class Member:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
+
+
+def member_of(group: Any) -> Any:
+    """The member that a consumer, its group metadata or the name of a group stands for. Raises TypeError."""
+    if isinstance(group, str):
+        return Member(group)
+    metadata = getattr(group, "group_metadata", None)
+    member = metadata() if callable(metadata) else group
+    if not all(hasattr(member, name) for name in MEMBERSHIP):
+        wanted = "what consumer.group_metadata() returns, a consumer, or the name of a group"
+        raise TypeError(f"group: expected {wanted}, not {type(group).__name__}")
+    return member
+
+
+def check_offsets(offsets: Any) -> None:
+    """Raises TypeError for what is no mapping, such as confluent-kafka's list of partitions with offsets."""
+    if not isinstance(offsets, Mapping):
+        wanted = "a mapping of TopicPartition to the next offset, such as consumer.positions()"
+        raise TypeError(f"offsets: expected {wanted}, not {type(offsets).__name__}")
 
 
 def _offset_topics(

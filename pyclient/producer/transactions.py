@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from cy.produce.producer_batch import ProducerBatch
 from pyclient.errors import DENIED, FATAL_TO_PRODUCER, FATAL_TO_TRANSACTIONS, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
-from pyclient.producer.coordinator import Coordinator
+from pyclient.producer.coordinator import Coordinator, check_offsets, member_of
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity, Lane
@@ -223,12 +223,14 @@ class Transactions(Identities):
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
         """Commits consumer offsets with the transaction (KIP-447)."""
+        member = member_of(group)
         self._require(State.OPEN)
         if not offsets:
             return
+        check_offsets(offsets)
         self._touched = True
         try:
-            await self.coordinator.send_offsets(self._identity, offsets, group)
+            await self.coordinator.send_offsets(self._identity, offsets, member)
         except KafkaError as error:
             self._failed(error)
             raise

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from cy.produce.partition_queue import TopicQueues
+from pyclient.consumer.types import GroupMetadata
 from pyclient.core.reports.rights import PRODUCING, Rights
 from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.producer.coordinator import Coordinator
@@ -23,6 +25,7 @@ from pyclient.protocol.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownServerError,
 )
+from pyclient.topic_partition import TopicPartition
 
 
 class Scripted(Coordinator):
@@ -290,3 +293,40 @@ def test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_l
     coordinator = Coordinator(client, SimpleNamespace(transactional_id="t", max_block=60.0))
     asyncio.run(coordinator.end(Identity(7, 0), True))
     assert client.lost == lookups
+
+
+@pytest.mark.parametrize(
+    "group",
+    ["g", GroupMetadata("g", 3, "m"), SimpleNamespace(group_metadata=lambda: GroupMetadata("g", 3, "m"))],
+    ids=["name", "metadata", "consumer"],
+)
+def test_offsets_are_sent_for_a_consumer_its_metadata_or_a_name(group):
+    sent = []
+
+    async def keep(identity, offsets, member):
+        sent.append(member.group_id)
+
+    async def work():
+        transactions = await make(send_offsets=keep)
+        await transactions.send_offsets({TopicPartition("t", 0): 1}, group)
+
+    asyncio.run(work())
+    assert sent == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group", "told"),
+    [
+        ({TopicPartition("t", 0): 1}, None, "what consumer.group_metadata() returns, a consumer, or the name of"),
+        ({TopicPartition("t", 0): 1}, b"g", "not bytes"),
+        ([TopicPartition("t", 0)], "g", "a mapping of TopicPartition to the next offset, such as consumer.positions()"),
+    ],
+)
+def test_what_stands_for_no_member_or_no_offsets_is_refused_with_what_is_expected(offsets, group, told):
+    async def work():
+        transactions = await make()
+        with pytest.raises(TypeError, match=re.escape(told)):
+            await transactions.send_offsets(offsets, group)
+        assert transactions.state is State.OPEN
+
+    asyncio.run(work())
