@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cy.produce.producer_batch import ProducerBatch
 from pyclient.errors import DENIED, FATAL_TO_PRODUCER, FATAL_TO_TRANSACTIONS, KafkaError
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from pyclient.core.client import Client
 
 log = logging.getLogger("pyclient.producer")
+
+
+ENDED_BY_OTHERS: Final = frozenset(
+    {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
+)
+"""What a broker may answer if somebody else has ended the transaction, such as its coordinator."""
 
 
 class State(Enum):
@@ -74,6 +80,8 @@ class Transactions(Identities):
         """
         self.is_left = False
         """A ``transaction()`` block is over, and its transaction could not be ended."""
+        self._begun_at = 0.0
+        """When the open transaction was begun, by the client's clock."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
 
@@ -130,7 +138,7 @@ class Transactions(Identities):
     def _fail(self, error: KafkaError, state: State) -> None:
         """What still waits to be sent will never be, so its waiting callers get an error now."""
         if self.state is not State.FATAL:
-            self.state, self.error = state, error
+            self.state, self.error = state, self._dated(error)
         self.give_up(self.refusal())
 
     def refusal(self) -> KafkaError:
@@ -158,6 +166,18 @@ class Transactions(Identities):
         if self.error is not None and self.is_over:
             raise TransactionError(f"{self.state.value}: {self.error}") from self.error
         raise TransactionError(self.state.value)
+
+    def _dated(self, error: KafkaError) -> KafkaError:
+        """The error, which says so if the transaction was open for too long."""
+        limit, setting = self.settings.transaction_timeout_ms, "transaction.timeout.ms"
+        open_ms = (self.client.clock() - self._begun_at) * 1000
+        if error.name not in ENDED_BY_OTHERS or open_ms < limit or setting in str(error):
+            return error
+        why = (
+            f"the transaction was open for {open_ms:.0f} ms, longer than {setting}={limit}, after which the broker "
+            "aborts it: end it sooner, or raise this setting of the producer"
+        )
+        return type(error)(f"{why} ({error})")
 
     # -- partitions of version 1 -------------------------------------------------------------------
 
@@ -219,6 +239,7 @@ class Transactions(Identities):
     def begin(self) -> None:
         """Opens a transaction; brokers learn of it by what it does."""
         self._require(State.READY)
+        self._begun_at = self.client.clock()
         self.state = State.OPEN
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
@@ -233,7 +254,7 @@ class Transactions(Identities):
             await self.coordinator.send_offsets(self._identity, offsets, member)
         except KafkaError as error:
             self._failed(error)
-            raise
+            raise self._dated(error) from error.__cause__
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Sends everything, then commits. Raises TransactionError if the transaction has failed:
@@ -302,7 +323,7 @@ class Transactions(Identities):
             except KafkaError as error:
                 if not error.retriable:
                     self._failed(error)
-                raise
+                raise self._dated(error) from error.__cause__
         for lane in self._lanes:
             lane.added = False
         self._lanes = {}

@@ -13,6 +13,7 @@ from pyclient.consumer.types import GroupMetadata
 from pyclient.core.reports.rights import PRODUCING, Rights
 from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.producer.coordinator import Coordinator
+from pyclient.producer.errors import TransactionError
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.transactions import State, Transactions
 from pyclient.protocol import AddPartitionsToTxn, EndTxn
@@ -20,8 +21,10 @@ from pyclient.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    InvalidProducerEpoch,
     InvalidTxnState,
     NotCoordinator,
+    ProducerFenced,
     TransactionalIdAuthorizationFailed,
     UnknownServerError,
 )
@@ -45,8 +48,8 @@ class Scripted(Coordinator):
 
 async def make(kind=Transactions, touched=True, **state):
     """Transactions, one of which is open and, if ``touched``, may be known to the coordinator."""
-    settings = SimpleNamespace(transactional_id="t", max_block=60.0)
-    transactions = kind(SimpleNamespace(loop=asyncio.get_running_loop()), settings)
+    settings = SimpleNamespace(transactional_id="t", max_block=60.0, transaction_timeout_ms=5000)
+    transactions = kind(SimpleNamespace(loop=asyncio.get_running_loop(), clock=lambda: 0.0), settings)
     transactions.coordinator = Scripted(transactions.client, settings)
     await transactions.init()
     vars(transactions.coordinator).update(state)
@@ -328,5 +331,34 @@ def test_what_stands_for_no_member_or_no_offsets_is_refused_with_what_is_expecte
         with pytest.raises(TypeError, match=re.escape(told)):
             await transactions.send_offsets(offsets, group)
         assert transactions.state is State.OPEN
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("error", [InvalidProducerEpoch, ProducerFenced, InvalidTxnState])
+@pytest.mark.parametrize("open_s", [4.0, 6.0])
+def test_a_commit_after_the_timeout_of_the_transaction_names_it(error, open_s):
+    async def refuse(identity, commit):
+        raise error
+
+    async def work():
+        transactions = await make(end=refuse)
+        transactions.client.clock = lambda: open_s
+        with pytest.raises(error) as told:
+            await transactions.commit(nothing)
+        assert ("open for 6000 ms, longer than transaction.timeout.ms=5000" in str(told.value)) == (open_s > 5)
+        assert str(transactions.error) == str(told.value)
+
+    asyncio.run(work())
+
+
+def test_a_batch_that_is_refused_after_the_timeout_lets_the_commit_name_it():
+    async def work():
+        transactions = await make()
+        transactions.client.clock = lambda: 6.0
+        transactions.give_up = lambda error: None
+        transactions.batch_failed(SimpleNamespace(attempts=1, has_sequence=True), InvalidProducerEpoch())
+        with pytest.raises(TransactionError, match=r"can only be aborted: .*longer than transaction\.timeout\.ms=5000"):
+            await transactions.commit(nothing)
 
     asyncio.run(work())
