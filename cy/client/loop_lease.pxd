@@ -9,5 +9,3 @@ cdef class LoopLease:
     cdef public bint holds_signals      # while it is used: the tenant is where their handlers run
     cdef bint holding
     cdef PyThread_type_lock inside
-
-    cdef void lock(self) noexcept

@@ -5,19 +5,15 @@ the loop's thread takes its place back, waits for that. Signals that would inter
 where the tenant is the thread in which Python runs their handlers (``cy.client.held_signals``).
 """
 
-from cpython.pythread cimport (
-    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-    PyThread_get_thread_ident, PyThread_release_lock,
-)
+from cpython.pythread cimport PyThread_free_lock, PyThread_get_thread_ident, PyThread_release_lock
 
 from cy.client.held_signals cimport hold, let_go
+from cy.client.thread_lock cimport acquire, new_lock
 
 
 cdef class LoopLease:
     def __cinit__(self):
-        self.inside = PyThread_allocate_lock()
-        if self.inside == NULL:
-            raise MemoryError
+        self.inside = new_lock()
 
     def __dealloc__(self):
         if self.inside != NULL:
@@ -36,7 +32,7 @@ cdef class LoopLease:
         cdef bint holding = self.holds_signals
         if holding:
             hold()
-        self.lock()
+        acquire(self.inside)
         if self.tenant != me:           # the lease has ended meanwhile
             PyThread_release_lock(self.inside)
             if holding:
@@ -56,11 +52,6 @@ cdef class LoopLease:
 
     def vacate(self):
         """When this returns, no thread has or uses the place."""
-        self.lock()
+        acquire(self.inside)
         self.tenant = 0
         PyThread_release_lock(self.inside)
-
-    cdef void lock(self) noexcept:
-        if not PyThread_acquire_lock(self.inside, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.inside, WAIT_LOCK)

@@ -6,11 +6,11 @@ function: handlers of signals may run behind the call, before the block is prote
 """
 
 from cpython.pythread cimport (
-    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-    PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock,
+    PyThread_free_lock, PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock,
 )
 
 from cy.client.held_signals cimport handles, hold, let_go
+from cy.client.thread_lock cimport acquire, new_lock
 
 
 cdef class SignalSafeLock:
@@ -19,9 +19,7 @@ cdef class SignalSafeLock:
     cdef int depth                      # how often its owner has entered
 
     def __cinit__(self):
-        self.inside = PyThread_allocate_lock()
-        if self.inside == NULL:
-            raise MemoryError
+        self.inside = new_lock()
 
     def __dealloc__(self):
         if self.inside != NULL:
@@ -32,9 +30,7 @@ cdef class SignalSafeLock:
             hold()                      # before: a handler that waits for another thread must not have the lock
         cdef unsigned long me = PyThread_get_thread_ident()
         if self.owner != me:
-            if not PyThread_acquire_lock(self.inside, NOWAIT_LOCK):
-                with nogil:
-                    PyThread_acquire_lock(self.inside, WAIT_LOCK)
+            acquire(self.inside)
             self.owner = me
         self.depth += 1
 
