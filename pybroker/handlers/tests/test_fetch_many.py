@@ -19,7 +19,7 @@ from pybroker.replication import fetch_session, purgatory
 from pybroker.replication.fetch_partition import PartitionRead
 from pybroker.replication.fetch_session import FetchSession
 from pybroker.replication.purgatory import Purgatory
-from pybroker.replication.tests.harness import values
+from pybroker.replication.tests.harness import at_each_turn, values
 from pybroker.tests.waiting import until_async
 from pyclient.protocol import Fetch
 
@@ -153,25 +153,24 @@ def test_all_that_a_fetch_of_many_needs_is_done_in_several_turns(node: Node, mon
 
     def next_turn() -> None:
         turn[0] += 1
-        node.loop.call_soon(next_turn)
 
     async def ask(asked: Any) -> Any:
         return await waiting.start(fetch.handle(asked, node.call(12)), node.loop)
 
-    node.loop.call_soon(next_turn)
-    session = node.run(ask(request(*[0] * MANY, session_epoch=0))).session_id
-    task = begun(node, request(*[0] * MANY, session_id=session, session_epoch=1, max_wait_ms=60_000))
-    node.append(b"x", index=0)
-    assert [row[2] for row in told(node.run(task))] == [0]
-    node.run(nobody_waits(node))
-    less = request(session_id=session, session_epoch=2)
-    less.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=list(range(MANY - 1)))]
-    assert not node.run(ask(less)).error_code
-    assert node.replicas.sessions.partitions == 1
-    stranger = request(*[0] * MANY)
-    stranger.replica_id = 5
-    [refused] = node.run(ask(stranger)).responses
-    assert [each.error_code for each in refused.partitions] == [fetch.errors.TopicAuthorizationFailed.code] * MANY
+    with at_each_turn(node.loop, next_turn):
+        session = node.run(ask(request(*[0] * MANY, session_epoch=0))).session_id
+        task = begun(node, request(*[0] * MANY, session_id=session, session_epoch=1, max_wait_ms=60_000))
+        node.append(b"x", index=0)
+        assert [row[2] for row in told(node.run(task))] == [0]
+        node.run(nobody_waits(node))
+        less = request(session_id=session, session_epoch=2)
+        less.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=list(range(MANY - 1)))]
+        assert not node.run(ask(less)).error_code
+        assert node.replicas.sessions.partitions == 1
+        stranger = request(*[0] * MANY)
+        stranger.replica_id = 5
+        [refused] = node.run(ask(stranger)).responses
+        assert [each.error_code for each in refused.partitions] == [fetch.errors.TopicAuthorizationFailed.code] * MANY
     assert {name for name, _ in done} == {"watch", "unwatch", "has_news", "PartitionData", "update"}
     assert max(done.values()) <= 4, done.most_common(3)
 
@@ -210,17 +209,9 @@ def test_others_are_served_between_two_turns(node: Node) -> None:
     node.create(partitions=MANY)
     rounds: list[int] = []
 
-    async def ask() -> Any:
-        def turn() -> None:
-            rounds.append(1)
-            node.loop.call_soon(turn)
-
-        node.loop.call_soon(turn)
-        response = await waiting.start(fetch.handle(request(*[0] * MANY), node.call(12)), node.loop)
-        return len(rounds), response
-
-    many, response = node.run(ask())
-    assert many > 6
+    with at_each_turn(node.loop, lambda: rounds.append(1)):
+        response = node.ask(fetch, request(*[0] * MANY), 12)
+    assert len(rounds) > 6
     assert len(partitions(response)) == MANY
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from pybroker.handlers import (
 from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.tests import test_fetch, test_log_dirs
 from pybroker.handlers.tests.harness import Node
-from pybroker.replication.tests.harness import batch
+from pybroker.replication.tests.harness import batch, most_logs_at_once
 from pyclient.protocol import (
     AlterReplicaLogDirs,
     DeleteRecords,
@@ -109,19 +107,9 @@ def test_a_fetch_reads_empty_logs(fresh: Node, version: int) -> None:
 def test_a_fetch_of_many_new_partitions_leaves_turns_to_others(fresh: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda turn: True)
     fresh.replicas.partitions.new.pause()
-    counts: list[int] = []
-
-    async def count() -> None:
-        while len(fresh.logs) < MANY:
-            counts.append(len(fresh.logs))
-            await asyncio.sleep(0)
-        counts.append(MANY)
-
-    async def both() -> None:
-        await asyncio.gather(count(), fetch.handle(test_fetch.request(*[0] * MANY, max_wait_ms=0), fresh.call(12)))
-
-    fresh.run(both())
-    assert max(after - before for before, after in pairwise(counts)) == 1
+    asked = test_fetch.request(*[0] * MANY, max_wait_ms=0)
+    assert most_logs_at_once(fresh, lambda: fresh.ask(fetch, asked, 12)) == 1
+    assert len(fresh.logs) == MANY
 
 
 def test_a_transactional_produce_to_new_partitions_leaves_turns_to_others(
@@ -132,19 +120,8 @@ def test_a_transactional_produce_to_new_partitions_leaves_turns_to_others(
     rows = [Produce.Request.PartitionProduceData(index=n, records=bytearray(batch())) for n in range(MANY)]
     topic = Produce.Request.TopicProduceData(name="t", partition_data=rows)
     request = Produce.Request(acks=1, transactional_id="x", topic_data=[topic])
-    counts: list[int] = []
-
-    async def count() -> None:
-        while len(fresh.logs) < MANY:
-            counts.append(len(fresh.logs))
-            await asyncio.sleep(0)
-        counts.append(MANY)
-
-    async def both() -> None:
-        await asyncio.gather(count(), produce.handle(request, fresh.call(9)))  # type: ignore[arg-type]
-
-    fresh.run(both())
-    assert max(after - before for before, after in pairwise(counts)) == 1
+    assert most_logs_at_once(fresh, lambda: fresh.ask(produce, request, 9)) == 1
+    assert len(fresh.logs) == MANY
 
 
 def test_a_fetch_of_a_new_partition_waits_for_its_first_record(fresh: Node) -> None:

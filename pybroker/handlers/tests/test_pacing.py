@@ -19,6 +19,7 @@ from pybroker.handlers import (
 )
 from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import Node, OneItemTurns
+from pybroker.replication.tests.harness import at_each_turn
 from pyclient.protocol import (
     AlterReplicaLogDirs,
     DescribeConfigs,
@@ -102,14 +103,9 @@ def test_others_are_served_between_two_turns_and_the_connection_is_held(node: No
     rounds: list[int] = []
 
     async def ask() -> None:
-        def others() -> None:
-            if not task.done():
-                rounds.append(node.connection.held)
-                node.loop.call_soon(others)
-
         task = waiting.start(list_offsets.handle(of_offsets(), node.call(7)), node.loop)
-        node.loop.call_soon(others)
-        await task
+        with at_each_turn(node.loop, lambda: task.done() or rounds.append(node.connection.held)):
+            await task
 
     node.run(ask())
     assert node.turns.count >= 3 * PARTITIONS

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pybroker.replication.tests.harness import Node
+from pybroker.replication.tests.harness import Node, nodes
 from pybroker.replication.tests.pair import Pair
 
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Makes brokers, whose log dirs lie in one temporary folder, and closes them."""
-    made: list[Node] = []
-
-    def make(root: Path = tmp_path, **options: Any) -> Node:
-        made.append(Node(root, **options))
-        return made[-1]
-
-    yield make
-    for node in made:
-        node.close()
+    with nodes(Node, tmp_path) as make:
+        yield make
 
 
 @pytest.fixture

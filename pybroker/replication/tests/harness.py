@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cy.batch import Builder, iterate
 from pybroker.clock import ManualClock
@@ -175,6 +177,48 @@ class Node:
 
 
 MakeNode = Callable[..., Node]
+
+
+Made = TypeVar("Made", bound=Node)
+
+
+@contextmanager
+def nodes(kind: Callable[..., Made], folder: Path) -> Iterator[Callable[..., Made]]:
+    """Makes brokers, whose log dirs lie in one folder unless told otherwise, and closes them."""
+    made: list[Made] = []
+
+    def make(root: Path = folder, **options: Any) -> Made:
+        made.append(kind(root, **options))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close()
+
+
+@contextmanager
+def at_each_turn(loop: asyncio.AbstractEventLoop, look: Callable[[], object]) -> Iterator[None]:
+    """Looks in each turn of the loop, until the end."""
+
+    def turn() -> None:
+        nonlocal following
+        look()
+        following = loop.call_soon(turn)
+
+    following = loop.call_soon(turn)
+    try:
+        yield
+    finally:
+        following.cancel()
+
+
+def most_logs_at_once(node: Node, serve: Callable[[], object]) -> int:
+    """How many logs are made in one turn of the loop at most."""
+    counts: list[int] = []
+    with at_each_turn(node.loop, lambda: counts.append(len(node.logs))):
+        serve()
+    counts.append(len(node.logs))
+    return max(after - before for before, after in pairwise(counts))
 
 
 def folders(node: Node) -> list[str]:

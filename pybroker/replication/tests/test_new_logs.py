@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
@@ -21,7 +20,7 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.replication.fetch_partition import FetchPartition
 from pybroker.replication.partition import Partition
-from pybroker.replication.tests.harness import NODE, TP, MakeNode, Node, topic_id
+from pybroker.replication.tests.harness import NODE, TP, MakeNode, Node, most_logs_at_once, topic_id
 from pybroker.tests.waiting import PATIENCE_S
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
@@ -76,17 +75,9 @@ def test_metadata_do_not_wait_for_logs_which_are_made_in_order(node: Node) -> No
 
 
 def test_between_two_new_logs_others_have_their_turn(node: Node) -> None:
-    counts: list[int] = []
-
-    def look() -> None:
-        counts.append(len(node.logs))
-        if node.replicas.partitions.new:
-            node.loop.call_soon(look)
-
     publish(node, topic(partitions=20))
-    node.loop.call_soon(look)
-    finish(node)
-    assert max(after - before for before, after in pairwise(counts)) == 1
+    assert most_logs_at_once(node, lambda: finish(node)) == 1
+    assert len(node.logs) == 20
 
 
 @pytest.mark.parametrize(
