@@ -15,7 +15,7 @@ class UnexpectedOffset(ValueError):
 
 
 class Origin(enum.Enum):
-    """The origin of an append: decides how much is checked."""
+    """Where an append comes from, which decides how much is checked."""
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()
@@ -25,8 +25,8 @@ class Origin(enum.Enum):
 class AppendInfo:
     """The outcome of an append.
 
-    ``log_append_time_ms`` is -1 where the records keep the producer's times. A ``duplicate`` was
-    appended before: the offsets are those of that time.
+    ``log_append_time_ms`` is -1 if the records keep the producer's times. A ``duplicate`` has the offsets of the first
+    time that it was appended.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class AppendInfo:
 
 
 def writable(records: Bytes) -> Bytes:
-    """``records``, or a copy of it where it must not be changed in place."""
+    """Returns ``records``, or a copy if they must not be changed in place."""
     if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
         return bytearray(records)
     return records
@@ -66,16 +66,15 @@ def writable(records: Bytes) -> Bytes:
 def whole_batches(
     records: Bytes, log_end_offset: int, leader_epoch: int, *, may_begin_below: bool
 ) -> list[Batch]:
-    """The undamaged batches in a leader's response, up to one that its end cuts or that is
-    damaged, or of a newer epoch than ``leader_epoch``.
+    """Returns the batches of a leader's response, up to one that is cut, damaged, or newer than ``leader_epoch``.
 
-    A leader's answer leaves by sendfile, so it is what its file holds at that time. A leader that has become a follower
-    since may have truncated it, and appended what its own leader has (KAFKA-18723).
+    A leader sends its response by sendfile, so it holds what is in the file then. A leader that has just become a
+    follower may have truncated that, and appended what its own leader has (KAFKA-18723).
 
-    Gaps are taken: they are what compaction has left, also of a topic that is no longer compacted.
+    Gaps between offsets are valid: compaction leaves them, also in a topic that is no longer compacted.
 
-    Raises UnexpectedOffset unless their offsets ascend from ``log_end_offset``, or the first batch
-    ``may_begin_below`` and reaches it, CorruptMessage where the first is damaged.
+    Raises UnexpectedOffset unless the offsets ascend from ``log_end_offset``; with ``may_begin_below``, the first batch
+    may begin below it. Raises CorruptMessage if the first batch is damaged.
     """
     batches = scan(records, check_crcs=True)
     if not batches:
@@ -85,7 +84,7 @@ def whole_batches(
         if batch.partition_leader_epoch > leader_epoch:
             return batches[:number]
         if batch.base_offset < end and not (may_begin_below and number == 0 and batch.next_offset > end):
-            raise UnexpectedOffset(f"batch at offset {batch.base_offset}, the log ends at {end}")
+            raise UnexpectedOffset(f"the leader sent a batch at offset {batch.base_offset}, and the log ends at {end}")
         end = batch.next_offset
     return batches
 
@@ -93,16 +92,17 @@ def whole_batches(
 def _refuse_damaged(records: Bytes) -> None:
     try:
         if len(records) and read_header(records).size <= len(records):
-            raise errors.CorruptMessage("a batch from the leader has a wrong CRC")
+            raise errors.CorruptMessage("the CRC of a batch from the leader does not match")
     except CorruptBatch as error:
         if len(records) >= 61:
-            raise errors.CorruptMessage(f"from the leader: {error}") from error
+            raise errors.CorruptMessage(f"the leader sent a damaged batch: {error}") from error
 
 
 def runs(batches: list[Batch], log_end_offset: int, room: int, segment_bytes: int) -> list[list[Batch]]:
-    """Groups of batches by segment: ``room`` bytes are left in the active one, every other
-    takes ``segment_bytes``, and offsets that its indexes can hold. Each begins where the log ends
-    then, but for a batch that does not fit so.
+    """Groups the batches by the segments into which they go.
+
+    The active segment has ``room`` bytes left, each later one has ``segment_bytes``. A segment also takes only offsets
+    that its indexes can hold.
     """
     groups: list[list[Batch]] = [[]]
     begin = log_end_offset

@@ -1,13 +1,12 @@
-"""A truncation of a log that takes long, in pieces.
+"""Truncates a log in pieces, when that takes too long for one turn of the event loop.
 
-Two things may take long. The state of the producers can be undone as far as their journal reaches
-(``producer_journal``). Further back it has to be read: from the newest snapshot before the truncation point, and from
-the batches in between, perhaps a whole segment. And a log may lose thousands of segments, each of which has files to
-rename. The event loop has no time for that at once.
+Two things may take long. The producers' state can be undone as far as their journal reaches (``producer_journal``).
+Further back it has to be read, from the newest snapshot before the truncation point and from all batches in between:
+perhaps a whole segment. And a log may lose thousands of segments, each with files to rename.
 
-So the log is read piece by piece, stays unchanged until all is known, and is truncated then. Where many segments go, it
-is truncated several times, each time by ``REMOVED_PER_TURN`` segments. A broker that stops in between has a log that
-ends later. If the log has changed meanwhile, by retention for example, the reading begins again.
+So the state is read piece by piece while the log stays unchanged, and then the log is truncated. If many segments go,
+it is truncated several times, each time by ``REMOVED_PER_TURN`` segments. If the broker stops in between, the log
+simply ends later. If the log changes meanwhile, by retention for example, the reading begins again.
 
 Thread-safety: loop's thread only.
 """
@@ -24,31 +23,31 @@ from pyclient.protocol import errors
 
 
 class DeepCut:
-    """Removes every batch with a record at or beyond ``offset``, as ``Log.truncate_to`` does. ``starts_over``: all of
-    them, as ``Log.truncate_fully_and_start_at`` does.
+    """Removes every batch with a record at or beyond ``offset``, as ``Log.truncate_to`` does.
+
+    With ``starts_over`` it removes all, as ``Log.truncate_fully_and_start_at`` does.
     """
 
     __slots__ = ("_before", "_end", "_log", "_pieces", "_producers", "_starts_over", "offset")
 
     def __init__(self, log: Log, offset: int, *, starts_over: bool = False) -> None:
-        """Changes nothing. Raises KafkaStorageError, CorruptMessage."""
+        """Prepares the truncation, and changes nothing. Raises KafkaStorageError, CorruptMessage."""
         self.offset = offset
         self._starts_over = starts_over
         self._log = log
         self._end: int | None = None
-        """Where the log is truncated next, since too many segments go for one turn; None: at ``offset``, which is
-        all."""
+        """The offset of the next truncation, if too many segments go for one; None: ``offset``, which is the last."""
         self._producers: ProducerStates | None = None
         self._pieces: Iterator[None] = iter(())
         self._begin()
 
     @property
     def takes_long(self) -> bool:
-        """Whether something has to be done before it; else the first piece is the truncation."""
+        """True if the truncation needs more than one piece."""
         return self._producers is not None or self._end is not None
 
     def go_on(self, now_ms: int) -> bool:
-        """Does another piece; True where that was the last one, the truncation. ``now_ms``: as of ``Log.truncate_to``.
+        """Does another piece; returns True if it was the last one. ``now_ms`` is that of ``Log.truncate_to``.
 
         Raises KafkaStorageError, CorruptMessage.
         """
@@ -98,13 +97,14 @@ class DeepCut:
         return self._starts_over or self.offset <= self._log.first_segment_offset
 
     def _go_at_once(self) -> None:
-        """What was to be read is damaged: that does not matter where all goes."""
+        """Truncates without reading, because the batches to read are damaged, and will all be removed."""
         self._end, self._producers, self._pieces = None, None, iter(())
 
 
 def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, Iterator[None]]:
-    """The state of producers after the log has been truncated to ``offset``, known when all pieces have been read. None
-    where the state can be undone to there, or all producers go. Raises KafkaStorageError, CorruptMessage.
+    """Returns the producers' state after a truncation to ``offset``, complete when all pieces have been read.
+
+    Returns None if the journal reaches that far, or all producers go. Raises KafkaStorageError, CorruptMessage.
     """
     if log.first_segment_offset < offset < log.log_end_offset:
         with log.files.failing("truncating"):
@@ -115,5 +115,5 @@ def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, I
 
 
 def _state_of(log: Log) -> tuple[object, ...]:
-    """What the reading goes by; another one where the log has been truncated, written or cleaned."""
+    """Returns what changes if the log is truncated, appended to or compacted, so that the reading must begin again."""
     return log.files.durability.truncations, log.log_start_offset, log.log_end_offset, log.segments.snapshot()

@@ -1,13 +1,12 @@
-"""How much of a log is on the disk: the recovery point, and the syncs that raise it.
+"""Tracks how much of a log is on the disk: its recovery point, and the syncs that raise it.
 
-``recovery_point`` promises: after a loss of power everything below it is there. A sync therefore writes, in this order,
-the data, the epoch file, the names of the files and of the folder, and only then raises the recovery point. A
-truncation lowers it, durably and first: what is appended after the truncation lies below the old recovery point and has
-not been synced.
+Everything below ``recovery_point`` survives a power loss. So a sync writes, in this order, the data, the epoch file,
+and the names of the files and the folder; only then it raises the recovery point. A truncation first lowers it durably,
+because later appends may lie below the old recovery point and are not synced.
 
-Without flush settings an append is in the page cache: it survives the end of the process, not of the machine. A log is
-synced for flush.messages, flush.ms, when a segment is sealed, and by group commit for ``flush.acks``. What a crash
-leaves beyond the recovery point is checked by ``recovery``.
+Without flush settings an append is only in the page cache: it survives the end of the process, but not of the machine.
+A log is synced for flush.messages and flush.ms, when a segment is sealed, and by group commit for ``flush.acks``. After
+a crash, ``recovery`` checks what lies beyond the recovery point.
 
 Thread-safety: ``sync`` and ``save_files`` may be called from any thread, at any time. They notice if the log was
 truncated while they ran. Code that renames or removes the folder holds ``undisturbed``.
@@ -62,35 +61,36 @@ class Durability:
         self._files = files
         self._lock = threading.RLock()
         self._point = threading.Lock()
-        """Guards ``recovery_point`` and ``truncations``, for a moment; ``_lock`` may be held for a whole sync."""
+        """Guards ``recovery_point`` and ``truncations``. Held only for a moment; ``_lock`` may be held for a sync."""
         self.recovery_point = recovery_point
         self.start = LogStart(files, files.segments[0].base_offset)
         self._lowered = False
-        """True where the checkpoint file may have a recovery point from before a truncation."""
+        """True if the checkpoint file may have a recovery point from before a truncation."""
         self.topic_id_synced = True
-        """False where ``partition.metadata`` was written and may be lost."""
+        """False if ``partition.metadata`` was written but not synced."""
         self.names_synced = False
-        """False where the folder has files whose names may be lost."""
+        """False if the folder has files whose names are not synced."""
         self.truncations = 0
         """How often the log has been truncated."""
         self.is_cut = False
-        """True where it has been truncated since the last sync."""
+        """True if the log has been truncated since the last sync."""
         self.doubted: int | None = None
-        """From here on the files are copies that were not synced; the folder that they were made of has what is below
-        ``recovery_point``. None: no doubt.
+        """After a move: the offset from which the copied files are not synced yet, None if they are.
+
+        Until then, the old folder still has the records up to ``recovery_point``.
         """
         self.deleted = False
-        """True where the log's files are gone, or are about to go."""
+        """True if the log's files are deleted, or are about to be."""
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """No other thread writes or syncs the files meanwhile; waits for one that does."""
+        """Within ``with``, no other thread writes or syncs the files. Waits for one that does."""
         with self._lock:
             yield
 
     @contextlib.contextmanager
     def undisturbed_at_once(self) -> Iterator[bool]:
-        """As ``undisturbed``, but gives False, and no promise, where another thread is at the files."""
+        """Does as ``undisturbed`` without waiting: yields False, without a lock, if another thread uses the files."""
         free = self._lock.acquire(blocking=False)
         try:
             yield free
@@ -99,12 +99,11 @@ class Durability:
                 self._lock.release()
 
     def sync(self, find_end: Callable[[], int]) -> int:
-        """Syncs everything below the offset that ``find_end`` gives; blocks. Returns the recovery point.
+        """Syncs everything below the offset that ``find_end`` returns; blocks. Returns the recovery point.
 
-        The end is read here, after the wait for another sync and after the number of truncations. An end from before a
-        truncation would vouch for what is appended after it. Raises OSError, to be retried only where there was no
-        descriptor: what was not synced is known as such then. KafkaStorageError where the log has been deleted, or its
-        dir has failed.
+        ``find_end`` is called after the wait for another sync, and after the number of truncations was read. An end
+        from before a truncation would wrongly cover records appended after it. Raises OSError: retry only after
+        OutOfDescriptors. Raises KafkaStorageError if the log was deleted or its dir has failed.
         """
         with self._lock:
             if self.deleted:
@@ -114,7 +113,7 @@ class Durability:
             is_of_cut = self.is_cut and end >= self.recovery_point
             if end > self.recovery_point or self.doubted is not None or is_of_cut:
                 start = self.recovery_point if self.doubted is None else min(self.doubted, self.recovery_point)
-                behind = end + 1 if is_of_cut else end  # also a segment that the cut has left empty
+                behind = end + 1 if is_of_cut else end  # also syncs a segment that the truncation has left empty
                 self._files.segments.sync(start, behind, lambda: self.deleted)
                 if self.deleted:
                     raise errors.KafkaStorageError(f"{self._files} has been deleted")
@@ -127,8 +126,9 @@ class Durability:
             return self.recovery_point
 
     def lower(self, offset: int) -> None:
-        """The log is about to be truncated to ``offset``, or has just been. Call it before and after, because a sync
-        that begins in between still finds what is cut off. Raises KafkaStorageError.
+        """Lowers the recovery point to ``offset``, durably, for a truncation. Raises KafkaStorageError.
+
+        Call it before and after the truncation, because a sync that begins in between still sees the old end.
         """
         with self._point:
             self.truncations += 1
@@ -144,14 +144,14 @@ class Durability:
             self._lowered = False
 
     def names_gone_below(self, offset: int) -> None:
-        """The segments below ``offset`` have lost their names, and the folder has not been synced since."""
+        """Notes that the segments below ``offset`` were renamed for deletion, and that the folder is not synced."""
         self.names_synced = False
         self.start.names_gone_below(offset)
 
     def save_files(self, segments: Iterable[Segment] = ()) -> None:
-        """Writes ``leader-epoch-checkpoint`` and the indexes of ``segments`` where they lag.
+        """Writes ``leader-epoch-checkpoint`` and the indexes of ``segments`` if they have changed. Raises OSError.
 
-        A deleted log is left alone. Raises OSError.
+        Does nothing if the log was deleted.
         """
         with self._lock:
             if not self.deleted:
@@ -160,9 +160,9 @@ class Durability:
                 self._save_epochs()
 
     def _save_epochs(self) -> None:
-        """Writes ``leader-epoch-checkpoint`` if it lags. Raises OSError.
+        """Writes ``leader-epoch-checkpoint`` if it has changed. Raises OSError.
 
-        The first one has no other to replace. A crash may tear it, or lose it; then it is made again from the log.
+        The first write is not atomic: if a crash tears or loses the file, recovery rebuilds it from the log.
         """
         files = self._files
         if files.leader_epochs.dirty:
@@ -184,7 +184,7 @@ class Durability:
         mark = self.start.mark()
         self._save_epochs()
         if not self.names_synced:
-            # Before the sync: a file that is made meanwhile needs another one, also that of a log without records.
+            # Set before the sync, because a file that is created meanwhile needs another one; so does the first file.
             self.names_synced = files.segments[-1].files.is_made
             try:
                 files.log_dir.storage.sync_folder(files.folder)

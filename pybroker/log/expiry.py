@@ -1,6 +1,6 @@
-"""Retention at work: the oldest segments of a log go (``retention`` says how many).
+"""Deletes the oldest segments of a log; ``retention`` decides how many.
 
-A log may have thousands of them to lose at once, after a DeleteRecords or a change of its configuration. They go in
+After a DeleteRecords or a change of its configuration, a log may lose thousands of segments. They are deleted in
 several turns of the event loop.
 """
 
@@ -14,10 +14,10 @@ from pybroker.log.segment.segments import REMOVED_PER_TURN
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Deletes the oldest segments that retention takes, ``REMOVED_PER_TURN`` at most; returns how many. Where it is so
-    many there may be more. ``now_ms``: by the wall clock.
+    """Deletes the oldest segments whose retention has ended, at most ``REMOVED_PER_TURN``; returns how many.
 
-    Raises KafkaStorageError, CorruptMessage.
+    If it returns that many, there may be more. ``now_ms`` is of the wall clock. Raises KafkaStorageError,
+    CorruptMessage.
     """
     log.log_dir.check_online()
     if log.log_end_offset == log.first_segment_offset:

@@ -1,11 +1,11 @@
-"""Group commit: many producers wait, one sync per log is in flight (``flush.acks``).
+"""Group commit: one sync of a log serves all requests that wait for it (``flush.acks``).
 
 A waiter is called once the log is synced up to its offset. A request that comes during a sync cannot use it, because
 the sync may have read the log's end before. It waits for the next one, together with all others that came meanwhile.
-So under load the disk syncs back to back, and each sync serves as many appends as arrived during the last one.
+So under load the disk syncs without a pause, and each sync serves all appends that arrived during the last one.
 
-If records that were there when a sync began are missing afterwards, the log was truncated: they are gone, and so is
-this replica's leadership. Their waiters get an error, because they would wait for ever.
+If records that were there when a sync began are missing afterwards, the log was truncated, and this replica no longer
+leads. Their waiters get an error, because they would wait for ever.
 
 Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call
 ``done(error or None)`` on the loop's thread.
@@ -29,10 +29,10 @@ class Syncable(Protocol):
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is on the disk."""
+        """The offset below which everything is on the disk."""
 
     def flush(self) -> int:
-        """Syncs; blocks; raises KafkaStorageError."""
+        """Syncs the log; blocks. Raises KafkaStorageError."""
 
 
 class GroupCommit:
@@ -49,10 +49,9 @@ class GroupCommit:
         """How many of the waiters were there when the running sync began."""
 
     def wait(self, offset: int, done: Done) -> bool:
-        """Calls ``done(None)`` when everything below ``offset`` is on the disk, ``done(error)`` if
-        that failed.
+        """Calls ``done(None)`` when everything below ``offset`` is synced, ``done(error)`` if that failed.
 
-        True where it is so already; ``done`` is then not called.
+        Returns True, without a call, if it is synced already.
         """
         if self._log.recovery_point >= offset:
             return True
@@ -75,7 +74,7 @@ class GroupCommit:
             if error is not None or offset <= synced:
                 told.append((done, error))
             elif number < self._riding:
-                told.append((done, errors.NotLeaderOrFollower(f"the log was cut below offset {offset}")))
+                told.append((done, errors.NotLeaderOrFollower(f"the log was truncated below offset {offset}")))
             else:
                 self._waiters.append((offset, done))
         if self._waiters:

@@ -1,7 +1,7 @@
-"""What a broker does by the clock: retention, due syncs, checkpoints.
+"""The periodic jobs of a broker: retention, due syncs, checkpoints.
 
-Each job runs again one interval after it has ended, so it never overtakes itself. What may block
-runs on the pool; nothing here runs more often than Kafka's defaults say (the shortest is 5 s).
+Each job runs again one interval after it has ended, so two runs never overlap. Jobs that may block
+run on the pool. By Kafka's defaults the shortest interval is 5 s.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins; the first run of each job is one interval away."""
+        """Starts the jobs. Each runs for the first time after one interval."""
         logs = self._logs
         self._every("log.retention.check.interval.ms", self._retention_round)
         for key, blocking in (
@@ -46,7 +46,7 @@ class Housekeeping:
             self._every(key, partial(self._on_pool, blocking))
 
     async def _retention_round(self) -> None:
-        """On the loop, a turn of it for each log."""
+        """Applies retention on the loop, in a turn for each log."""
         for _ in self._logs.retention_round(self._clock.now_ms()):
             await asyncio.sleep(0)
 
@@ -63,10 +63,10 @@ class Housekeeping:
             try:
                 await job()
             except Exception:
-                logger.exception("the job of %s failed; it is tried again", key)
+                logger.exception("the periodic job of %s failed; it is tried again", key)
 
     async def stop(self) -> None:
-        """Ends the jobs; one that is running on the pool goes on to its end there."""
+        """Stops the jobs. One that is running on the pool still ends there."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

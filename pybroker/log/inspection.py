@@ -1,13 +1,14 @@
-"""Looks at the files of a broker, stopped or not, without changing them: what ``pybroker log verify`` asks.
+"""Inspects the files of a broker, stopped or not, without changing them, for ``pybroker log verify``.
 
-A partition's folder is sound when
-* the batches of each ``.log`` follow each other to its end, with right CRCs, ascending offsets and as many records
-  as their headers say;
-* every entry of an ``.index`` and ``.timeindex`` leads to the batch that it speaks of;
-* every entry of a ``.txnindex`` leads to the marker of an abort of its producer;
+A partition's folder is sound if
+
+* the batches of each ``.log`` follow each other up to its end, with matching CRCs, ascending offsets and as many
+  records as their headers say;
+* every entry of an ``.index`` and ``.timeindex`` points to the batch with its offset;
+* every entry of a ``.txnindex`` points to an abort marker of its producer;
 * ``.snapshot``, ``leader-epoch-checkpoint`` and ``partition.metadata`` can be read.
 
-What the tail of an active segment lacks is no finding: indexes are disposable. Files are opened for reading only.
+Index entries that an active segment still lacks are no finding. Files are opened for reading only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pybroker.log.producers import producer_snapshot
 
 LOG_SUFFIX = ".log"
 MOST_FINDINGS = 100
-"""At most so many findings of one file: the rest adds nothing."""
+"""How many findings of one file are listed at most."""
 
 
 class ReadOnly(Storage):
@@ -42,7 +43,7 @@ class ReadOnly(Storage):
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: the file, where in it (a position, an offset; empty for the whole), and what."""
+    """A fault: the file, the place in it (a position or an offset; empty for the whole file), and the problem."""
 
     path: str
     place: str
@@ -51,9 +52,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Segment:
-    """What a ``.log`` holds. ``ends``: of the batches that an index speaks of, by last offset, position and greatest
-    timestamp.
-    """
+    """What a ``.log`` has. ``ends`` has position and greatest timestamp of each indexed batch, by its last offset."""
 
     path: str
     base_offset: int
@@ -69,7 +68,7 @@ class Segment:
 
 @dataclass
 class Partition:
-    """What a folder holds, and what is wrong with it."""
+    """What a folder has, and its faults."""
 
     path: str
     segments: list[Segment]
@@ -77,7 +76,7 @@ class Partition:
 
 
 def partitions(path: str) -> Iterator[str]:
-    """The partitions' folders at or below a folder, sorted, also of logs without records."""
+    """Yields the partitions' folders at or below a folder, sorted, including those of logs without records."""
     for folder, below, files in os.walk(path):
         below.sort()
         if partition_metadata.FILE_NAME in files or any(is_log(name) for name in files):
@@ -85,22 +84,22 @@ def partitions(path: str) -> Iterator[str]:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file is the ``.log`` of a segment."""
+    """Returns True if the name is that of a segment's ``.log``."""
     return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdigit()
 
 
 def base_offset_of(path: str) -> int:
-    """The base offset of a file of a segment, which its name begins with; raises ValueError."""
+    """Returns the base offset of a segment's file, with which its name begins. Raises ValueError."""
     return int(os.path.basename(path).partition(".")[0])
 
 
 def batch_bytes(file: DataFile, located: Located) -> bytes:
-    """A whole batch."""
+    """Returns the bytes of a whole batch."""
     return file.read(located.batch.size, located.position)
 
 
 def inspect_partition(folder: str, *, deep: bool = True) -> Partition:
-    """Looks at every file of a partition's folder. ``deep``: also at each record. Raises OSError."""
+    """Inspects every file of a partition's folder, with ``deep`` also each record. Raises OSError."""
     names = sorted(os.listdir(folder))
     segments = [inspect_segment(os.path.join(folder, name), deep=deep) for name in names if is_log(name)]
     findings = [each for segment in segments for each in segment.findings]
@@ -111,7 +110,7 @@ def inspect_partition(folder: str, *, deep: bool = True) -> Partition:
 
 
 def inspect_segment(path: str, *, deep: bool = True) -> Segment:
-    """Looks at every batch of a ``.log``, and at the indexes beside it. Raises OSError."""
+    """Inspects every batch of a ``.log``, and the indexes beside it. Raises OSError."""
     file = ReadOnly().open(path)
     segment = Segment(path, base_offset_of(path), file.size())
     segment.next_offset = segment.base_offset
@@ -122,7 +121,7 @@ def inspect_segment(path: str, *, deep: bool = True) -> Segment:
     except MalformedBatch as error:
         rest = segment.size - error.position
         reason = str(error).removesuffix(f" at position {error.position}")
-        problem = f"{reason}: {rest} bytes up to the end of the file are left out"
+        problem = f"{reason}: the {rest} bytes from there to the end of the file are not inspected"
         segment.findings.append(Finding(path, f"position {error.position}", problem))
     segment.findings += indexes.compare(segment)
     return segment
@@ -159,7 +158,7 @@ def problem_of(segment: Segment, located: Located, data: bytes, deep: bool) -> s
 
 
 def overlaps(segments: list[Segment]) -> Iterator[Finding]:
-    """Segments that reach into the next one."""
+    """Finds segments that reach into the next one."""
     for one, other in pairwise(segments):
         if one.next_offset > other.base_offset:
             problem = f"ends behind offset {other.base_offset}, with which the next segment begins"
@@ -167,7 +166,7 @@ def overlaps(segments: list[Segment]) -> Iterator[Finding]:
 
 
 class Indexes:
-    """The three indexes of a segment, against its ``.log``; one that is missing is no finding."""
+    """Compares the three indexes of a segment with its ``.log``. A missing index is no finding."""
 
     def __init__(self, folder: str, base_offset: int) -> None:
         parts = ReadOnly(), FileCache(3), folder, base_offset
@@ -175,11 +174,11 @@ class Indexes:
         self._by_time = TimeIndex(*parts)
         self._aborted = TransactionIndex(*parts)
         by_offset, by_time = offset_entries(self._by_offset), time_entries(self._by_time)
-        #: The last offsets of the batches that they speak of: only these have to be kept.
+        #: The last offsets of the indexed batches, the only ones that ``Segment.ends`` has to keep.
         self.offsets = {each.offset for each in by_offset} | {each.offset for each in by_time}
 
     def compare(self, segment: Segment) -> list[Finding]:
-        """What does not fit to the batches."""
+        """Returns the index entries that do not match the batches."""
         found: list[Finding] = []
         for index, problems in (
             (self._by_offset, self._offsets(segment)),
@@ -189,7 +188,7 @@ class Indexes:
             found += [Finding(index.path, *each) for each in islice(problems, MOST_FINDINGS)]
             odd = len(index.entries) % index.ENTRY_SIZE
             if odd:
-                found.append(Finding(index.path, "", f"{odd} bytes behind the last whole entry"))
+                found.append(Finding(index.path, "", f"{odd} bytes follow the last whole entry"))
         return found
 
     def _offsets(self, segment: Segment) -> Iterator[tuple[str, str]]:
@@ -221,7 +220,7 @@ class Indexes:
 
 
 def offset_entries(index: OffsetIndex) -> Iterator[OffsetPosition]:
-    """The entries of an offset index, up to the zeros of a file that was made in advance."""
+    """Yields the entries of an offset index, up to the zeros of a preallocated file."""
     for number in range(len(index)):
         entry = index.entry(number)
         if entry == (index.base_offset, 0):
@@ -230,7 +229,7 @@ def offset_entries(index: OffsetIndex) -> Iterator[OffsetPosition]:
 
 
 def time_entries(index: TimeIndex) -> Iterator[TimestampEntry]:
-    """The entries of a time index, as ``offset_entries``."""
+    """Yields the entries of a time index, as ``offset_entries`` does."""
     for number in range(len(index)):
         entry = index.entry(number)
         if entry == (0, index.base_offset):
@@ -246,7 +245,7 @@ SMALL_FILES: tuple[tuple[str, Callable[[bytes], object]], ...] = (
 
 
 def inspect_small_file(path: str) -> Iterator[Finding]:
-    """A snapshot, the epochs, the metadata: whether they can be read."""
+    """Checks that a snapshot, the epochs or ``partition.metadata`` can be read."""
     for suffix, decode in SMALL_FILES:
         if path.endswith(suffix):
             try:

@@ -1,4 +1,4 @@
-"""A flag by which work on another thread is asked to stop."""
+"""A flag that asks work on another thread to stop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 
 
 class Interrupted(Exception):
-    """The work was asked to stop; what it had begun is undone."""
+    """The work was asked to stop, and has undone what it had begun."""
 
 
 class Interruption:
-    """A wish to stop, which the work looks at now and then.
+    """Asks work to stop; the work checks it from time to time.
 
     Thread-safety: any thread may call anything.
     """
@@ -19,7 +19,7 @@ class Interruption:
         self._wanted = threading.Event()
 
     def interrupt(self) -> None:
-        """The work is to stop; it does so at its next ``check`` or in its ``wait``."""
+        """Asks the work to stop, which it does at its next ``check`` or in its ``wait``."""
         self._wanted.set()
 
     @property
@@ -28,11 +28,11 @@ class Interruption:
         return self._wanted.is_set()
 
     def check(self) -> None:
-        """Raises Interrupted where the work is to stop."""
+        """Raises Interrupted if the work was asked to stop."""
         if self._wanted.is_set():
             raise Interrupted
 
     def wait(self, seconds: float) -> None:
-        """Waits so long; raises Interrupted at once where the work is to stop."""
+        """Waits for ``seconds``. Raises Interrupted as soon as the work is asked to stop."""
         if self._wanted.wait(seconds):
             raise Interrupted

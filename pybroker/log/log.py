@@ -2,19 +2,19 @@
 
 Offsets, always ``log_start_offset <= high_watermark <= log_end_offset``:
 
-* ``log_start_offset``: the first one that may be read; raised by retention and DeleteRecords.
-* ``recovery_point``: everything below is on the disk. Only ``flush`` raises it, only a truncation
+* ``log_start_offset``: the first offset that may be read. Retention and DeleteRecords raise it.
+* ``recovery_point``: everything below it is on the disk. Only ``flush`` raises it, only a truncation
   lowers it.
-* ``last_stable_offset``: read_committed consumers read below it; the high watermark, or the first
-  transaction still open below it.
-* ``high_watermark``: consumers read below it; set by the partition, kept within the log's bounds.
-* ``log_end_offset``: the next record's.
+* ``last_stable_offset``: read_committed consumers read below it. It is the high watermark, or the start
+  of the first transaction that is still open below that.
+* ``high_watermark``: consumers read below it. The partition sets it, within the log's bounds.
+* ``log_end_offset``: the offset of the next record.
 
-A batch is appended as the bytes that came in: checked, its base offset and leader epoch written
-into the header in place, one ``pwrite``. An append that fails half-way is cut off again, fails the
-log dir and is not acknowledged.
+A batch is appended as the received bytes: it is checked, gets its base offset and leader epoch in the
+header, and is written by one ``pwrite``. An append that fails half-way is removed again, takes the
+log dir offline and is not acknowledged.
 
-``durability`` says what survives a crash.
+``durability`` explains what survives a crash.
 
 Thread-safety: loop's thread only, except ``flush`` and ``flush_sealed``, which any pool thread may
 call at any time.
@@ -49,7 +49,7 @@ from pyclient.protocol import errors
 
 
 class Log:
-    """One partition's log. Built by ``recovery``, ``reopening`` or ``LogManager``."""
+    """The log of one partition replica. ``recovery``, ``reopening`` or ``LogManager`` creates it."""
 
     __slots__ = (
         "_active",
@@ -99,7 +99,7 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.clean_offset = 0
-        """Compacted up to here (``cleaner-offset-checkpoint``)."""
+        """The log is compacted up to here (``cleaner-offset-checkpoint``)."""
         self._active = segments[-1]
         self._durability = self.files.durability
         self.topic_id = topic_id
@@ -114,37 +114,37 @@ class Log:
 
     @property
     def folder(self) -> str:
-        """Path of the log's folder."""
+        """The path of the log's folder."""
         return self.files.folder
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is on the disk."""
+        """The offset below which everything is on the disk."""
         return self._durability.recovery_point
 
     @property
     def kept_start_offset(self) -> int:
-        """Whatever happens, the log begins here or later: at most ``log_start_offset`` (``log_start``)."""
+        """The log start that survives a crash: at most ``log_start_offset`` (``log_start``)."""
         return self._durability.start.kept
 
     @property
     def synced_start_offset(self) -> int:
-        """The names of the segments tell, durably, that the log begins here or later."""
+        """The log start that the segments' names show durably."""
         return self._durability.start.synced
 
     @property
     def first_segment_offset(self) -> int:
-        """Base offset of the oldest segment."""
+        """The base offset of the oldest segment."""
         return self.segments[0].base_offset
 
     @property
     def active_segment(self) -> Segment:
-        """The segment that grows."""
+        """The last segment, to which records are appended."""
         return self._active
 
     @property
     def size(self) -> int:
-        """Bytes of all segments, indexes not counted."""
+        """The bytes of all segments, without indexes."""
         return self.files.size
 
     @property
@@ -163,13 +163,13 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided and replicated (or its first records deleted)."""
+        """The offset below which every transaction has ended and is replicated."""
         unstable = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
         return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
 
     def update_high_watermark(self, offset: int) -> int:
-        """Sets the high watermark, kept within the log's bounds; returns what it is now."""
+        """Sets the high watermark, within the log's bounds, and returns it."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         elif offset < self.log_start_offset:
@@ -179,18 +179,15 @@ class Log:
         return offset
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where ``epoch`` ended in this log (OffsetForLeaderEpoch)."""
+        """Returns the greatest known epoch up to ``epoch`` and its end (OffsetForLeaderEpoch)."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """This replica leads from here on, in ``epoch``."""
+        """Begins the leader epoch in which this replica leads, at the log's end."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def set_topic_id(self, topic_id: bytes) -> None:
-        """Writes the id of a log that has none yet.
-
-        Raises InconsistentTopicId where it has another one.
-        """
+        """Writes the topic id of a log that has none yet. Raises InconsistentTopicId if it has another one."""
         if self.topic_id not in (topic_id, partition_metadata.ZERO_ID):
             raise errors.InconsistentTopicId(f"log {self.folder} belongs to another topic of this name")
         if self.topic_id != topic_id:
@@ -200,12 +197,12 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG, min_one: bool = True) -> LogSlice:
-        """Whole batches of one segment, from the one that holds ``offset``, below offset
-        ``upper_bound``.
+        """Reads whole batches of one segment, from the one that holds ``offset`` to offset ``upper_bound``.
 
-        At most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74). Empty at the end.
-        The batch without records that compaction leaves at a segment's end is passed over where
-        more follows: librdkafka takes a response without any record for a limit that is too small.
+        Returns at most ``max_bytes``, but with ``min_one`` at least one batch (KIP-74), and nothing at the end.
+        Compaction may leave a batch without records at a segment's end; it is skipped if more follows. Otherwise
+        librdkafka would take a response without records for a limit that is too small.
+
         Raises OffsetOutOfRange, CorruptMessage, KafkaStorageError.
         """
         end = self.log_end_offset
@@ -221,7 +218,7 @@ class Log:
             raise self.log_dir.fail(error, f"reading {self.folder}") from error
 
     def read_bytes(self, offset: int, max_bytes: int, upper_bound: int = MAX_LONG) -> bytes:
-        """As ``read``, as bytes."""
+        """Reads as ``read`` does, and returns the bytes."""
         found = self.read(offset, max_bytes, upper_bound)
         with self.files.failing("reading"):
             return found.read()
@@ -243,11 +240,11 @@ class Log:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Appends one v2 batch and gives it offsets.
+        """Appends one v2 batch, and assigns its offsets.
 
-        ``transaction_version``: that of the transaction to which it belongs (see ``ProducerStates``).
-        A client's batch that would hold the loop raises TooHeavy: a CheckedBatch is to be appended instead.
-        ``records`` is changed in place where it is writable. Raises errors.KafkaError:
+        ``transaction_version`` is that of its transaction (see ``ProducerStates``).
+        A client's batch that would block the loop raises TooHeavy: check it on a thread, and append the CheckedBatch.
+        ``records`` is changed in place if it is writable. Raises errors.KafkaError:
         CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge,
         UnsupportedCompressionType, OutOfOrderSequenceNumber, DuplicateSequenceNumber,
         InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, KafkaStorageError.
@@ -303,13 +300,11 @@ class Log:
         return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
 
     def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int) -> AppendInfo | None:
-        """Appends batches as the leader wrote them.
+        """Appends batches as the leader wrote them. Returns None if there is no whole batch.
 
-        A batch cut by the end of ``records`` is left out, and what is of a newer epoch than
-        ``leader_epoch``, in which they were asked for (``whole_batches``). Returns None where
-        nothing is left of ``records``. An empty log begins where the first batch does: the leader's
-        log start, which is this log's too then, may lie within it. Raises UnexpectedOffset,
-        CorruptMessage, KafkaStorageError.
+        Leaves out a batch that the end of ``records`` cuts, and batches of a newer epoch than ``leader_epoch``, in
+        which they were fetched (``whole_batches``). An empty log begins where the first batch does, because the
+        leader's log start may lie within it. Raises UnexpectedOffset, CorruptMessage, KafkaStorageError.
         """
         self.log_dir.check_online()
         is_empty = self.log_start_offset == self.log_end_offset
@@ -346,11 +341,11 @@ class Log:
         self.log_end_offset = last + 1
 
     def _segment_for(self, length: int, last: int, timestamp: int, now_ms: int, first: int) -> Segment:
-        """The active segment, or where it is full the next one.
+        """Returns the active segment, or a new one if it is full.
 
-        That begins where this one ends, even if the leader's next offset is larger (compaction):
-        recovery takes a gap between segments for a loss. An offset too far away to be relative is
-        the exception: all before it is synced first, so that recovery knows that nothing is lost.
+        The new one begins where the old one ends, even if the leader's next offset is larger (compaction), because
+        recovery takes a gap between segments for a loss. If the next offset is too far away for an index, it begins
+        there. Then all before it is synced first, so that recovery knows that nothing is lost.
         """
         segment = self._active
         try:
@@ -372,7 +367,7 @@ class Log:
             raise self.log_dir.fail(error, f"looking back in {self.segments[0].path}") from error
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
-        """Half a batch is cut off; a whole one whose index failed stays, unacknowledged."""
+        """Removes half a batch after a failed write. A whole batch whose index failed stays, unacknowledged."""
         segment.cut_failed_write()
         return self.log_dir.fail(error, f"appending to {segment.path}")
 
@@ -386,13 +381,10 @@ class Log:
             with self.files.failing("writing the transaction index"):
                 if append_marker(self.producers, index, batch, marker, first, timestamp, now_ms):
                     index.save_if_possible()
-                    self._durability.names_synced = False  # it may be new
+                    self._durability.names_synced = False  # the file may be new
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Seals the active segment and starts another one at the log's end.
-
-        Raises KafkaStorageError.
-        """
+        """Seals the active segment, and starts a new one at the log's end. Raises KafkaStorageError."""
         base_offset = self.log_end_offset if base_offset is None else base_offset
         with self.files.failing("rolling a segment"):
             sealed = self._active
@@ -409,25 +401,22 @@ class Log:
         return self._active
 
     def activate(self, segment: Segment) -> None:
-        """``segment``, the last one, is the one that grows."""
+        """Makes ``segment``, the last one, the active segment."""
         self._active = segment
         self._rolling = Rolling(self._config, segment, str(self.topic_partition))
 
     # Shortening
 
     def truncate_to(self, offset: int, now_ms: int, producers: ProducerStates | None = None) -> bool:
-        """As ``truncation.truncate_to``."""
+        """Does ``truncation.truncate_to``."""
         return truncation.truncate_to(self, offset, now_ms, producers)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int, *, begins_there: bool = True) -> None:
-        """As ``truncation.truncate_fully_and_start_at``."""
+        """Does ``truncation.truncate_fully_and_start_at``."""
         truncation.truncate_fully_and_start_at(self, offset, now_ms, begins_there=begins_there)
 
     def raise_log_start_offset(self, offset: int) -> None:
-        """Records below ``offset`` are gone (DeleteRecords, or the leader's start).
-
-        Raises OffsetOutOfRange.
-        """
+        """Deletes the records below ``offset`` (DeleteRecords, or the leader's log start). Raises OffsetOutOfRange."""
         if offset > self.high_watermark:
             raise errors.OffsetOutOfRange(f"offset {offset} is beyond the high watermark of {self}")
         if offset > self.log_start_offset:
@@ -437,32 +426,29 @@ class Log:
     # Keeping
 
     def flush(self) -> int:
-        """Syncs the whole log; blocks. Returns the new recovery point.
-
-        Raises KafkaStorageError.
-        """
+        """Syncs the whole log; blocks. Returns the new recovery point. Raises KafkaStorageError."""
         return self.files.sync(lambda: self.log_end_offset)
 
     def keep_start(self) -> None:
-        """The log's start survives a crash when this returns; blocks, on any thread. Raises KafkaStorageError."""
+        """Makes the log start durable; blocks, on any thread. Raises KafkaStorageError."""
         self._durability.start.keep(lambda: self.log_start_offset)
 
     def flush_sealed(self) -> int:
-        """Syncs all segments but the active one; blocks."""
+        """Syncs all segments but the active one; blocks. Raises KafkaStorageError."""
         return self.files.sync(lambda: self._active.base_offset)
 
     def relocate(self, log_dir: LogDir, folder: str) -> None:
-        """The files are in another place now."""
+        """Notes that the files are in another folder now."""
         self.log_dir = log_dir
         self.files.relocate(log_dir, folder)
 
     @property
     def is_synced(self) -> bool:
-        """True where ``close`` has nothing to sync."""
+        """True if ``close`` has nothing to sync."""
         durability = self._durability
         is_there = durability.recovery_point == self.log_end_offset and durability.doubted is None
         return is_there and not durability.is_cut and not self.leader_epochs.dirty
 
     def close(self) -> None:
-        """As ``LogFiles.close``."""
+        """Does ``LogFiles.close``."""
         self.files.close(self.log_start_offset, self.log_end_offset)

@@ -1,8 +1,8 @@
-"""The files of one log: syncing, closing, moving, deleting, and what a disk error means.
+"""The files of one log: syncs, closes, moves and deletes them, and handles disk errors.
 
-Here is what does not depend on what the records mean. Every use of the disk stands in ``failing``:
-an OSError takes the log dir offline, unless only a descriptor was lacking, and becomes KafkaStorageError; broken
-framing becomes CorruptMessage.
+Nothing here depends on what the records mean. Every use of the disk is within ``failing``: an OSError becomes
+KafkaStorageError and takes the log dir offline, unless only a file descriptor was lacking. Broken framing becomes
+CorruptMessage.
 
 Thread-safety: loop's thread only, except ``sync``, which any pool thread may call at any time.
 """
@@ -26,11 +26,11 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 SMALL_LOG_BYTES = 4096
-"""A log of this size takes no snapshot of its producers when it is closed."""
+"""A log of at most this size is closed without a snapshot of its producers."""
 
 
 class LogFiles:
-    """The folder of a log and everything in it."""
+    """The folder of a log, and all files in it."""
 
     __slots__ = (
         "durability",
@@ -61,20 +61,18 @@ class LogFiles:
         self.leader_epochs = leader_epochs
         self.durability = Durability(self, recovery_point)
         self.found: tuple[str, int, int] | None = None
-        """Of a log that was opened as it had been closed: the digest of its files (``closed_logs``), its end and its
-        newest epoch then.
-        """
+        """The digest of the files (``closed_logs``), end and newest epoch with which the log was closed and opened."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition})"
 
     @property
     def size(self) -> int:
-        """Bytes of all segments, indexes not counted."""
+        """The bytes of all segments, without indexes."""
         return sum(segment.size for segment in self.segments)
 
     def sync(self, find_end: Callable[[], int]) -> int:
-        """Syncs what is below the offset that ``find_end`` gives; blocks. Returns the new recovery point.
+        """Syncs everything below the offset that ``find_end`` returns; blocks. Returns the new recovery point.
 
         Raises KafkaStorageError.
         """
@@ -84,16 +82,13 @@ class LogFiles:
                 return self.durability.sync(find_end)
 
     def save_lagging(self) -> None:
-        """Brings index and epoch files up to date for their readers; blocks.
-
-        Raises KafkaStorageError.
-        """
-        with self.undisturbed(), self.failing("writing indexes"):  # the log does not move before the dir is blamed
+        """Writes index and epoch files that have changed; blocks. Raises KafkaStorageError."""
+        with self.undisturbed(), self.failing("writing indexes"):  # so that a failure takes the right dir offline
             self.durability.save_files((self.segments[-1],))
 
     @property
     def is_deleted(self) -> bool:
-        """True where the files are gone, or are about to go."""
+        """True if the files are deleted, or are about to be."""
         return self.durability.deleted
 
     def write_topic_id(self, topic_id: bytes) -> None:
@@ -104,10 +99,10 @@ class LogFiles:
         self.durability.names_synced = False
 
     def replace_segments(self, old: list[Segment], new: CleanedSegment) -> bool:
-        """Puts a compacted segment in the place of ``old``, those it was made from.
+        """Replaces the ``old`` segments by the compacted one that was made from them.
 
-        False, and nothing done, where another thread is at the files: to be tried again. Readers
-        that have a slice of an old segment keep its open file. Raises KafkaStorageError.
+        Returns False, without a change, if another thread uses the files: try again. Readers that have a slice of an
+        old segment keep its open file. Raises KafkaStorageError.
         """
         with self.durability.undisturbed_at_once() as free:
             if free:
@@ -126,12 +121,13 @@ class LogFiles:
         self.log_dir.discard(removed)
 
     def undisturbed_at_once(self) -> contextlib.AbstractContextManager[bool]:
-        """As ``undisturbed``, but gives False, and no promise, where another thread is at the files."""
+        """Does as ``undisturbed`` without waiting: yields False, without a lock, if another thread uses the files."""
         return self.durability.undisturbed_at_once()
 
     def doubt_copy(self, offset: int, original: LogDir) -> None:
-        """The files are copies now, not synced from ``offset`` on: the next flush does that, names too. Those in
-        ``original`` have the log's name too, until ``has_left``.
+        """Notes that the files are copies now, not synced from ``offset`` on: the next flush syncs files and names.
+
+        A folder in the log dir ``original`` also has the log's name, until ``has_left``.
         """
         self.durability.doubted = offset
         self.durability.start.moved_from(original)
@@ -139,24 +135,24 @@ class LogFiles:
         self.leader_epochs.dirty = True
 
     def has_left(self, original: LogDir) -> None:
-        """No folder in the log dir ``original`` has the log's name any more."""
+        """Notes that no folder in the log dir ``original`` has the log's name any longer."""
         self.durability.start.has_left(original)
 
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
-        """No pool thread touches the files meanwhile; waits for one that does."""
+        """Within ``with``, no other thread writes or syncs the files. Waits for one that does."""
         return self.durability.undisturbed()
 
     def doubt_topic_id(self, topic_id: bytes) -> None:
-        """After an unclean stop: the topic id may never have been synced; the next flush does it."""
+        """Makes the next flush sync ``partition.metadata``, because an unclean stop may have prevented that."""
         self.durability.topic_id_synced = topic_id == partition_metadata.ZERO_ID
 
     def distrust(self) -> None:
-        """Makes bytes that were read before be checked again on the next read."""
+        """Makes the next read check CRCs again, even of bytes that were checked before."""
         for segment in self.segments:
             segment.distrust()
 
     def relocate(self, log_dir: LogDir, folder: str) -> None:
-        """The files are in another place now."""
+        """Notes that the files are in another folder now."""
         self.log_dir = log_dir
         self.folder = folder
         self.producers.folder = folder
@@ -165,15 +161,12 @@ class LogFiles:
             segment.files.relocate(folder)
 
     def release(self) -> None:
-        """Lets go of every open file."""
+        """Drops every open file."""
         for segment in self.segments:
             segment.files.release()
 
     def close(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Completes and syncs everything, so that the next start reads nothing.
-
-        Raises KafkaStorageError.
-        """
+        """Completes and syncs all files, so that the next start need not read them. Raises KafkaStorageError."""
         with self.failing("closing"):
             if log_end_offset > log_start_offset and not self._tells_its_producers(log_start_offset):
                 self.producers.take_snapshot(log_end_offset)
@@ -187,27 +180,27 @@ class LogFiles:
             self.release()
 
     def _tells_its_producers(self, log_start_offset: int) -> bool:
-        """Whether the log has every record that it ever had, and a start reads them as quickly as a snapshot."""
+        """Returns True if the log is complete, and so small that a start reads it as fast as a snapshot."""
         return log_start_offset == 0 and len(self.segments) == 1 and self.size <= SMALL_LOG_BYTES
 
     def remove(self, removed: Iterable[Segment]) -> None:
-        """Takes the files of segments away. Raises OSError."""
+        """Deletes the files of segments. Raises OSError."""
         paths = [path for segment in removed for path in segment.files.delete()]
         self.log_dir.discard(paths)
 
     def forsake(self) -> None:
-        """The log is about to be deleted: a sync that is under way ends with the file at which it is."""
+        """Notes that the log is about to be deleted: a running sync stops after its current file."""
         self.durability.deleted = True
 
     def abandon(self) -> None:
-        """The files are not this object's any more: work in the background that comes late leaves them alone."""
+        """Gives the files up: late background work of this object will not touch them."""
         self.durability.deleted = True
         for segment in self.segments:
             segment.files.forget()
 
     @contextlib.contextmanager
     def failing(self, doing: str) -> Iterator[None]:
-        """Within, an OSError is a failure of the disk (``LogDir.fail``), and broken framing is damage."""
+        """Within ``with``, an OSError fails the log dir (``LogDir.fail``), and a malformed batch is CorruptMessage."""
         try:
             yield
         except OSError as error:

@@ -1,18 +1,19 @@
-"""Where one log begins, and what a crash cannot take back of that.
+"""Keeps the start of one log durable, so that a crash does not bring deleted records back.
 
 ``log_start_offset`` rises in memory. DeleteRecords tells a client, and a follower tells its leader, that the records
-below it are gone. Such code calls ``keep`` first, and names ``kept`` at most. Two things on a disk tell a start:
+below it are deleted. Such code first calls ``keep``, and reports at most ``kept``. On the disk, two things record a log
+start:
 
-* the names of the segments: what lies below the first one is gone, once the folder has been synced after the renames
+* the names of the segments: everything below the first one is deleted, once the folder was synced after the renames
   (``synced``);
-* the log dir's ``log-start-offset-checkpoint``, which therefore has every start that is beyond ``synced``.
+* the log dir's ``log-start-offset-checkpoint``, which therefore has every log start beyond ``synced``.
 
-A log that is between two log dirs (``move``) has a folder in each, and a start of the broker may take either. So both
-dirs tell its start until the old folder has lost the name: ``leaving`` lists the old ones.
+During a move (``move``), a log has a folder in each of two log dirs, and a start of the broker may use either. So both
+dirs record its start until the old folder has been renamed: ``leaving`` lists the old dirs.
 
-What survives a crash never falls, unless the log is truncated below it. Then the checkpoint file is written before the
-truncation (``take_back``). Otherwise a start of the broker would throw away what was appended since, because it lies
-below the old start.
+The durable start never falls, unless the log is truncated below it. Then the checkpoint file is written before the
+truncation (``take_back``). Otherwise a start of the broker would drop later appends, because they lie below the old
+log start.
 
 Thread-safety: ``keep`` may be called from any thread, the others on the loop's; ``mark`` and ``synced_as_of`` by the
 thread that syncs the log.
@@ -36,7 +37,7 @@ class Placed(Protocol):
 
 
 class Mark(NamedTuple):
-    """What a sync of the folder makes durable that begins now."""
+    """What a sync of the folder that begins now will make durable."""
 
     cuts: int
     named: int
@@ -52,17 +53,18 @@ class LogStart:
         self._guard = threading.Lock()
         self._cuts = 0
         self._named = first_segment_offset
-        """The segments below have lost their names; perhaps not durably."""
+        """The segments below this offset were renamed for deletion, perhaps not durably."""
         self.synced = 0
-        """They have, durably; a start cannot know, so at first nothing counts as synced."""
+        """The same, durably. A start cannot know, so at first nothing counts as synced."""
         self.kept = 0
-        """Whatever happens, the log begins here or later."""
+        """The log start that survives a crash."""
         self.leaving: tuple[LogDir, ...] = ()
-        """Log dirs that the log has left, and in which a folder has its name as long as the move has not settled."""
+        """Log dirs that the log has left, but in which a folder still has its name until the move has settled."""
 
     def keep(self, find_start: Callable[[], int]) -> None:
-        """The log start that ``find_start`` gives survives a crash when this returns; blocks. It is asked for here,
-        behind the number of truncations. Raises KafkaStorageError.
+        """Makes the log start that ``find_start`` returns durable; blocks. Raises KafkaStorageError.
+
+        ``find_start`` is called after the number of truncations was read, so that a later truncation is noticed.
         """
         with self._guard:
             cuts, start = self._cuts, find_start()
@@ -75,8 +77,9 @@ class LogStart:
                 self.kept = max(self.kept, start)
 
     def take_back(self, offset: int) -> None:
-        """The log is about to be truncated to ``offset``, and begins there at the latest, which ``log_start_offset``
-        says already. Raises KafkaStorageError.
+        """Lowers the durable log start to ``offset``, before a truncation to it. Raises KafkaStorageError.
+
+        ``log_start_offset`` must already be at most ``offset``.
         """
         for log_dir in self._dirs():
             log_dir.tell_log_start_at_most(self._placed.topic_partition, offset)
@@ -85,13 +88,14 @@ class LogStart:
         return [self._placed.log_dir, *(log_dir for log_dir in self.leaving if not log_dir.offline)]
 
     def names_gone_below(self, offset: int) -> None:
-        """No segment below ``offset`` has its name any more. To be said after the renames, and after the log has noted
-        that its folder wants a sync.
+        """Notes that the segments below ``offset`` were renamed for deletion.
+
+        Call it after the renames, and after the log has noted that its folder needs a sync.
         """
         self._named = offset
 
     def cut_to(self, offset: int) -> None:
-        """The log is about to be truncated to ``offset``, or has just been."""
+        """Lowers all starts to ``offset``, before and after a truncation to it."""
         with self._guard:
             self._cuts += 1
             self._named = min(self._named, offset)
@@ -99,12 +103,12 @@ class LogStart:
             self.kept = min(self.kept, offset)
 
     def mark(self) -> Mark:
-        """To be taken before one looks whether the folder wants a sync."""
+        """Returns a mark for ``synced_as_of``. Take it before checking whether the folder needs a sync."""
         with self._guard:
             return Mark(self._cuts, self._named)
 
     def synced_as_of(self, mark: Mark) -> None:
-        """The folder has been synced since ``mark`` was taken, or wanted no sync then."""
+        """Notes that the folder was synced after ``mark`` was taken, or needed no sync then."""
         with self._guard:
             if mark.cuts == self._cuts:
                 self.synced = max(self.synced, mark.named)
@@ -112,10 +116,10 @@ class LogStart:
                     self.kept = max(self.kept, self.synced)
 
     def moved_from(self, log_dir: LogDir) -> None:
-        """The log is in another folder now, of which nothing was synced. The checkpoint file there has its start."""
+        """Notes that the log has moved from ``log_dir``. Only the new dir's checkpoint file has its start so far."""
         self.synced = 0
         self.leaving = (*self.leaving, log_dir)
 
     def has_left(self, log_dir: LogDir) -> None:
-        """No folder of the log's name is in ``log_dir`` any more."""
+        """Notes that no folder in ``log_dir`` has the log's name any longer."""
         self.leaving = tuple(other for other in self.leaving if other is not log_dir)

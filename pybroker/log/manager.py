@@ -1,13 +1,13 @@
-"""All logs of a broker, over all its log dirs.
+"""Manages all logs of a broker, over all its log dirs.
 
-Owns: which log lives in which dir (a new one goes where the fewest are), opening them at the
-start, deleting them, moving them between dirs, the periodic work. A dir that fails
-is left out from then on; its logs stay known, so that their partitions answer KAFKA_STORAGE_ERROR. When every dir has
-failed the broker has to stop: ``all_failed``.
+It opens the logs at the start, places a new one in the dir with the fewest logs, deletes logs, moves them between dirs,
+and does the periodic work. It no longer uses a dir that has failed, but still knows its logs, so that their partitions
+answer KAFKA_STORAGE_ERROR. If all dirs have failed, the broker has to stop: ``all_failed``.
 
-A log of no partition is set aside as a *stray* (``strays``); one whose configuration is not known yet keeps everything.
+A log that belongs to no partition is set aside as a *stray* (``strays``). A log whose configuration is not known yet
+keeps all records.
 
-Thread-safety: loop's thread; a method that says that it may block may be given to a pool thread.
+Thread-safety: loop's thread. A pool thread may call the methods that say that they block.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ logger = logging.getLogger(__name__)
 
 
 class NoLogDir(Exception):
-    """No log dir can be used."""
+    """None of the log dirs can be used."""
 
 
 class LogManager:
     """The logs of one broker.
 
-    Logs that are opened at the start have ``config`` without retention and compaction until their topics' is known.
-    ``pools`` run what may take long (None: at once, on the caller's thread).
+    Logs that are opened at the start have ``config`` without retention and compaction, until their topics' is known.
+    ``pools`` run what may take long (None: it runs at once, on the caller's thread).
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class LogManager:
         return iter(list(self._logs.values()))
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of a partition, None where this broker has none."""
+        """Returns the log of a partition, None if this broker has none."""
         return self._logs.get(topic_partition)
 
     @property
@@ -128,11 +128,11 @@ class LogManager:
 
     @property
     def all_failed(self) -> bool:
-        """True where no dir is left: the broker must stop."""
+        """True if every dir has failed, so that the broker must stop."""
         return not self.online_dirs
 
     def on_dir_failure(self, callback: Callable[[LogDir], None]) -> None:
-        """``callback(dir)`` when a dir fails, on the thread that noticed."""
+        """Calls ``callback(dir)`` when a dir fails, on the thread that met the failure."""
         self._failure_listeners.append(callback)
 
     def _on_failure(self, log_dir: LogDir) -> None:
@@ -154,13 +154,13 @@ class LogManager:
                 log_dir.directory_id = owner.directory_id
                 self._load_dir(log_dir)
             except (OSError, errors.KafkaStorageError) as error:
-                log_dir.take_offline(error, "loading")  # even for a lack of descriptors: a start is not repeated
+                log_dir.take_offline(error, "loading")  # even if only a descriptor was lacking: a start is not repeated
         if self.all_failed:
             raise NoLogDir("no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs))
 
     def _check_is_not_mount_point(self, log_dir: LogDir) -> None:
         if log_dir.path in self.directories.unused:
-            raise OSError(errno.ENODEV, f"it is new, and a log dir is missing: {self.directories.advice}")
+            raise OSError(errno.ENODEV, f"it is new, and another log dir is missing: {self.directories.advice}")
 
     def _make_dir(self, path: str) -> None:
         if not self._storage.exists(path):
@@ -185,17 +185,17 @@ class LogManager:
         logger.info("%d logs opened in %s%s", len(log_dir.logs), log_dir.path, stop)
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
-        """Removals go on where they were cut off; of moves that were cut off the copies go."""
+        """Continues interrupted removals, and removes the copies of interrupted moves."""
         for name in self._storage.folders(log_dir.path):
             state = folder_state(name)
             if state is not None and state.start is Start.REMOVES:
                 self.removals.remove(log_dir.file(name))
 
     def _adopt(self, log_dir: LogDir, log: Log) -> tuple[Log, Log] | None:
-        """The log is found by its name from now on, unless another one of that name has more.
+        """Adds an opened log, unless another log of that name has more records.
 
-        Returns the arguments of ``_displace`` where there are two. The caller displaces when it knows all logs of the
-        dir, not before: that writes the checkpoint files, which would forget the others.
+        If there are two, returns the arguments of ``_displace``. Call that only when all logs of the dir are known,
+        because it writes the checkpoint files, which would lose the entries of the others.
         """
         other = self._logs.get(log.topic_partition)
         if other is not None and not rivals.has_more(log, other):
@@ -211,18 +211,18 @@ class LogManager:
         log_dir.logs[log.topic_partition] = log
 
     def _displace(self, log: Log, winner: Log) -> None:
-        """Of two logs of a name ``winner`` is it; the other one loses its name, durably. Raises KafkaStorageError."""
+        """Durably renames ``log``, since ``winner`` has the same name and more records. Raises KafkaStorageError."""
         folder = log.folder
         log.log_dir.stale.add(log.topic_partition)
         if rivals.covers(winner, log):
             self.removals.delete(log.log_dir, [log])
         else:
-            why = f"{winner.folder} has the same name, and more of it"
+            why = f"{winner.folder} has the same name and more records"
             self._strays.set_aside(log, self._clock.now_ms(), why)
-        logger.error("%s and %s had the same name: the former is now %s", folder, winner.folder, log.folder)
+        logger.error("%s and %s had the same name: the first was renamed to %s", folder, winner.folder, log.folder)
 
     def close(self, broker_epoch: int = -1) -> None:
-        """A clean shutdown, in this epoch of the broker, of every dir that has not failed; blocks."""
+        """Shuts down every working dir cleanly, in the given broker epoch; blocks."""
         self.removals.stop()
         for move in self._moves.all():
             _logged(move.end)
@@ -232,7 +232,7 @@ class LogManager:
             except OSError as error:
                 log_dir.fail(error, "closing")
             except errors.KafkaStorageError as error:
-                logger.error("no clean stop of %s: %s", log_dir.path, error)
+                logger.error("%s was not closed cleanly; the next start recovers its logs: %s", log_dir.path, error)
 
     # Making and deleting
 
@@ -243,11 +243,10 @@ class LogManager:
         config: LogConfig,
         log_dir: str | None = None,
     ) -> Log:
-        """The log of a partition. Where it is not there it is the stray of this topic, or else a new one, in
-        ``log_dir`` or where the fewest logs are.
+        """Returns the log of a partition. If there is none, takes this topic's stray back, or else creates a new log.
 
-        Raises KafkaStorageError, and InconsistentTopicId where the log is that of another topic of
-        the same name.
+        A new log is created in ``log_dir``, or in the dir with the fewest logs. Raises KafkaStorageError, and
+        InconsistentTopicId if the log belongs to another topic of the same name.
         """
         log = self._logs.get(topic_partition)
         if log is None:
@@ -270,7 +269,7 @@ class LogManager:
             log_dir.names_synced = False
         log = self._open(log_dir, topic_partition, folder, config, Checkpointed(), True)
         if log.log_end_offset > 0:
-            raise errors.KafkaStorageError(f"{folder} is there already, with records: the next start looks whose it is")
+            raise errors.KafkaStorageError(f"{folder} already exists and has records; restart the broker to open it")
         return log
 
     def _open(
@@ -292,7 +291,7 @@ class LogManager:
         return min(online, key=lambda log_dir: len(log_dir.logs))
 
     def dir_at(self, path: str) -> LogDir:
-        """The online dir of that path; raises LogDirNotFound, KafkaStorageError."""
+        """Returns the online dir with that path. Raises LogDirNotFound, KafkaStorageError."""
         for log_dir in self.dirs:
             if log_dir.path == path:
                 log_dir.check_online()
@@ -300,9 +299,9 @@ class LogManager:
         raise errors.LogDirNotFound(f"{path} is not in log.dirs")
 
     def take_out(self, topic_partitions: Iterable[TopicPartition]) -> list[Log]:
-        """Takes these logs out of the tables and ends their moves; ``delete_all`` or ``set_aside`` handles them next.
+        """Removes these logs from the tables, and cancels their moves. Pass them to ``delete_all`` or ``set_aside``.
 
-        Loop's thread, where retention and compaction look whether a log is still there.
+        Loop's thread only, because retention and compaction check there whether a log still exists.
         """
         logs = [log for tp in topic_partitions if (log := self._logs.pop(tp, None)) is not None]
         for log in logs:
@@ -312,19 +311,19 @@ class LogManager:
         return logs
 
     def _settle(self, log: Log) -> None:
-        """The moves of a log that was taken out have ended; blocks."""
+        """Ends the moves of a log that was taken out; blocks."""
         for move in self._moves.of(log):
             _logged(move.end)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Takes one log out and deletes it; see ``delete_all``."""
+        """Takes one log out and deletes it, as ``delete_all`` does."""
         self.delete_all(self.take_out([topic_partition]))
 
     def delete_all(self, logs: Iterable[Log]) -> None:
-        """Deletes logs that were taken out: when this returns that is durable, and their names are free; the files go
-        in the background. The checkpoint files forget them later, but before another log gets such a name.
+        """Deletes logs that were taken out; blocks. When it returns, that is durable and their names are free.
 
-        Blocks while another thread syncs one of their files. A dir that fails meanwhile goes offline.
+        The files are deleted in the background. The checkpoint files lose their entries later, but before another log
+        gets such a name. If a dir fails meanwhile, it goes offline.
         """
         logs = list(logs)
         for log in logs:
@@ -336,11 +335,11 @@ class LogManager:
                 _logged(partial(self.removals.delete, log_dir, here))
 
     def may_remember(self, topic_partition: TopicPartition) -> bool:
-        """Whether checkpoint files may speak of a log of that name that is gone: ``get_or_create`` may take long."""
+        """Returns True if checkpoint files may still have a deleted log of that name, so ``get_or_create`` is slow."""
         return any(topic_partition in log_dir.stale for log_dir in self.online_dirs)
 
     def forget_deleted(self) -> None:
-        """Takes logs that are gone out of the checkpoint files, once for all of them; blocks."""
+        """Removes all deleted logs from the checkpoint files; blocks."""
         for log_dir in self.online_dirs:
             if log_dir.stale:
                 _logged(log_dir.write_checkpoints)
@@ -348,7 +347,7 @@ class LogManager:
     # Strays
 
     def is_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Whether the partition's log was set aside, or is to be: ``get_or_create`` may take long."""
+        """Returns True if the partition's log is a stray, or is to become one, so ``get_or_create`` is slow."""
         if topic_partition in self._logs:
             return False
         is_to_be = self._strays.waiting(topic_partition) is not None
@@ -356,26 +355,26 @@ class LogManager:
 
     @property
     def strays(self) -> list[Stray]:
-        """The logs that were set aside, in dirs that have not failed."""
+        """The strays in dirs that have not failed."""
         return self._strays.online()
 
     def has(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Whether ``get_or_create`` would make none: the log is there, or it is a stray, or is to be."""
+        """Returns True if the partition's log exists, or is a stray, or is to become one."""
         waiting = self._strays.waiting(topic_partition)
         if topic_partition in self._logs or (waiting is not None and waiting.topic_id == topic_id):
             return True
         return self._strays.of(topic_partition, topic_id) is not None
 
     def set_aside(self, log: Log, why: str) -> Stray | None:
-        """Makes a stray of a log that was taken out, closed and renamed when this returns; blocks.
+        """Turns a log that was taken out into a stray: closes and renames it; blocks.
 
-        None where its dir is offline. Raises KafkaStorageError.
+        Returns None if its dir is offline. Raises KafkaStorageError.
         """
         self._settle(log)
         return self._strays.set_aside(log, self._clock.now_ms(), why)
 
     def _take_back(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log | None:
-        """The stray of this topic's partition, which is its log again. Raises KafkaStorageError."""
+        """Turns the stray of this topic's partition into its log again, if there is one. Raises KafkaStorageError."""
         self._strays.set_aside_waiting(self._clock.now_ms(), topic_partition)
         found = self._strays.of(topic_partition, topic_id)
         if found is None:
@@ -391,30 +390,29 @@ class LogManager:
     # Moving between dirs
 
     def move(self, topic_partition: TopicPartition, target: str) -> Move | None:
-        """Begins to move a log to another dir (AlterReplicaLogDirs).
+        """Begins to move a log to another dir (AlterReplicaLogDirs). The caller then drives the move: see ``Move``.
 
-        None where it is there, or being moved there, already. A log that does not exist yet is not
-        moved: pass the dir to ``get_or_create``. Raises LogDirNotFound, KafkaStorageError,
-        ReplicaNotAvailable. The caller then drives the move: see ``Move``.
+        Returns None if the log is there, or being moved there, already. For a log that does not exist yet, pass the dir
+        to ``get_or_create``. Raises LogDirNotFound, KafkaStorageError, ReplicaNotAvailable.
         """
         target_dir = self.dir_at(target)
         log = self._logs.get(topic_partition)
         if log is None:
-            raise errors.ReplicaNotAvailable(f"no log of {topic_partition} here")
+            raise errors.ReplicaNotAvailable(f"this broker has no log of {topic_partition}")
         return self._moves.begin(log, target_dir)
 
     def moving_to(self, topic_partition: TopicPartition) -> Move | None:
-        """The last move of this log, if it has not ended."""
+        """Returns the last move of this log, None if it has ended."""
         log = self._logs.get(topic_partition)
         return None if log is None else self._moves.newest(log)
 
     # Periodic work
 
     def retention_round(self, now_ms: int) -> Iterator[int]:
-        """Applies retention to every log, forgets expired producers, lets trust lapse.
+        """Applies retention to every log, removes expired producers, and makes later reads check CRCs again.
 
-        One step a log, more where many segments go, so that others get their turn in between; each gives the number of
-        segments that went.
+        Yields after each log, and several times if it loses many segments, so that the loop can serve others. It yields
+        the number of segments that were deleted.
         """
         for log in self._online_logs():
             deleted = REMOVED_PER_TURN
@@ -427,7 +425,7 @@ class LogManager:
         try:
             deleted = apply_retention(log, now_ms)
         except (errors.KafkaStorageError, errors.CorruptMessage) as error:
-            logger.error("retention of %s: %s", log.topic_partition, error)
+            logger.error("retention cannot be applied to %s: %s", log.topic_partition, error)
         if deleted == REMOVED_PER_TURN:
             return deleted
         log.producers.remove_expired(now_ms, self._producer_expiration_ms)
@@ -435,15 +433,16 @@ class LogManager:
         return deleted
 
     def flush_due(self, now_ms: int) -> None:
-        """Syncs the logs whose ``flush.ms`` is over; blocks."""
+        """Syncs the logs that are due by ``flush.ms``; blocks."""
         for log in self._online_logs():
             if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.last_flush_ms = now_ms
                 _logged(log.flush)
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes ``recovery-point-offset-checkpoint`` of every dir, and index and epoch files
-        that lag; blocks. Sets aside what had to wait for descriptors.
+        """Writes ``recovery-point-offset-checkpoint`` of every dir, and changed index and epoch files; blocks.
+
+        Also sets logs aside that had to wait for file descriptors.
         """
         _logged(partial(self._strays.set_aside_waiting, self._clock.now_ms()))
         for log in self._online_logs():
@@ -457,12 +456,12 @@ class LogManager:
             _logged(log_dir.checkpoint_log_start_offsets)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Writes ``replication-offset-checkpoint`` of every dir, and all others that speak of deleted logs; blocks."""
+        """Writes ``replication-offset-checkpoint`` of every dir, and all other files with deleted logs; blocks."""
         for log_dir in self.online_dirs:
             _logged(log_dir.write_checkpoints if log_dir.stale else log_dir.checkpoint_high_watermarks)
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
-        """The configuration of a topic has changed."""
+        """Gives all logs of a topic its new configuration."""
         config = self._configs.one_for(config)
         for log in self:
             if log.topic_partition.topic == topic:
@@ -480,7 +479,7 @@ def _submit(executor: Executor, work: Callable[[], object]) -> None:
 
 
 def _logged(work: Callable[[], object]) -> None:
-    """Runs background work: a dir that failed has told its listeners already."""
+    """Runs background work, and only logs KafkaStorageError: the failed dir has called its listeners already."""
     try:
         work()
     except errors.KafkaStorageError as error:
@@ -488,6 +487,6 @@ def _logged(work: Callable[[], object]) -> None:
 
 
 def _default_open_files() -> int:
-    """Half of what the process may open; the rest is for sockets."""
+    """Returns half of the process's limit of open files; the rest is for sockets."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(64, soft // 2) if soft != resource.RLIM_INFINITY else 16_384

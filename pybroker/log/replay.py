@@ -1,7 +1,7 @@
-"""Derived state made again from the batches of a log: producers and the transaction index.
+"""Rebuilds derived state, producers and the transaction index, from the batches of a log.
 
-Headers tell all but the kind of a marker. Markers lie close together where there are many of them,
-so their bytes are read in pieces and not one by one.
+Batch headers are enough, except for markers: only their bytes tell commit from abort. Many markers lie close
+together, so their bytes are read in pieces and not one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Markers:
-    """Reads the markers of one segment, whose batches come in order."""
+    """Reads the markers of one segment, in the order of their batches."""
 
     __slots__ = ("_piece", "_segment", "_start")
 
@@ -37,7 +37,7 @@ class Markers:
         self._piece = b""
 
     def at(self, position: int, batch: Batch) -> Marker | None:
-        """The marker in the control batch at ``position``; raises MalformedBatch, OSError."""
+        """Returns the marker in the control batch at ``position``. Raises MalformedBatch, OSError."""
         begin = position - self._start
         if begin < 0 or begin + batch.size > len(self._piece):
             length = min(max(PIECE_BYTES, batch.size), self._segment.size - position)
@@ -46,18 +46,17 @@ class Markers:
         try:
             return markers.decode(self._piece[begin : begin + batch.size])
         except (CorruptBatch, InvalidBatch) as error:
-            raise MalformedBatch(position, f"no marker: {error}", size=batch.size) from error
+            raise MalformedBatch(position, f"the control batch has no marker: {error}", size=batch.size) from error
 
 
 REACH_BYTES = 1 << 20
 
 
 def reach_of(segments: Segments, end_offset: int) -> int:
-    """From where producers are replayed after an unclean stop.
+    """Returns the offset from which producers are replayed after an unclean stop.
 
-    A snapshot knows the last batch of each producer only, but those that were under way are sent
-    again: so the whole segments in the last ``REACH_BYTES`` are read, snapshots or not. What lies
-    there of a longer segment is read by ``recall_batches``.
+    A snapshot knows only the last batch of each producer, but a producer may send again all that was in flight. So
+    the whole segments in the last ``REACH_BYTES`` are always read. ``recall_batches`` reads the end of a longer one.
     """
     left, reach = REACH_BYTES, end_offset
     for segment in reversed(segments.snapshot()):
@@ -71,10 +70,10 @@ def reach_of(segments: Segments, end_offset: int) -> int:
 def replay_producers(
     producers: ProducerStates, segments: Segments, log_start_offset: int, log_end_offset: int, reach: int | None = None
 ) -> None:
-    """Brings ``producers`` to the log's end: a sound snapshot, the newest at or before ``reach``,
-    then the batches behind it. With ``reach`` also what the snapshot lacks of those under way.
+    """Brings ``producers`` up to the log's end.
 
-    Raises batches.MalformedBatch, OSError.
+    Loads the newest sound snapshot, at or before ``reach`` if that is given, and replays the batches behind it. With
+    ``reach``, it also recalls recent batches that a snapshot does not hold. Raises batches.MalformedBatch, OSError.
     """
     for _ in _replay_in_pieces(producers, segments, log_start_offset, log_end_offset, reach):
         pass
@@ -105,7 +104,7 @@ def _replay_in_pieces(
 
 
 def producers_at(producers: ProducerStates, segments: Segments, log_start_offset: int, offset: int) -> ProducerStates:
-    """What ``producers`` are to be when the log has been truncated to ``offset``; nothing is changed.
+    """Returns the state of ``producers`` as it would be after a truncation to ``offset``; changes nothing.
 
     Raises batches.MalformedBatch, OSError.
     """
@@ -118,8 +117,9 @@ def producers_at(producers: ProducerStates, segments: Segments, log_start_offset
 def reading_producers(
     producers: ProducerStates, segments: Segments, log_start_offset: int, offset: int
 ) -> tuple[ProducerStates, Iterator[None]]:
-    """As ``producers_at``: these are what it gives when the iterator, which reads about a millisecond at a time, has
-    come to its end. What it raises then is what that raises.
+    """Does ``producers_at`` in pieces: the returned state is complete when the iterator has ended.
+
+    Each step reads for about a millisecond, and raises as ``producers_at``.
     """
     found = producers.before(offset)
     return found, _replay_in_pieces(found, segments, min(log_start_offset, offset), offset)
@@ -128,9 +128,10 @@ def reading_producers(
 def duplicate_of(
     producers: ProducerStates, segments: Segments, batch: Batch, transaction_version: int, with_sequence: bool
 ) -> BatchMetadata | None:
-    """``ProducerStates.check``, which after a clean stop knows only the last batch of a producer. If an earlier one is
-    sent again, because its acknowledgement was lost, it is looked up in the log, once. Kafka takes them for a gap.
-    Raises what ``check`` raises, and OSError.
+    """Does ``ProducerStates.check``, but looks duplicates up in the log if only the last batch is known.
+
+    That is so after a clean stop. Then a producer may send an earlier batch again, because its acknowledgement was
+    lost; Kafka takes it for a gap. Raises what ``check`` raises, and OSError.
     """
     try:
         return producers.check(batch, transaction_version, with_sequence=with_sequence)
@@ -143,8 +144,9 @@ def duplicate_of(
 
 
 def _recall_producer(producers: ProducerStates, entry: ProducerEntry, segments: Segments) -> None:
-    """Goes back in pieces, up to ``REACH_BYTES``, because the wanted batch mostly lies close before the known ones. A
-    segment counts as a read at least, however short it is.
+    """Reads a producer's earlier batches, back to ``REACH_BYTES`` before the known ones.
+
+    It reads in pieces, because the wanted batch is usually close. Even a short segment counts as one read.
     """
     end, left = entry.batches[0].first_offset, REACH_BYTES
     while end > segments[0].base_offset and left > 0 and len(entry.batches) < WINDOW:
@@ -161,10 +163,10 @@ def recall_batches(
     reach: int = REACH_BYTES,
     producer_id: int | None = None,
 ) -> tuple[int, int]:
-    """Tells ``producers`` of the batches, or of those of one producer, in the ``reach`` bytes of the segment before
-    ``end_offset``, and in what the offset index cannot part from them.
+    """Adds the batches, or those of one producer, in the last ``reach`` bytes before ``end_offset`` to ``producers``.
 
-    Returns the offset at which that begins, and its bytes. Raises OSError.
+    It begins at an entry of the offset index, so it may read a little more. Returns the offset at which it began, and
+    the bytes that it read. Raises OSError.
     """
     found: list[Batch] = []
     begin, start, end = segment.base_offset, 0, segment.size
@@ -179,13 +181,13 @@ def recall_batches(
             if is_asked and not batch.is_control:
                 found.append(batch)
     except MalformedBatch as error:
-        logger.warning("%s: the fate of batches in flight may be unknown: %s", segment.path, error)
+        logger.warning("%s is damaged, so duplicates of batches in it may not be detected: %s", segment.path, error)
     producers.recall(found)
     return begin, end - start
 
 
 def _last_bytes(segment: Segment, end_offset: int, reach: int) -> tuple[int, int]:
-    """Where the last ``reach`` bytes before ``end_offset`` lie: from a batch that begins there or earlier."""
+    """Returns the positions of the last ``reach`` bytes before ``end_offset``, extended to the start of a batch."""
     end = segment.position_of(end_offset)
     end = segment.size if end == NO_BATCH else end
     return segment.start_upto(max(0, end - reach)), end
@@ -199,9 +201,9 @@ def replay_batch(
     seen_ms: int,
     txn_index: TransactionIndex | None = None,
 ) -> None:
-    """Takes one batch, appended at ``seen_ms`` or before, into ``producers``.
+    """Adds one batch, appended at ``seen_ms`` or before, to ``producers``.
 
-    An aborted transaction is added to ``txn_index``, which the caller saves. Raises MalformedBatch.
+    Adds an aborted transaction to ``txn_index``, which the caller saves. Raises MalformedBatch.
     """
     if batch.producer_id < 0:
         return
@@ -224,7 +226,7 @@ def append_marker(
 ) -> bool:
     """Ends the producer's transaction with the marker at ``offset``.
 
-    True where it went into ``txn_index``, as an aborted one. Raises OSError.
+    Returns True if it was aborted and so was added to ``txn_index``. Raises OSError.
     """
     completed = producers.append_marker(batch, marker, offset, timestamp, seen_ms)
     if completed is None:

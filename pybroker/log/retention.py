@@ -1,14 +1,13 @@
-"""Which of a log's oldest segments may go. Pure: offsets, sizes, times in, a number out.
+"""Decides how many of a log's oldest segments may be deleted. Pure: offsets, sizes and times are arguments.
 
-Three reasons, each of which takes a run of oldest segments:
+There are three reasons to delete a run of oldest segments:
 
 * *log start offset*: every record is below it (DeleteRecords); for every cleanup policy.
-* *time* (``retention.ms``): the segment's greatest timestamp is older. A record dated in the
-  future therefore keeps its segment longer; it never takes another one with it.
+* *time* (``retention.ms``): the segment's greatest timestamp is older. So a record dated in the
+  future keeps its segment longer, but no other one.
 * *size* (``retention.bytes``): the log without the segment still has at least that size.
 
-A segment that reaches up to or beyond the high watermark never goes: consumers have not been
-promised its end yet.
+A segment that ends beyond the high watermark is never deleted, because its last records are not committed.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from pybroker.config.log_config import LogConfig
 
 
 class Aged(Protocol):
-    """A segment; its timestamp may cost a look at the disk and is asked for only where it
-    matters.
-    """
+    """A segment. Reading its timestamp may need the disk, and is done only if it matters."""
 
     @property
     def size(self) -> int:
@@ -33,7 +30,7 @@ class Aged(Protocol):
 
 
 class Candidate(NamedTuple):
-    """A segment and where the next one begins, or the log ends."""
+    """A segment, and the offset at which the next one begins or the log ends."""
 
     end_offset: int
     segment: Aged
@@ -47,7 +44,7 @@ def expired_count(
     log_size: int,
     now_ms: int,
 ) -> int:
-    """How many of ``segments``, the oldest of a log of ``log_size`` bytes, may be deleted."""
+    """Returns how many of ``segments``, the oldest of a log of ``log_size`` bytes, may be deleted."""
     allowed = 0
     while allowed < len(segments) and segments[allowed].end_offset <= high_watermark:
         allowed += 1

@@ -1,9 +1,9 @@
-"""When does the active segment give way to a new one?
+"""Decides when the active segment rolls, which seals it and starts a new one.
 
 A segment rolls by size (``segment.bytes``), and by time between the first batch's timestamp and the new one's
 (``segment.ms``). A jitter spreads the rolls of logs that began together; in a compacted log the time is at most
 ``max.compaction.lag.ms``. A segment also rolls when an index is full (``segment.index.bytes``), or when an offset would
-not fit into the 32 bits of an index entry. Records without timestamps go by the wall clock since the segment was made.
+not fit into the 32 bits of an index entry. Without timestamps, the time since the creation of the segment counts.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Rolling:
         self._segment_bytes = config.segment_bytes
 
     def is_due(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-        """True where ``length`` more bytes up to ``last_offset``, dated ``timestamp``, go into
-        a new segment; into an empty one goes whatever its indexes can name. Raises OSError, MalformedBatch.
+        """Returns True if ``length`` more bytes up to ``last_offset``, dated ``timestamp``, need a new segment.
+
+        An empty segment takes everything whose offsets fit into its indexes. Raises OSError, MalformedBatch.
         """
         if not segment.size:
             return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET

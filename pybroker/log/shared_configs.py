@@ -1,8 +1,8 @@
-"""One object for equal configurations: 10,000 logs of a broker mostly have a few of them.
+"""Shares one object among equal configurations, since 10,000 logs of a broker usually have only a few.
 
-A configuration is kept as long as something has it, no longer: a topic's may change without end.
+A configuration is kept only while something refers to it, because topics' configurations may change very often.
 
-Thread-safety: any thread; two threads that come at the same moment may get two objects that are equal.
+Thread-safety: any thread. Two threads at the same moment may get two equal objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SharedConfigs:
         return len(self._known)
 
     def one_for(self, config: LogConfig) -> LogConfig:
-        """A configuration that equals ``config``, the same object each time."""
+        """Returns a configuration that equals ``config``, the same object each time."""
         known = self._known.get(config)
         shared = None if known is None else known()
         if shared is None:

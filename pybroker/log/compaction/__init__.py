@@ -1,6 +1,6 @@
 """Compaction: which log is next, one pass over it, and the threads that do it.
 
-Start with ``cleaner``; ``compaction`` is one pass over a log, ``cleanable`` says how much of it is dirty, ``workers``
-has the threads and ``throttle`` their speed. It is the top of ``log/`` and may import all of it; nothing of ``log/``
-imports it.
+Start with ``cleaner``. ``compaction`` is one pass over a log, ``cleanable`` computes how much of it is dirty. The
+threads are in ``workers``, and ``throttle`` limits their speed. This room is the top of ``log/``: it may import all of
+it, and nothing of ``log/`` imports it.
 """

@@ -1,13 +1,12 @@
-"""Whether a log is due for compaction, and which part of it (``cleaner`` chooses among logs). Pure: changes nothing.
+"""Decides whether a log is due for compaction, and which part of it (``cleaner`` chooses among logs). Changes nothing.
 
-A log has a *clean* part, below ``first_dirty``, in which each key stands once, and a *dirty* part. The part that may be
-compacted ends at ``first_uncleanable``, a segment's base. It excludes the active segment, and a segment that reaches
-beyond the last stable offset, so that every transaction in it is decided. It also excludes a segment with a record
-younger than ``min.compaction.lag.ms``, and all that follow.
+A log has a *clean* part, below ``first_dirty``, in which each key occurs once, and a *dirty* part behind it. The part
+that may be compacted ends at ``first_uncleanable``, the base offset of a segment. It excludes the active segment, and
+segments that reach beyond the last stable offset, because their transactions are open. It also excludes the first
+segment with a record younger than ``min.compaction.lag.ms``, and all later ones.
 
-A log is due where the dirty bytes are more than ``min.cleanable.dirty.ratio`` of all that may be
-compacted, or where the first dirty record is older than ``max.compaction.lag.ms``. The dirtiest
-goes first.
+A log is due if its dirty bytes are more than ``min.cleanable.dirty.ratio`` of all that may be compacted, or if its
+first dirty record is older than ``max.compaction.lag.ms``. The dirtiest log is compacted first.
 
 Thread-safety: loop's thread only.
 """
@@ -27,7 +26,7 @@ from pybroker.log.segment.segments import REMOVED_PER_TURN
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """A log, and the part of it that may be compacted; offsets, sizes in bytes."""
+    """The part of a log that may be compacted."""
 
     log: Log
     segments: tuple[Segment, ...]
@@ -37,32 +36,32 @@ class Cleanable:
     dirty_bytes: int
     total_bytes: int
     is_overdue: bool
-    """Its oldest dirty record is older than ``max.compaction.lag.ms``."""
+    """True if its oldest dirty record is older than ``max.compaction.lag.ms``."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of the bytes that are dirty."""
+        """The share of the bytes that are dirty, from 0 to 1."""
         return self.dirty_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
     def is_due(self) -> bool:
-        """True where it is to be compacted now."""
+        """True if the log should be compacted now."""
         if self.is_overdue:
             return self.dirty_bytes > 0
         return self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Where the dirty part begins; a checkpoint that does not fit the log counts for nothing."""
+    """Returns the offset at which the dirty part begins; ignores a checkpoint outside the log."""
     if log.log_start_offset <= log.clean_offset <= log.log_end_offset:
         return log.clean_offset
     return log.log_start_offset
 
 
 def cleanable(log: Log, now_ms: int) -> Cleanable | None:
-    """The part of ``log`` that may be compacted; None where nothing dirty may be.
+    """Returns the part of ``log`` that may be compacted, None if it has no dirty records.
 
-    Raises MalformedBatch, OSError where a segment's age cannot be read.
+    Raises MalformedBatch, OSError if a segment's age cannot be read.
     """
     first_dirty = first_dirty_offset(log)
     segments = log.segments
@@ -88,7 +87,7 @@ def cleanable(log: Log, now_ms: int) -> Cleanable | None:
 
 
 def _old_enough(segments: Sequence[Segment], first: int, bound: int, latest_ms: int) -> int:
-    """Number of the first dirty segment with a record younger than ``latest_ms``."""
+    """Returns the number of the first dirty segment with a record younger than ``latest_ms``, else ``bound``."""
     for number in range(first, bound):
         if segments[number].largest_timestamp > latest_ms:
             return number
@@ -102,11 +101,11 @@ def _is_overdue(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> bool:
 
 
 def groups(cleanable: Cleanable, end: int) -> list[list[Segment]]:
-    """The segments that begin below offset ``end``, in runs each of which becomes one segment.
+    """Returns the segments that begin below offset ``end``, in runs each of which becomes one segment.
 
-    A run has at most ``segment.bytes`` of log and ``segment.index.bytes`` of each index, and
-    offsets that fit into an index: so repeated compaction does not leave ever smaller segments.
-    And it has at most ``REMOVED_PER_TURN`` segments, since all of them go when it is swapped in.
+    A run has at most ``segment.bytes`` of log, ``segment.index.bytes`` of each index, and offsets that fit into an
+    index. So compaction merges small segments. A run has at most ``REMOVED_PER_TURN`` segments, since the swap removes
+    all of them at once.
     """
     config = cleanable.log.config
     found: list[list[Segment]] = []

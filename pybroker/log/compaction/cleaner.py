@@ -1,22 +1,20 @@
 """Compacts the logs of a broker, the dirtiest first (Kafka's LogCleaner and LogCleanerManager).
 
 A round has three steps. The loop's thread chooses and claims the dirtiest log. A pool thread reads its keys and
-rewrites its segments. The loop's thread swaps each new segment in, under conditions. Its original segments must still
-be part of the log. The log must not have been truncated, must not be moving, and must still be this broker's and due
-for compaction. Otherwise the round ends there and the log waits for another one. So retention, truncation, deletion and
-moves never wait for a compaction.
+rewrites its segments. The loop's thread swaps each new segment in, if the log still has the original segments, was not
+truncated, is not moving, and is still compacted by this broker. Otherwise the round ends there, and the log waits for
+another one. So retention, truncation, deletion and moves never wait for a compaction.
 
-Before the first swap everything sealed is synced: else a power cut could take a record and leave
-the log without the older one that it superseded. After the last swap the folder is synced, then
-``cleaner-offset-checkpoint`` is written: a crash in between only makes a later round do the same
-work again.
+Before the first swap all sealed segments are synced. Else a power cut could lose a record whose older version
+compaction has removed. After the last swap the folder is synced, and then ``cleaner-offset-checkpoint`` is written. A
+crash in between only makes a later round repeat the work.
 
 Errors: a disk error takes the log dir offline, as everywhere; a full disk only postpones compaction. Any other failure
 (damage, a batch larger than the map) marks the log *uncleanable*. This is logged once, and the log is left alone until
-the broker restarts or a setting of the log or the cleaner changes. Data read while the log was being truncated look
-like damage, but are not.
+the broker restarts or a setting of the log or the cleaner changes. Data read while the log was being truncated may look
+damaged, and do not count.
 
-Thread-safety: ``clean_next`` may run on several threads at once; everything else is the loop's.
+Thread-safety: ``clean_next`` may run on several threads at once; call everything else on the loop's thread.
 """
 
 from __future__ import annotations
@@ -58,14 +56,14 @@ class OnLoop(Protocol):
 
 
 class Identity(NamedTuple):
-    """What a log must still be, for its compaction to go on."""
+    """What must not change about a log while it is compacted."""
 
     truncations: int
     folder: str
 
 
 class Claimed(NamedTuple):
-    """What one thread compacts, and what the log was when that was decided."""
+    """The part of a log that one thread compacts, and the log's identity when it was chosen."""
 
     todo: Cleanable
     identity: Identity
@@ -80,14 +78,11 @@ class Refused(NamedTuple):
 
 
 class LogChanged(Exception):
-    """The log has changed since its compaction began; another round starts again."""
+    """The log has changed since its compaction began; a later round repeats it."""
 
 
 class Cleaner:
-    """The compaction of ``logs``.
-
-    ``on_loop`` raises Interrupted where the loop has ended.
-    """
+    """Compacts ``logs``. ``on_loop`` raises Interrupted if the loop has ended."""
 
     def __init__(self, logs: LogManager, clock: Clock, throttle: Throttle, on_loop: OnLoop) -> None:
         self._logs = logs
@@ -100,11 +95,11 @@ class Cleaner:
 
     @property
     def uncleanable(self) -> set[TopicPartition]:
-        """The logs that compaction leaves alone, since something is wrong with them."""
+        """The logs that are not compacted, because an earlier attempt failed."""
         return {tp for tp, refused in self._refused.items() if self._logs.get(tp) is refused.log}
 
     def clean_next(self, resources: Resources, interruption: Interruption) -> bool:
-        """Compacts the dirtiest log that is due; blocks. False where none was, or it went wrong.
+        """Compacts the dirtiest log that is due; blocks. Returns False if none was, or if it failed.
 
         Raises Interrupted.
         """
@@ -120,7 +115,7 @@ class Cleaner:
     # Choosing
 
     def _choose(self, interruption: Interruption) -> Claimed | None:
-        """The dirtiest log that is due, claimed; looks at some logs in each turn of the loop."""
+        """Claims the dirtiest log that is due; looks at some logs in each turn of the loop."""
         rest = self._on_loop(lambda: iter(self._logs))
         best: Cleanable | None = None
         while logs := list(islice(rest, LOGS_PER_TURN)):
@@ -136,7 +131,7 @@ class Cleaner:
         return best
 
     def _due(self, log: Log) -> Cleanable | None:
-        """The part of the log that is to be compacted now."""
+        """Returns the part of the log to compact now, None if nothing is due. Failures are noted, not raised."""
         if not self._may_be_cleaned(log):
             return None
         try:
@@ -161,7 +156,7 @@ class Cleaner:
         )
 
     def _claim(self, log: Log) -> Claimed | None:
-        """Returns the log as it is now; it may have been truncated since the last check."""
+        """Claims the log if it is still due: it may have been truncated since the last check."""
         todo = self._due(log)
         if todo is None:
             return None
@@ -182,9 +177,9 @@ class Cleaner:
         except OSError as error:
             self._on_disk_error(log, error)
         except errors.KafkaStorageError as error:
-            logger.error("compaction of %s: %s", log.topic_partition, error)
+            logger.error("%s cannot be compacted: %s", log.topic_partition, error)
         except MemoryError:
-            logger.error("compaction of %s: no memory for the offset map", log.topic_partition)
+            logger.error("%s cannot be compacted: there is no memory for the offset map", log.topic_partition)
         except Exception as error:
             self._on_loop(partial(self._give_up_unchanged, log, claimed.identity, error))
         return False
@@ -196,7 +191,7 @@ class Cleaner:
         aborted = self._aborted_transactions(log)
         work = Compaction(todo, resources, self._throttle, interruption, aborted=aborted, now_ms=self._clock.now_ms())
         work.read_keys()
-        log.flush_sealed()  # what supersedes a record is on the disk before that record goes
+        log.flush_sealed()  # a newer record is on the disk before the one that it supersedes is removed
         for group in self._on_loop(lambda: groups(todo, work.end)):
             producers = self._on_loop(lambda: self._unchanged(log, identity).producers.active())
             cleaned = work.rewrite(group, producers)
@@ -206,9 +201,9 @@ class Cleaner:
         _tell(todo, work.end, work.stats, time.monotonic() - began_s)
 
     def _aborted_transactions(self, log: Log) -> bytes:
-        """The entries of all transaction indexes: a marker may lie segments behind its records.
+        """Returns the entries of all transaction indexes, since a marker may lie segments behind its records.
 
-        Not all of them need be in their files yet.
+        It reads them from memory: some may not be in their files yet.
         """
         segments = self._on_loop(log.segments.snapshot)
         found = []
@@ -235,7 +230,7 @@ class Cleaner:
         identity: Identity,
         interruption: Interruption,
     ) -> None:
-        """Puts the new segment into the log, and makes that durable."""
+        """Replaces the original segments with the new one, durably. Raises LogChanged, OSError."""
 
         def swap() -> bool:
             if not self._unchanged(log, identity).segments.has_run(group):
@@ -256,9 +251,9 @@ class Cleaner:
     # What goes wrong
 
     def _on_disk_error(self, log: Log, error: OSError) -> None:
-        """A log that was deleted or moved away took its files along: no disk has failed."""
+        """Handles an OSError: takes the log dir offline, unless the log was deleted or moved, or the disk is full."""
         if self._on_loop(lambda: self._logs.get(log.topic_partition) is not log or log.files.is_deleted):
-            logger.info("the compaction of %s has ended: the log is gone", log.topic_partition)
+            logger.info("the compaction of %s has ended: the log was deleted or moved", log.topic_partition)
         elif error.errno in FULL:
             logger.warning("the compaction of %s is postponed: %s", log.topic_partition, error)
         elif isinstance(error, FileNotFoundError):  # retention took a segment that was to be read
@@ -267,7 +262,7 @@ class Cleaner:
             log.log_dir.fail(error, f"compacting {log.folder}")
 
     def _give_up_unchanged(self, log: Log, identity: Identity, error: Exception) -> None:
-        """Whether bytes were truncated or rewritten while they were read, which is no damage."""
+        """Gives the log up, unless it has changed: then bytes that look damaged were truncated or rewritten."""
         try:
             self._unchanged(log, identity)
         except (LogChanged, errors.KafkaError):
@@ -277,7 +272,8 @@ class Cleaner:
 
     def _give_up(self, log: Log, error: Exception) -> None:
         trace = None if isinstance(error, (ValueError, errors.KafkaError)) else error
-        logger.error("%s cannot be compacted and is left alone: %s", log.topic_partition, error, exc_info=trace)
+        text = "%s cannot be compacted, and is not tried again before a restart or a change of its settings: %s"
+        logger.error(text, log.topic_partition, error, exc_info=trace)
         self._refused = {tp: other for tp, other in self._refused.items() if self._logs.get(tp) is other.log}
         self._refused[log.topic_partition] = Refused(log, log.config, self._resources)
 

@@ -1,17 +1,17 @@
-"""One compaction of one log: reads the keys of its dirty part into a map, then rewrites segment by segment.
+"""One compaction of one log: reads the keys of its dirty part into a map, then rewrites its segments.
 
 First ``read_keys`` puts each key's last offset in the dirty part into an offset map of a given size. If the map is
-full, the dirty part ends there for this time.
+full, this compaction covers the dirty part only up to there.
 
-Then ``rewrite`` rewrites each run of segments, from the log's beginning to the end of the part that the map covers. It
+Then ``rewrite`` rewrites each run of segments, from the log start to the end of the part that the map covers. It
 drops records that have a successor in the map. ``cy.compaction.batch_filter`` decides about the records of a batch,
 ``cy.batch.aborted_transactions`` about transactions.
 
-Bytes only: no object per record, the GIL is released for all but the codecs' wrappers. The memory
-is the map and a few buffers of a read's size, or of the largest batch.
+It works on bytes without an object per record, and releases the GIL except in the codecs' wrappers. Its memory is the
+map, and a few buffers of a read's size or of the largest batch.
 
-Thread-safety: one pool thread. Segments are sealed and read through files of our own; what the
-loop's thread must give (the log's producers, a place in the log) comes as arguments.
+Thread-safety: one pool thread. It reads sealed segments through files of its own. What only the loop's thread knows
+(the log's producers) comes as arguments.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ LEAST_MAP_BYTES = 1 << 16
 
 
 class MapTooSmall(ValueError):
-    """Not even one batch's keys fit into the offset map: no compaction would ever end."""
+    """Not even one batch's keys fit into the offset map, so compaction can make no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a compaction may use (``log.cleaner.*``), of one thread; bytes."""
+    """How much memory one thread's compaction may use, in bytes (``log.cleaner.*``)."""
 
     map_bytes: int = 134_217_728
     load_factor: float = 0.9
@@ -56,7 +56,7 @@ class Resources:
 
 @dataclass(slots=True)
 class Stats:
-    """What a compaction did; for the log."""
+    """What a compaction did, for the log line."""
 
     read_bytes: int = 0
     written_bytes: int = 0
@@ -66,9 +66,8 @@ class Stats:
 
 
 class Compaction:
-    """The compaction of ``todo``'s log; times are milliseconds.
+    """Compacts the log of ``todo``. ``aborted`` has the ``.txnindex`` entries of the whole log.
 
-    ``aborted`` are the ``.txnindex`` entries of the whole log.
     Every method may raise OSError, Interrupted, cy.batch.CorruptBatch and InvalidBatch.
     """
 
@@ -96,7 +95,7 @@ class Compaction:
 
     @property
     def end(self) -> int:
-        """The log is clean below this offset once everything is rewritten."""
+        """The offset below which the log is clean once everything is rewritten."""
         return self._latest + 1
 
     # Keys
@@ -109,7 +108,9 @@ class Compaction:
         self._scan(scanner)
         self.stats.keys = len(self._map)
         if scanner.latest < todo.first_dirty:
-            raise MapTooSmall(f"the batch at offset {todo.first_dirty} has more keys than {self._map.limit}")
+            raise MapTooSmall(
+                f"the batch at offset {todo.first_dirty} has more keys than fit into the offset map: {self._map.limit}"
+            )
         self._latest = scanner.latest
         self._transactions = AbortedTransactions(self._aborted)
         self._filter = BatchFilter(
@@ -133,7 +134,7 @@ class Compaction:
             scanner.skip_to(end)
 
     def _map_bytes(self) -> int:
-        """No more than every offset of the dirty part could need."""
+        """Returns the size of the map: at most what the offsets of the dirty part can need."""
         offsets = self._todo.first_uncleanable - self._todo.first_dirty
         needed = int((offsets + 2) / self._resources.load_factor) * ENTRY_BYTES + LEAST_MAP_BYTES
         return max(LEAST_MAP_BYTES, min(self._resources.map_bytes, needed))
@@ -141,9 +142,9 @@ class Compaction:
     # Segments
 
     def rewrite(self, group: Sequence[Segment], producers: Iterable[ProducerEntry]) -> CleanedSegment:
-        """Writes what stays of ``group`` into one segment that can be swapped in.
+        """Writes the records of ``group`` that stay into one new segment, which can be swapped in.
 
-        ``producers`` are those of the log as it is now.
+        ``producers`` are the log's current ones.
         """
         log = self._todo.log
         cleaned = CleanedSegment(
@@ -175,7 +176,7 @@ class Compaction:
     # Reading
 
     def _pieces(self, segment: Segment) -> Iterator[tuple[bytes, bool]]:
-        """The batches of a segment, in pieces about as large as a read; whether it is the last piece."""
+        """Yields the batches of a segment in pieces of about a read's size, each with True if it is the last."""
         file, size = self._storage.open(segment.path), segment.size
         position, wanted = 0, self._resources.read_bytes
         while position < size:
@@ -202,7 +203,7 @@ class Compaction:
 
 
 def last_offsets(producers: Iterable[ProducerEntry]) -> Int64Map:
-    """Which batch holds a producer's state, as ``BatchFilter`` wants it."""
+    """Returns which batch holds each producer's state, in the form that ``BatchFilter`` needs."""
     return Int64Map(
         (entry.producer_id, entry.last_offset if entry.last_offset != NO_OFFSET else -2 - entry.epoch)
         for entry in producers
@@ -210,7 +211,7 @@ def last_offsets(producers: Iterable[ProducerEntry]) -> Int64Map:
 
 
 def _larger(file: DataFile, position: int, left: int, read: int, batch_size: int) -> int:
-    """How much to read to have one batch whole; it must end within what is left of the file."""
+    """Returns how many bytes to read to get one whole batch. Raises CorruptBatch if the file ends before."""
     if read >= left or batch_size > left:
         raise CorruptBatch(f"{file.path}: the batch at position {position} is cut by the end of the file")
     return max(batch_size, 2 * read)
@@ -221,5 +222,5 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _ends(todo: Cleanable) -> list[int]:
-    """Where the next segment begins, of each."""
+    """Returns for each segment where the next one begins."""
     return [*(segment.base_offset for segment in todo.segments[1:]), todo.first_uncleanable]

@@ -1,7 +1,7 @@
 """A budget of bytes per second, shared by several threads (``log.cleaner.io.max.bytes.per.second``).
 
-A user of bytes waits until the budget has covered all use so far. While there is no use, at most one second's worth is
-saved up.
+After each use, the user waits until the budget has covered all bytes so far. An unused budget accumulates for at most
+one second.
 
 The decision is pure: time is an argument. Thread-safety: any thread may call anything.
 """
@@ -23,7 +23,7 @@ class Throttle:
         self._lock = threading.Lock()
 
     def delay(self, used_bytes: int, now_s: float) -> float:
-        """How long to wait, in seconds, after ``used_bytes`` more have been used at ``now_s``."""
+        """Counts ``used_bytes`` at ``now_s``, and returns how many seconds to wait."""
         if self.bytes_per_second >= UNLIMITED:
             return 0.0
         with self._lock:

@@ -3,7 +3,7 @@
 A thread that finds nothing to do sleeps for ``log.cleaner.backoff.ms``. All of them share one budget
 of bytes (``log.cleaner.io.max.bytes.per.second``); the memory for offset maps
 (``log.cleaner.dedupe.buffer.size``) is divided among them, and taken while one of them compacts.
-The keys are dynamic: a change stops the threads, where they are, and starts new ones.
+The keys are dynamic: a change interrupts the threads, and starts new ones.
 
 Thread-safety: loop's thread only.
 """
@@ -43,7 +43,7 @@ class CompactionWorkers:
         self.cleaner = Cleaner(logs, clock, self._throttle, self._on_loop)
 
     def start(self) -> None:
-        """Begins, and follows changes of the configuration."""
+        """Starts the threads, and restarts them when the configuration changes."""
         self._begin()
         self._config.on_change(self._on_config_change)
 
@@ -74,7 +74,7 @@ class CompactionWorkers:
         self._begin()
 
     async def stop(self) -> None:
-        """Ends the threads; a compaction that is going on is given up."""
+        """Stops the threads, and waits for their end. Compactions in progress are abandoned."""
         self._interruption.interrupt()
         threads, self._threads = self._threads, []
         for thread in threads:
@@ -97,11 +97,11 @@ class CompactionWorkers:
         except Interrupted:
             raise
         except Exception:
-            logger.exception("compaction failed; it is tried again")
+            logger.exception("a compaction failed unexpectedly; it is tried again")
             return False
 
     def _on_loop(self, work: Callable[[], T]) -> T:
-        """Runs ``work`` on the loop's thread; raises what it raises, and Interrupted where the loop has ended."""
+        """Runs ``work`` on the loop's thread. Raises what it raises, and Interrupted if the loop has ended."""
         done: Future[T] = Future()
 
         def run() -> None:

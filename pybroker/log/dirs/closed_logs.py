@@ -1,11 +1,11 @@
-"""``.pybroker_closed_logs``: what the logs of a log dir were when they were closed.
+"""``.pybroker_closed_logs``: the state of a log dir's logs when they were closed.
 
-A clean stop writes it, the next start reads it, and removes it together with the clean-shutdown marker. A log whose
-folder still looks as it did is opened from it, without a look into its files (``reopening``). Kafka ignores the file.
+A clean stop writes the file. The next start reads it, and removes it together with the clean-shutdown marker. A log
+whose folder has not changed is opened from it, without reading its files (``reopening``). Kafka ignores the file.
 
-It is believed only together with the marker of the same broker epoch: another broker, or an older version, may have
-used the dir in between. Of a log it is believed only where names, sizes and times of all its files are the same. Else
-the log is opened as if it were not mentioned.
+It counts only with a marker of the same broker epoch, because another broker or an older version may have used the dir
+in between. For a log, it counts only if the names, sizes and times of all its files are the same. Otherwise the
+log is opened as if the file did not mention it.
 
 Format: two lines of JSON. The first has the version, the broker epoch, and the CRC-32C of the second. The second has
 a list for each folder: the fields of ``ClosedLog``, bytes in hexadecimal digits.
@@ -32,31 +32,31 @@ logger = logging.getLogger(__name__)
 
 
 class ClosedLog(NamedTuple):
-    """What a start needs of a log, and the names of its files do not tell."""
+    """What a start needs to know of a log, beyond the names of its files."""
 
     files: str
-    """The digest of the names, sizes and times of its files."""
+    """A digest of the names, sizes and times of the log's files."""
     topic_id: bytes
     end_offset: int
     epochs: list[tuple[int, int]]
     """The start of each leader epoch."""
     producers: bytes
-    """The producers, as a snapshot has them; empty where there are none."""
+    """The producers in the form of a snapshot, empty if there are none."""
     max_timestamp: int
     """The largest timestamp of the active segment."""
     max_timestamp_offset: int
     names_synced: bool
-    """The names in its folder are durable."""
+    """True if the names in its folder are durable."""
 
 
 def digest(files: Mapping[str, Stamp]) -> str:
-    """Stands for the names, sizes and times of the files in a folder."""
+    """Returns a digest of the names, sizes and times of the files in a folder."""
     text = "\n".join(f"{name} {size} {modified_ns}" for name, (size, modified_ns) in sorted(files.items()))
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def encode(logs: Mapping[str, ClosedLog], broker_epoch: int) -> bytes:
-    """The file's content. ``logs``: by the names of their folders."""
+    """Returns the file's content. ``logs`` are by the names of their folders."""
     rows = {
         folder: [field.hex() if isinstance(field, bytes) else field for field in log]
         for folder, log in logs.items()
@@ -67,7 +67,7 @@ def encode(logs: Mapping[str, ClosedLog], broker_epoch: int) -> bytes:
 
 
 def decode(data: bytes, broker_epoch: int) -> dict[str, ClosedLog]:
-    """The logs in a file; raises ValueError where it is malformed, or of another broker epoch."""
+    """Returns the logs in a file. Raises ValueError if it is malformed, or of another broker epoch."""
     first, _, rest = data.partition(b"\n")
     body = rest.removesuffix(b"\n")
     expected = {"version": VERSION, "broker_epoch": broker_epoch, "crc32c": crc32c(body)}
@@ -88,11 +88,11 @@ def decode(data: bytes, broker_epoch: int) -> dict[str, ClosedLog]:
 
 
 def read(storage: Storage, path: str, broker_epoch: int) -> dict[str, ClosedLog]:
-    """The logs in the file at ``path``; none where it is missing, cannot be read or is not to be believed."""
+    """Returns the logs in the file at ``path``, none if it is missing, unreadable or invalid."""
     try:
         return decode(storage.read(path), broker_epoch)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        logger.warning("%s is ignored, logs are read instead: %s", path, error)
+        logger.warning("%s is ignored, and the logs are read instead: %s", path, error)
         return {}

@@ -1,6 +1,6 @@
-"""The table of all names that may be in a log dir, and of what a start does with each.
+"""The table of all names that may be in a log dir, and what a start does with each.
 
-A name appears on the disk at one moment, but its content is written over time. So code that makes, moves, rewrites or
+A name appears on the disk at one moment, but its content is written over time. So code that creates, moves, rewrites or
 removes something gives it a name that shows its state. Only a rename, which is atomic, ends that state. This table
 lists all such names, the state that each stands for, and what a start does if a crash has left something in that state.
 ``manager`` uses ``FOLDERS`` and ``recovery`` uses ``FILES``. A name that is not in the table belongs to other software,
@@ -49,7 +49,7 @@ class State(NamedTuple):
     meaning: str
     start: Start
     because: str
-    """Why this loses nothing and brings nothing back."""
+    """Why the action loses no records and brings no deleted ones back."""
 
 
 def _row(name: str, pattern: str, meaning: str, start: Start, because: str) -> State:
@@ -58,7 +58,7 @@ def _row(name: str, pattern: str, meaning: str, start: Start, because: str) -> S
 
 _MARKED = r".+-\d+\.[^.]+"
 _OFFSET = r"0[0-8]\d{18}"
-"""An offset has 63 bits. Other numbers are no offsets, or offsets that no log reaches."""
+"""An offset has 63 bits. Larger numbers are no offsets, or offsets that no log reaches."""
 _SEGMENT = _OFFSET + r"\.(log|index|timeindex|txnindex)"
 
 
@@ -206,12 +206,12 @@ DIR_FILES = (
 
 
 def folder_state(name: str) -> State | None:
-    """The state of a folder in a log dir; None for what is not ours."""
+    """Returns the state of a folder in a log dir, None if its name belongs to other software."""
     return _state_of(name, FOLDERS)
 
 
 def file_state(name: str) -> State | None:
-    """The state of a file in the folder of a log; None for what is not ours."""
+    """Returns the state of a file in the folder of a log, None if its name belongs to other software."""
     return _state_of(name, FILES)
 
 

@@ -1,7 +1,7 @@
-"""The names of folders in a log dir: Kafka's.
+"""Makes and parses the names of folders in a log dir, which are Kafka's.
 
-``<topic>-<partition>`` is a log. One that is deleted, that is being moved here, or that is set aside has a unique id
-and a suffix behind it.
+``<topic>-<partition>`` is a log. A log that is being deleted, is being moved here, or is a stray has a unique id and a
+suffix behind that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_NAME = 255
 
 
 def parse_folder(name: str) -> TopicPartition | None:
-    """The partition whose log a folder holds, None for folders that are not ours."""
+    """Returns the partition whose log a folder holds, None if the name is not that of a log."""
     topic, dash, index = name.rpartition("-")
     if not dash or not topic or not index.isdecimal():
         return None
@@ -27,9 +27,7 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """``<topic>-<partition>.<unique id>-delete``, the topic cut so that a file system takes the
-    name (Kafka's way).
-    """
+    """Returns a name like ``<topic>-<partition>.<unique id>-delete``; shortens the topic to fit, as Kafka does."""
     tail = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
     return topic_partition.topic[: MAX_NAME - len(tail)] + tail
 

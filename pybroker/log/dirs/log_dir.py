@@ -1,5 +1,4 @@
-"""One entry of ``log.dirs``: a folder with a folder per partition, and a disk under it that may
-fail.
+"""One entry of ``log.dirs``: a folder with a folder per partition, on a disk that may fail.
 
 Layout (Kafka's)::
 
@@ -7,21 +6,20 @@ Layout (Kafka's)::
     recovery-point-offset-checkpoint  replication-offset-checkpoint  log-start-offset-checkpoint
     cleaner-offset-checkpoint
     <topic>-<partition>/              a log
-    <topic>-<partition>.<id>-delete/  one that is being deleted
-    <topic>-<partition>.<id>-future/  one that is being moved here
-    <topic>-<partition>.<id>-stray/   one that belongs to no partition (``strays``)
+    <topic>-<partition>.<id>-delete/  a log that is being deleted
+    <topic>-<partition>.<id>-future/  a log that is being moved here
+    <topic>-<partition>.<id>-stray/   a log that belongs to no partition (``strays``)
 
-What a start does with each is in ``folder_states``.
+``folder_states`` tells what a start does with each.
 
-A dir *fails* once, for good: the first OSError takes it offline, every later use of its logs
-raises KafkaStorageError, and it stays so until the broker is started again. Retrying would be
-wrong: after a failed fsync the kernel may have dropped the pages. A lack of descriptors fails no dir.
+The first OSError takes a dir offline until the broker is restarted, and every later use of its logs raises
+KafkaStorageError. To retry would be wrong: after a failed fsync the kernel may have dropped the pages. Only a lack of
+file descriptors does not take a dir offline.
 
-The clean-shutdown marker says that every log was closed after its last write. It is removed before
-anything is loaded, so that a crash during recovery is again an unclean stop, and written when
-everything else of a shutdown is on the disk.
+The clean-shutdown marker means that every log was closed after its last write. It is written when everything else of a
+shutdown is on the disk. A start removes it before it loads anything, so a crash during recovery is an unclean stop.
 
-Thread-safety: ``fail`` and ``take_offline`` may be called from any thread; its listeners run on that thread.
+Thread-safety: any thread may call ``fail`` and ``take_offline``; the listeners run on that thread.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from pyclient.protocol import errors
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 UNKNOWN_EPOCH = -2
-"""No broker has it."""
+"""An epoch that no broker has."""
 
 LACKS_TOLD_S = 1.0
 
@@ -88,37 +86,33 @@ class LogDir:
         """Why the dir is offline."""
         self.on_failure: Callable[[LogDir], None] = lambda log_dir: None
         self.on_roll: Callable[[HeldLog], None] = lambda log: None
-        """A log of the dir has a new active segment.
-
-        The sealed ones may be synced in the background.
-        """
+        """Called when a log of the dir has a new active segment, so that the sealed ones can be synced."""
         self.discard: Callable[[list[str]], None] = self.unlink
-        """Removes files that are no longer needed; the manager does it on a pool thread."""
+        """Removes files that are no longer needed. The manager makes it do so on a pool thread."""
         self.names_synced = False
-        """False where a log's folder is newer than the last ``sync_names``."""
+        """False if a log's folder is newer than the last ``sync_names``."""
         self.stale: set[TopicPartition] = set()
-        """Logs that are not here any more and may still stand in the checkpoint files."""
+        """Logs that are no longer here, but may still be in the checkpoint files."""
         self.between_dirs: Callable[[], list[tuple[HeldLog, int]]] = list
-        """Logs of which another dir has a folder too, and up to where the one that is here is on the disk (``moving``).
-        """
+        """Returns the logs that move from or to this dir, each with its recovery point here (``moving``)."""
         self._lack_told_at = -LACKS_TOLD_S
         self._lock = threading.Lock()
-        """Held for a moment: ``fail`` is called on the event loop too."""
+        """Held only for a moment, because ``fail`` is called on the event loop too."""
         self._checkpointing = threading.Lock()
-        """Held while a file is written, which takes as long as the disk likes."""
+        """Held while a checkpoint file is written, which may take long."""
         self._naming = threading.Lock()
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def file(self, name: str) -> str:
-        """Path of a file or folder in the dir."""
+        """Returns the path of a file or folder in the dir."""
         return f"{self.path}/{name}"
 
     # Failure
 
     def fail(self, error: OSError, doing: str) -> errors.KafkaStorageError:
-        """The disk has failed while ``doing``: takes the dir offline and returns the error to raise.
+        """Takes the dir offline because of ``error`` while ``doing``; returns the KafkaStorageError to raise.
 
-        Where a descriptor was lacking the dir stays as it is: what needs one takes it before it changes anything.
+        If only a file descriptor was lacking, the dir stays online, since files are opened before anything is changed.
         """
         if isinstance(error, OutOfDescriptors):
             self._tell_lack(error, doing)
@@ -128,14 +122,14 @@ class LogDir:
 
     @contextlib.contextmanager
     def failing(self, doing: str) -> Iterator[None]:
-        """Within, an OSError is a failure of the disk (``fail``)."""
+        """Within ``with``, handles an OSError as a failure of the disk (``fail``). Raises KafkaStorageError."""
         try:
             yield
         except OSError as error:
             raise self.fail(error, doing) from error
 
     def take_offline(self, error: Exception, doing: str) -> None:
-        """The dir has failed, whatever the ``error`` is; its listeners hear of the first one."""
+        """Takes the dir offline, whatever the ``error`` is; calls its listeners the first time."""
         with self._lock:
             first = not self.offline
             if first:
@@ -149,21 +143,21 @@ class LogDir:
         now = time.monotonic()
         if now >= self._lack_told_at + LACKS_TOLD_S:
             self._lack_told_at = now
-            logger.error("out of file descriptors, %s: %s (raise the limit, see ulimit -n)", doing, error)
+            logger.error("out of file descriptors while %s: %s (raise the limit, see ulimit -n)", doing, error)
 
     def storage_error(self) -> errors.KafkaStorageError:
-        """The error of every use while the dir is offline."""
+        """Returns the error to raise for every use while the dir is offline."""
         return errors.KafkaStorageError(f"log dir {self.path} is offline: {self.failure}")
 
     def check_online(self) -> None:
-        """Raises KafkaStorageError where the dir is offline."""
+        """Raises KafkaStorageError if the dir is offline."""
         if self.offline:
             raise self.storage_error()
 
     # Checkpoints
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes where each log is synced up to; raises KafkaStorageError."""
+        """Writes the recovery points. Raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.RECOVERY_POINT,
             lambda: {tp: log.recovery_point for tp, log in list(self.logs.items())}
@@ -171,24 +165,22 @@ class LogDir:
         )
 
     def checkpoint_high_watermarks(self) -> None:
-        """Writes the high watermarks; raises KafkaStorageError."""
+        """Writes the high watermarks. Raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.HIGH_WATERMARK,
             lambda: {tp: log.high_watermark for tp, log in self._told()},
         )
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log start offsets that the names of segments do not tell durably; raises KafkaStorageError."""
+        """Writes the log start offsets that the names of segments do not show durably. Raises KafkaStorageError."""
         self._checkpoint(checkpoints.LOG_START, self._log_starts)
 
     def tell_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
-        """As ``checkpoint_log_start_offsets``, unless the file says of this log already that it begins at ``offset`` or
-        later.
-        """
+        """Writes the log start offsets, unless the file already has ``offset`` or more for this log."""
         self._checkpoint(checkpoints.LOG_START, self._log_starts, lambda told: told.get(topic_partition, 0) >= offset)
 
     def tell_log_start_at_most(self, topic_partition: TopicPartition, offset: int) -> None:
-        """As ``checkpoint_log_start_offsets``, unless the file says of this log no more than ``offset``."""
+        """Writes the log start offsets, unless the file has at most ``offset`` for this log."""
         self._checkpoint(checkpoints.LOG_START, self._log_starts, lambda told: told.get(topic_partition, 0) <= offset)
 
     def _log_starts(self) -> dict[TopicPartition, int]:
@@ -197,33 +189,33 @@ class LogDir:
         return here | {log.topic_partition: log.log_start_offset for log in between}
 
     def checkpoint_clean_offsets(self) -> None:
-        """Writes where the compacted part of each log ends; raises KafkaStorageError."""
+        """Writes where the compacted part of each log ends. Raises KafkaStorageError."""
         self._checkpoint(
             checkpoints.CLEANER,
             lambda: {tp: log.clean_offset for tp, log in self._told() if log.clean_offset > 0},
         )
 
     def _told(self) -> list[tuple[TopicPartition, HeldLog]]:
-        """The logs of which the checkpoint files speak: those that are here, those that arrive, those that leave."""
+        """Returns the logs of the checkpoint files: all that are here, and those that move from or to here."""
         return [*self.logs.items(), *((log.topic_partition, log) for log, _ in self.between_dirs())]
 
     def write_checkpoints(self) -> None:
-        """Writes all four, so that they speak of no log that is not here.
+        """Writes all four checkpoint files, so that they have no entries of logs that are no longer here.
 
-        Else a log that is made under the name of a deleted one would, after a crash, begin where
-        that one did. Raises KafkaStorageError.
+        Otherwise a new log with the name of a deleted one could, after a crash, get that one's offsets. Raises
+        KafkaStorageError.
         """
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
         self.checkpoint_clean_offsets()
         self.stale.difference_update(self.logs)
-        with self._checkpointing:  # meanwhile the files say what they say
+        with self._checkpointing:  # so that the files do not change meanwhile
             told = self._checkpointed.values()
             self.stale.difference_update([tp for tp in self.stale.copy() if not any(tp in each for each in told)])
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """The offsets in one of the checkpoint files; raises OSError."""
+        """Returns the offsets in one of the checkpoint files. Raises OSError."""
         return checkpoints.read_offsets(self.storage, self.file(name))
 
     def _checkpoint(
@@ -232,10 +224,10 @@ class LogDir:
         current: Callable[[], dict[TopicPartition, int]],
         is_enough: Callable[[dict[TopicPartition, int]], bool] = lambda told: False,
     ) -> None:
-        """Writes the file unless it says so already: an idle broker leaves its disk alone. Nor does it where what the
-        file says ``is_enough``: of many who want one thing each, one writes for all.
+        """Writes a checkpoint file if its content has changed, so that an idle broker does not write to its disk.
 
-        Offsets are taken under the lock: older ones never replace newer ones.
+        It also writes nothing if the file's content ``is_enough`` for the caller. So of many callers that wait for the
+        lock, one writes for all. Offsets are read under the lock, so older ones never replace newer ones.
         """
         self.check_online()
         with self.failing(f"writing {name}"), self._checkpointing:
@@ -250,10 +242,9 @@ class LogDir:
     # Clean shutdown
 
     def take_clean_shutdown(self) -> dict[str, ClosedLog] | None:
-        """What is known of the logs after a clean stop, by the names of their folders; None if the stop was not clean.
-        The marker, and what is known, is gone durably when this returns.
+        """Returns the closed logs of a clean stop, by the names of their folders; None if the stop was not clean.
 
-        Raises OSError.
+        Also removes the marker and the file of closed logs, durably. Raises OSError.
         """
         marker, closed = self.file(CLEAN_SHUTDOWN), self.file(closed_logs.FILE_NAME)
         if not self.storage.exists(marker):
@@ -266,14 +257,14 @@ class LogDir:
         return logs
 
     def _closed_in(self, marker: str) -> int:
-        """The broker epoch of the clean stop; raises OSError."""
+        """Returns the broker epoch of the clean stop. Raises OSError."""
         try:
             return int(json.loads(self.storage.read(marker))["brokerEpoch"])
         except (ValueError, TypeError, KeyError):
             return UNKNOWN_EPOCH
 
     def mark_clean_shutdown(self, logs: Mapping[str, ClosedLog], broker_epoch: int) -> None:
-        """Says that everything is closed, and of these logs how; raises OSError."""
+        """Writes the clean-shutdown marker, and the state of the closed logs. Raises OSError."""
         self.storage.replace(self.file(closed_logs.FILE_NAME), closed_logs.encode(logs, broker_epoch))
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
         self.storage.replace(self.file(CLEAN_SHUTDOWN), content.encode())
@@ -281,7 +272,7 @@ class LogDir:
     # Housekeeping
 
     def sync_names(self) -> None:
-        """Makes the names of new logs' folders durable, or waits for the thread that does so.
+        """Makes the names of new logs' folders durable, or waits for another thread that does.
 
         Raises KafkaStorageError.
         """
@@ -297,9 +288,7 @@ class LogDir:
                     raise
 
     def rename(self, old: str, new: str) -> None:
-        """Gives one of the dir's folders another name, durably; raises OSError. Without descriptors it has its old name
-        again.
-        """
+        """Renames one of the dir's folders, durably. Raises OSError; if it lacks descriptors, it undoes the rename."""
         self.storage.rename(old, new)
         try:
             self.storage.sync_folder(self.path)
@@ -308,17 +297,17 @@ class LogDir:
             raise
 
     def unlink(self, paths: list[str]) -> None:
-        """Removes files at once; raises KafkaStorageError."""
+        """Removes files at once. Raises KafkaStorageError."""
         with self.failing("removing files"):
             for path in paths:
                 self.storage.unlink(path)
 
     @property
     def size(self) -> int:
-        """Bytes of all logs in the dir."""
+        """The bytes of all logs in the dir."""
         return sum(log.size for log in list(self.logs.values()))
 
 
 def _must_be_told(log: HeldLog) -> bool:
-    """Whether the checkpoint file has to say where the log begins."""
+    """Returns True if the checkpoint file needs an entry for the log start."""
     return log.log_start_offset > log.synced_start_offset

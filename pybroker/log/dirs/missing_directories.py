@@ -1,14 +1,14 @@
-"""Log dirs that a broker had and that are not there: a disk that is not mounted, that was replaced, or taken out.
+"""Finds log dirs that a broker had before and that are missing now: their disk is not mounted, or was replaced.
 
 A broker registers with the ids of its log dirs (``meta_properties``). An id that it does not find at its next start is
-*missing*: its logs may come back. So nothing new starts in their place:
+*missing*: its logs may come back. So no empty logs are created in their place:
 
 * an unused folder of ``log.dirs``, beside others that have their ids, may be the mount point of a missing dir. It
-  stays offline like a failed disk: it is not marked, and gets no logs;
-* a replica without a log, of which this broker alone may have the records, stays offline too.
+  stays offline like a failed disk: it gets no id and no logs;
+* a replica without a log stays offline too, if this broker alone may have its records.
 
-The ids stay missing over further starts, until they are there again, or a person gives them up by
-``log.dirs.given.up``. Where all dirs are new the broker begins with empty disks; what other replicas have it fetches.
+The ids stay missing over further starts, until they are found again, or an operator gives them up with
+``log.dirs.given.up``. If all dirs are new, the broker begins with empty disks, and fetches what other replicas have.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 GONE = "!"
-"""Before an id that is missing, in what a broker registers."""
+"""The prefix of a missing id in a broker's registration."""
 
 
 class Directories(NamedTuple):
-    """The log dirs at a start. ``unused``: paths that wait for what is missing."""
+    """The missing ids at a start, and the ``unused`` paths that may be their mount points."""
 
     missing: frozenset[str] = frozenset()
     unused: tuple[str, ...] = ()
 
     @property
     def advice(self) -> str:
-        """What a person can do."""
+        """Tells an operator what to do."""
         ids = ",".join(sorted(self.missing))
         return f"mount it and start again, or, if its logs are lost for good, start with --set log.dirs.given.up={ids}"
 
 
 def compare(known: Iterable[str], found: Mapping[str, str], given_up: Collection[str]) -> Directories:
-    """``known``: the last registered ids; ``found``: ids by path, "" for an unused folder."""
+    """Compares the last registered ids, ``known``, with those ``found`` by path ("" for an unused folder)."""
     ids = set(found.values()) - {""}
     missing = frozenset(id.removeprefix(GONE) for id in known if id) - ids - set(given_up)
     unused = tuple(path for path, id in found.items() if not id)
@@ -42,5 +42,5 @@ def compare(known: Iterable[str], found: Mapping[str, str], given_up: Collection
 
 
 def registered(ids: Iterable[str], missing: Iterable[str]) -> list[str]:
-    """The ids as a broker registers them."""
+    """Returns the ids in the form in which a broker registers them."""
     return sorted([*filter(None, ids), *(GONE + id for id in missing)])

@@ -1,7 +1,7 @@
-"""Where replicas are to be made that are not here yet (AlterReplicaLogDirs for what this broker does not have).
+"""Remembers in which log dirs future replicas should be created (AlterReplicaLogDirs for replicas that are not here).
 
-Any client may ask for any partition, existing or not, so what is remembered is bounded: the newest wishes, for an hour.
-A reassignment that names log dirs follows its wishes within seconds.
+Any client may ask for any partition, existing or not. So only the newest ``MOST`` wishes are kept, for an hour. A
+reassignment that names log dirs creates the replicas within seconds.
 
 State machine: no clock, no I/O.
 """
@@ -18,14 +18,14 @@ LASTING_MS = 3_600_000
 
 
 class Wish(NamedTuple):
-    """A log dir, and until when it is remembered."""
+    """A log dir, and when the wish for it expires."""
 
     path: str
     until_ms: int
 
 
 class PreferredDirs:
-    """The wishes, the oldest first."""
+    """The wishes for log dirs, oldest first."""
 
     def __init__(self) -> None:
         self._wishes: dict[TopicPartition, Wish] = {}
@@ -34,7 +34,7 @@ class PreferredDirs:
         return len(self._wishes)
 
     def remember(self, topic_partition: TopicPartition, path: str, now_ms: int) -> None:
-        """A replica is wanted in ``path``; one whose name no folder can have is not remembered."""
+        """Remembers that a replica should be created in ``path``, unless its name is too long for a folder."""
         if len(str(topic_partition)) > MAX_NAME:
             return
         self._wishes.pop(topic_partition, None)
@@ -42,7 +42,7 @@ class PreferredDirs:
         self._forget(now_ms)
 
     def take(self, topic_partition: TopicPartition, now_ms: int) -> str | None:
-        """Where the replica is to be made, if anybody has said so; told once."""
+        """Returns the path that was wished for the replica, and forgets it; None without a wish."""
         self._forget(now_ms)
         wish = self._wishes.pop(topic_partition, None)
         return None if wish is None else wish.path

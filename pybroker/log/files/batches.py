@@ -1,8 +1,8 @@
 """Walks over the batches in a ``.log`` file, header by header, without building a record.
 
-A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length is believed only if the
-batch ends within the file, so nothing is allocated on the word of a damaged header. The base offset
-is outside the CRC (the broker writes it); that offsets ascend is what gives its damage away.
+A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length counts only if the batch ends
+within the file, so a damaged header allocates nothing. The CRC does not cover the base offset, because the broker
+writes that; a damaged one shows because offsets must ascend.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Located(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind the batch."""
+        """The position behind the batch."""
         return self.position + self.batch.size
 
 
 class MalformedBatch(ValueError):
-    """What lies at ``position`` is not a whole, undamaged batch."""
+    """The bytes at ``position`` are not a whole, undamaged batch."""
 
     def __init__(
         self,
@@ -45,18 +45,15 @@ class MalformedBatch(ValueError):
         super().__init__(f"{reason} at position {position}")
         self.position = position
         self.size = size
-        """Size of the batch where its framing is sound and only its content is not, else 0."""
+        """The size of the batch if only its content is damaged, 0 if its framing is, too."""
         self.is_cut = is_cut
-        """True where the file ends before the batch does."""
+        """True if the file ends before the batch does."""
         self.is_disordered = is_disordered
-        """True where offsets do not ascend: this batch's is wrong, or that of the one before it."""
+        """True if offsets do not ascend: the offset of this batch or of the one before it is wrong."""
 
 
 def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
-    """The batches from ``position``, where one begins, to ``end``.
-
-    Raises MalformedBatch where that is not so.
-    """
+    """Yields the batches from ``position``, where one must begin, to ``end``. Raises MalformedBatch."""
     above = -1
     while position < end:
         data = file.read(min(SCAN_BYTES, end - position), position)
@@ -69,8 +66,9 @@ def walk(file: DataFile, position: int, end: int) -> Iterator[Located]:
 
 
 def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0) -> Iterator[Located]:
-    """As ``walk``, but batches that begin or end at or beyond offset ``trust_before``, by what they say, must have
-    the right CRC.
+    """Yields batches as ``walk`` does, but checks CRCs. Raises MalformedBatch.
+
+    Batches whose offsets are all below ``trust_before``, by their headers, are not checked.
     """
     above = -1
     while position < end:
@@ -82,7 +80,7 @@ def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0
         for batch in batches:
             is_trusted = max(batch.base_offset, batch.last_offset) < trust_before
             if not is_trusted and not check_crc(data, batch.position, batch):
-                raise MalformedBatch(position, "wrong CRC", size=batch.size)
+                raise MalformedBatch(position, "the CRC does not match", size=batch.size)
             _check_offsets(position, batch, above)
             above = batch.last_offset
             yield Located(position, batch)
@@ -90,10 +88,7 @@ def walk_verified(file: DataFile, position: int, end: int, trust_before: int = 0
 
 
 def first_reaching(file: DataFile, position: int, end: int, offset: int) -> Located | None:
-    """The first batch from ``position`` whose last offset is ``offset`` or more.
-
-    None if there is none before ``end``.
-    """
+    """Returns the first batch from ``position`` whose last offset is at least ``offset``, None if there is none."""
     for located in walk(file, position, end):
         if located.batch.last_offset >= offset:
             return located
@@ -102,10 +97,10 @@ def first_reaching(file: DataFile, position: int, end: int, offset: int) -> Loca
 
 def _check_offsets(position: int, batch: Batch, above: int) -> None:
     if batch.base_offset <= above:
-        reason = f"offset {batch.base_offset} behind {above}"
+        reason = f"offset {batch.base_offset} follows offset {above}"
         raise MalformedBatch(position, reason, size=batch.size, is_disordered=True)
     if batch.last_offset < batch.base_offset:
-        reason = f"offsets {batch.base_offset} to {batch.last_offset}"
+        reason = f"the last offset {batch.last_offset} is below the first one {batch.base_offset}"
         raise MalformedBatch(position, reason, size=batch.size)
 
 
@@ -120,6 +115,6 @@ def _header(data: bytes, position: int, end: int) -> Batch:
 
 
 def _whole_batch(file: DataFile, data: bytes, position: int, end: int) -> bytes:
-    """The bytes of the batch at ``position``, which ``data`` begins with but may cut."""
+    """Returns the bytes of the batch at ``position``; ``data`` begins with it, but may cut it."""
     size = _header(data, position, end).size
     return data if size <= len(data) else file.read(size, position)

@@ -1,15 +1,15 @@
 """Checkpoint files of a log dir: one offset per partition.
 
 Format (Kafka's, text): a line with the version ``0``, a line with the number of entries, then
-``topic partition offset`` lines. Written whole by ``Storage.replace``; a file that does not parse
+``topic partition offset`` lines. ``Storage.replace`` writes the whole file. A file that does not parse
 counts as absent, since all of them only save work or are bounded by the log itself.
 
 * ``recovery-point-offset-checkpoint``: the log is synced up to here; after an unclean stop
   recovery begins here.
 * ``replication-offset-checkpoint``: the high watermark.
-* ``log-start-offset-checkpoint``: where DeleteRecords or retention has moved the start, unless the
-  names of the segments tell so and their folder has been synced.
-* ``cleaner-offset-checkpoint``: compacted up to here; compaction goes on from here.
+* ``log-start-offset-checkpoint``: the log start after DeleteRecords or retention, unless the
+  names of the segments already show it durably.
+* ``cleaner-offset-checkpoint``: the log is compacted up to here; compaction continues from here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpointed(NamedTuple):
-    """What the files say of a log; 0 where they say nothing."""
+    """What the checkpoint files have for one log; 0 if they have nothing."""
 
     recovery_point: int = 0
     log_start_offset: int = 0
@@ -45,34 +45,34 @@ class MalformedCheckpoint(ValueError):
 
 
 def encode_lines(lines: list[str]) -> bytes:
-    """A checkpoint file with these entries."""
+    """Returns the content of a checkpoint file with these entries."""
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def decode_lines(data: bytes, fields: int) -> list[list[str]]:
-    """The entries of a checkpoint file, each split into ``fields`` words."""
+    """Returns the entries of a checkpoint file, each split into ``fields`` words. Raises MalformedCheckpoint."""
     try:
         version, count, *entries = data.decode("utf-8").splitlines()
         if not data.endswith(b"\n"):
             raise MalformedCheckpoint("it ends within a line")
         rows = [entry.split() for entry in entries]
         if int(version) != VERSION or int(count) != len(rows):
-            raise MalformedCheckpoint(f"version {version}, {count} entries announced, {len(rows)} there")
+            raise MalformedCheckpoint(f"version {version} with {len(rows)} entries, its header says {count}")
     except (ValueError, UnicodeDecodeError) as error:
         raise MalformedCheckpoint(str(error)) from error
     if any(len(row) != fields for row in rows):
-        raise MalformedCheckpoint(f"an entry has not {fields} fields")
+        raise MalformedCheckpoint(f"an entry does not have {fields} fields")
     return rows
 
 
 def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replaces the checkpoint file at ``path``; raises OSError."""
+    """Replaces the checkpoint file at ``path``. Raises OSError."""
     lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
     storage.replace(path, encode_lines(lines))
 
 
 def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, int]:
-    """The offsets in the file; none where it is missing or malformed."""
+    """Returns the offsets in the file, none if it is missing or malformed. Raises OSError."""
     try:
         rows = decode_lines(storage.read(path), 3)
         return {TopicPartition(topic, int(index)): int(offset) for topic, index, offset in rows}

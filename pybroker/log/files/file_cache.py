@@ -1,9 +1,8 @@
-"""At most so many files open at once, whatever the number of partitions.
+"""Limits how many files are open at once, whatever the number of partitions.
 
-Segments and mapped indexes open their file on first use and announce it here. When there are too many, those that have
-not been used since the last round give theirs back (second chance). A user sets ``recently_used``, which costs one
-store on the hot path and no list surgery. A file whose bytes are on their way to a socket stays open until they are
-sent; see ``storage``.
+Segments and mapped indexes open their files on first use and register here. If there are too many, files that were not
+used since they were last considered are closed (second chance). A user only sets ``recently_used``, which costs one
+store on the hot path. A file whose bytes are being sent to a socket stays open until they are sent; see ``storage``.
 
 Thread-safety: the methods may be called from any thread.
 """
@@ -20,7 +19,7 @@ class Holder(Protocol):
     recently_used: bool
 
     def release(self) -> None:
-        """Lets go of the open file."""
+        """Closes the file, by dropping the reference to it."""
 
 
 class FileCache:
@@ -35,7 +34,7 @@ class FileCache:
         return len(self._holders)
 
     def admit(self, holder: Holder) -> None:
-        """``holder`` has opened its file; others may have to close theirs."""
+        """Registers a holder that has opened its file; may make others close theirs."""
         with self._lock:
             holder.recently_used = True
             self._holders[holder] = None
@@ -43,14 +42,14 @@ class FileCache:
                 self._evict()
 
     def make_room(self) -> None:
-        """Half of them close their files: there are fewer descriptors than the limit says."""
+        """Makes half of the holders close their files, because descriptors run out before the limit is reached."""
         with self._lock:
             kept = len(self._holders) // 2
             while len(self._holders) > kept:
                 self._evict()
 
     def forget(self, holder: Holder) -> None:
-        """``holder`` has closed its file by itself."""
+        """Removes a holder that has closed its file itself."""
         with self._lock:
             self._holders.pop(holder, None)
 

@@ -1,10 +1,9 @@
-"""What the three index files of a segment have in common: fixed-size entries, appended in order,
-disposable.
+"""What the three index files of a segment share: fixed-size entries, appended in order, and disposable.
 
-The active segment's entries live in memory and go to the file in groups. Those of older segments are mapped from the
-page cache when they are first needed. They are dropped again with the segment's other open files (``file_cache``). An
-index is never trusted: a wrong answer shows in the batch header at the position it gives, and a missing or misshapen
-file is rebuilt from the log.
+The active segment's entries are in memory and are written to the file in groups. Those of older segments are mapped
+from the page cache when they are first needed, and dropped with the segment's other open files (``file_cache``). An
+index is never trusted: a wrong entry shows in the batch header at its position. A missing or malformed file is rebuilt
+from the log.
 
 Thread-safety: loop's thread only, except ``save``.
 """
@@ -70,7 +69,7 @@ class IndexFile:
         return self._load() if entries is None else entries
 
     def start_empty(self) -> None:
-        """Forgets what the file holds; the next ``save`` overwrites it."""
+        """Starts without entries; the next ``save`` overwrites the file."""
         self._entries = bytearray()
         self._saved = -1
 
@@ -84,7 +83,7 @@ class IndexFile:
             self.save_if_possible()
 
     def hold(self) -> None:
-        """Reads the entries, so that changes need no descriptor; raises OSError."""
+        """Reads the entries into memory, so that changes need no file descriptor. Raises OSError."""
         if type(self._entries) is not bytearray:
             self._make_writable()
 
@@ -97,12 +96,12 @@ class IndexFile:
             self.save_if_possible()
 
     def save_if_possible(self) -> None:
-        """As ``save``; without descriptors the file lags until the next one. Raises OSError."""
+        """Saves, but leaves the file as it is if no file descriptor is left. Raises OSError."""
         with contextlib.suppress(OutOfDescriptors):
             self.save()
 
     def save(self, *, sync: bool = False) -> None:
-        """Brings the file up to date; raises OSError."""
+        """Writes the entries that the file lacks. Raises OSError."""
         with _saving:
             self._save()
         if sync and self._storage.exists(self.path):
@@ -120,12 +119,12 @@ class IndexFile:
             self._saved = start + len(pending)
 
     def release(self) -> None:
-        """Lets go of the mapping, or of the entries in memory if the file has them all."""
+        """Drops the mapping, or the entries in memory if the file has them all."""
         if type(self._entries) is not bytearray or self._saved == len(self._entries):
             self._entries = None
 
     def abandon(self) -> None:
-        """The segment has been removed: a sync that still runs must not write the file of its successor."""
+        """Drops the entries of a removed segment, so that a running sync does not write into its successor's file."""
         with _saving:
             self._entries = None
 
@@ -148,7 +147,7 @@ class IndexFile:
     def _make_writable(self) -> bytearray:
         entries = self.entries
         if not isinstance(entries, bytearray):
-            self._cache.forget(self)  # first: it would take away what is changed
+            self._cache.forget(self)  # first, because an eviction would drop the changes
             whole = len(entries) - len(entries) % self.ENTRY_SIZE
             self._saved = whole if whole == len(entries) else -1
             self._entries = entries = bytearray(entries[:whole])

@@ -1,5 +1,4 @@
-"""``leader-epoch-checkpoint``: at which offset each leader epoch began (KIP-101, KIP-279,
-KIP-320).
+"""``leader-epoch-checkpoint``: the offset at which each leader epoch began (KIP-101, KIP-279, KIP-320).
 
 Format: that of ``checkpoints`` with lines ``epoch start_offset``, both ascending. Followers and
 consumers ask where an epoch ended, to find the first offset at which their history differs from
@@ -36,9 +35,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Answer to OffsetForLeaderEpoch: the greatest known epoch not above the asked one, and its
-    end (exclusive).
-    """
+    """The answer to OffsetForLeaderEpoch: the greatest known epoch up to the requested one, and its end offset."""
 
     epoch: int
     end_offset: int
@@ -52,9 +49,9 @@ class LeaderEpochs:
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self._entries: list[EpochEntry] = entries or []
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
-        """The newest epoch, -1 where none is known."""
+        """The newest epoch, -1 if none is known."""
         self.dirty = False
-        """True where the file lags behind."""
+        """True if the file does not have all changes."""
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -62,10 +59,7 @@ class LeaderEpochs:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """``epoch`` begins at ``start_offset``.
-
-        An epoch that is known or older than the latest changes nothing.
-        """
+        """Notes that ``epoch`` begins at ``start_offset``, unless it is older than the latest or known."""
         if epoch <= self.latest or epoch < 0:
             return
         while self._entries and self._entries[-1].start_offset >= start_offset:
@@ -74,7 +68,7 @@ class LeaderEpochs:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where ``epoch`` ended; (-1, -1) where it is unknown or newer than the latest."""
+        """Returns the greatest known epoch up to ``epoch`` and its end; (-1, -1) if ``epoch`` is beyond the latest."""
         if epoch < 0 or epoch > self.latest:
             return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
         if epoch == self.latest:
@@ -85,21 +79,18 @@ class LeaderEpochs:
         return EpochEnd(self._entries[later - 1].epoch, self._entries[later].start_offset)
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch in which the record at ``offset`` was written, -1 where it is unknown."""
+        """Returns the epoch in which the record at ``offset`` was written, -1 if that is unknown."""
         later = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[later - 1].epoch if later else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forgets epochs that begin at or beyond ``end_offset``."""
+        """Removes epochs that begin at or beyond ``end_offset``."""
         if self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets epochs that ended at or before ``start_offset``.
-
-        The one that spans it now begins there.
-        """
+        """Removes epochs that ended at or before ``start_offset``; the one that spans it now begins there."""
         later = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if later == 0 or self._entries[later - 1].start_offset == start_offset == self._entries[0].start_offset:
             return
@@ -108,7 +99,7 @@ class LeaderEpochs:
         self._changed()
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all epochs."""
         self._entries = []
         self._changed()
 
@@ -122,7 +113,7 @@ class LeaderEpochs:
 
 
 def decode(data: bytes) -> list[EpochEntry]:
-    """The entries of a file; raises ValueError if it is malformed or not ascending."""
+    """Returns the entries of a file. Raises ValueError if they are malformed or do not ascend."""
     entries = [EpochEntry(int(epoch), int(start)) for epoch, start in decode_lines(data, 2)]
     for before, after in pairwise(entries):
         if after.epoch <= before.epoch or after.start_offset < before.start_offset:

@@ -1,9 +1,7 @@
-"""``meta.properties``: which cluster and node a log dir belongs to, and the dir's own id
-(KIP-858).
+"""``meta.properties``: the cluster and node that a log dir belongs to, and the dir's own id (KIP-858).
 
 Format (Java properties): ``version=1``, ``cluster.id``, ``node.id``, ``directory.id`` (url-safe
-base64 of a random UUID). A dir of another cluster or node is refused: its logs would be mistaken
-for ours.
+base64 of a random UUID). A dir of another cluster or node is refused, because its logs belong to other topics.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ FILE_NAME = "meta.properties"
 
 
 class WrongOwner(ValueError):
-    """The log dir belongs to another cluster or node; the text says what to do."""
+    """The log dir belongs to another cluster or node; the message tells what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ NEW = MetaProperties("", -1, "")
 
 
 def decode(data: bytes) -> MetaProperties:
-    """Parses the file; raises ValueError."""
+    """Parses the file. Raises ValueError."""
     lines = [line.strip() for line in data.decode("utf-8").splitlines()]
     fields = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     node_id = fields.get("node.id", fields.get("broker.id", "-1"))
@@ -60,10 +58,7 @@ def random_directory_id() -> str:
 
 
 def read(storage: Storage, log_dir: str) -> MetaProperties | None:
-    """The properties of a log dir, None where it is new.
-
-    Raises ValueError if they are malformed.
-    """
+    """Returns the properties of a log dir, None if it is new. Raises ValueError if they are malformed."""
     try:
         return decode(storage.read(os.path.join(log_dir, FILE_NAME)))
     except FileNotFoundError:
@@ -71,7 +66,7 @@ def read(storage: Storage, log_dir: str) -> MetaProperties | None:
 
 
 def claim(storage: Storage, log_dir: str, cluster_id: str, node_id: int) -> MetaProperties:
-    """Checks that the log dir is ours, or makes a new one ours.
+    """Checks that the log dir belongs to this node; writes ``meta.properties`` into a new one.
 
     Raises WrongOwner if it belongs to another cluster or node, OSError if it cannot be read or written.
     """

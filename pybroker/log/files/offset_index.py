@@ -1,9 +1,9 @@
-"""``.index``: from an offset to the place in the segment's ``.log`` where to begin looking.
+"""``.index``: maps an offset to a position in the segment's ``.log``, from which to scan for it.
 
 Format: entries of 8 bytes, big-endian: int32 offset relative to the segment's base, int32
-position; both ascend. An entry says: the batch whose *last* offset is this begins at this
-position. There is one at most every ``index.interval.bytes``, so a lookup is a binary search here
-and a short scan of batch headers in the log.
+position; both ascend. An entry has the *last* offset of a batch, and the position at which the batch begins.
+There is at most one every ``index.interval.bytes``, so a lookup is a binary search here and a short scan of
+batch headers in the log.
 """
 
 from __future__ import annotations
@@ -37,14 +37,11 @@ class OffsetIndex(IndexFile):
     __slots__ = ()
 
     def add(self, offset: int, position: int) -> None:
-        """The batch that ends with ``offset`` begins at ``position``."""
+        """Adds the batch that ends with ``offset`` and begins at ``position``."""
         self.append(_entry.pack((offset - self.base_offset) << 32 | position))
 
     def lookup(self, offset: int) -> OffsetPosition | None:
-        """The last entry at or before ``offset``: scan from its position.
-
-        None: scan from the start.
-        """
+        """Returns the last entry at or before ``offset``, from which to scan; None: scan from the start."""
         self.recently_used = True
         entries = self.entries
         target = (offset - self.base_offset) << 32 | _LOW
@@ -52,7 +49,7 @@ class OffsetIndex(IndexFile):
         return self.entry(count - 1) if count else None
 
     def last_upto(self, position: int) -> OffsetPosition | None:
-        """The last entry whose position is at or before ``position``."""
+        """Returns the last entry whose position is at or before ``position``."""
         count = self._count_upto_position(position)
         return self.entry(count - 1) if count else None
 
@@ -62,7 +59,7 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + (value >> 32), value & _LOW)
 
     def last(self) -> OffsetPosition:
-        """The last entry, or (base offset, 0) where there is none."""
+        """Returns the last entry, or (base offset, 0) if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
 

@@ -1,5 +1,4 @@
-"""``partition.metadata``: the topic id of the log in this folder (KIP-516), so that a re-created topic is
-distinguished from the old one.
+"""``partition.metadata``: the topic id of the log in this folder (KIP-516): a re-created topic has another one.
 
 Format (Kafka's, text): ``version: 0`` and ``topic_id: <url-safe base64 of 16 bytes, unpadded>``, a
 line each.
@@ -27,7 +26,7 @@ def encode(topic_id: bytes) -> bytes:
 
 
 def decode(data: bytes) -> bytes:
-    """The topic id; raises ValueError if the content is malformed."""
+    """Returns the topic id. Raises ValueError if the content is malformed."""
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8").splitlines())
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise ValueError("version 0 and a topic_id are expected")
@@ -41,9 +40,7 @@ def decode(data: bytes) -> bytes:
 
 
 def read(storage: Storage, folder: str) -> bytes:
-    """The topic id of a partition's folder, ``ZERO_ID`` where it is unknown (the cluster's
-    metadata then tells it).
-    """
+    """Returns the topic id of a log's folder; ``ZERO_ID`` if only the cluster's metadata has it."""
     try:
         return decode(storage.read(os.path.join(folder, FILE_NAME)))
     except FileNotFoundError:
@@ -54,5 +51,5 @@ def read(storage: Storage, folder: str) -> bytes:
 
 
 def write(storage: Storage, folder: str, topic_id: bytes) -> None:
-    """Writes the file, not synced: that is done together with the log's first records."""
+    """Writes the file without a sync; it is synced together with the log's first records."""
     storage.write(os.path.join(folder, FILE_NAME), encode(topic_id))

@@ -1,10 +1,7 @@
-"""The seam: every touch of a disk by the log goes through a ``Storage`` and the ``DataFile``
-objects
-that it opens.
+"""All access of the log to a disk: a ``Storage``, and the ``DataFile`` objects that it opens.
 
-Tests put another one in its place: one that fails on demand, that is full, that records writes,
-syncs and renames and then cuts the power (``proofs.crash``). The log itself never calls
-``os``.
+The log itself never calls ``os``. Tests replace the storage by one that fails on demand, that is full, or that records
+writes, syncs and renames and then cuts the power (``proofs.crash``).
 
 Two rules of this floor:
 
@@ -17,11 +14,11 @@ may be deleted, or evicted from the cache of open files, while it is being read.
 dir offline. A ``sync`` that failed must never be tried again: the kernel may have dropped the
 dirty pages and would report success for data that is gone.
 
-One kind is told apart here: where a descriptor is lacking no disk has failed. Then the cache of open files gives some
-back. If that does not help, ``OutOfDescriptors`` is raised, which fails no log dir (``LogDir.fail``).
+A lack of file descriptors is not a failed disk. The cache of open files then closes some. If that does not help, the
+storage raises ``OutOfDescriptors``, which takes no log dir offline (``LogDir.fail``).
 
-Thread-safety: a ``Storage`` has no state but ``make_room``, which is set once. One ``DataFile`` may be read, written
-and synced by several threads (pread, pwrite, fdatasync; all of them release the GIL).
+Thread-safety: a ``Storage`` has no state but ``make_room``, which is set once. Several threads may read, write and sync
+one ``DataFile`` (pread, pwrite, fdatasync; all of them release the GIL).
 """
 
 from __future__ import annotations
@@ -41,12 +38,12 @@ SMALL_FILE_BYTES = 16_384
 
 Bytes = bytes | bytearray | memoryview
 Stamp = tuple[int, int]
-"""Size of a file, and when its content last changed, in nanoseconds."""
+"""The size of a file, and the time of its last change in nanoseconds."""
 T = TypeVar("T")
 
 
 class OutOfDescriptors(OSError):
-    """A descriptor is lacking: nothing was begun, and the same may be tried again."""
+    """No file descriptor was left: nothing was changed, and the operation may be tried again."""
 
 
 class DataFile:
@@ -60,18 +57,18 @@ class DataFile:
         self.path = path
 
     def fileno(self) -> int:
-        """The descriptor; valid as long as this object is referred to."""
+        """Returns the descriptor, which is valid as long as this object is referenced."""
         return self._fd
 
     def write(self, data: Bytes, position: int) -> None:
-        """Writes all of ``data`` at ``position`` or raises OSError; a part may then be on disk."""
+        """Writes all of ``data`` at ``position``. Raises OSError; a part of it may then be written."""
         written = os.pwrite(self._fd, data, position)
         while written < len(data):
             written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
         self._written_ns = time_ns()
 
     def read(self, length: int, position: int) -> bytes:
-        """Up to ``length`` bytes from ``position``; fewer only at the end of the file."""
+        """Returns ``length`` bytes from ``position``, fewer only at the end of the file. Raises OSError."""
         data = os.pread(self._fd, length, position)
         while 0 < len(data) < length:
             more = os.pread(self._fd, length - len(data), position + len(data))
@@ -86,10 +83,7 @@ class DataFile:
         self._written_ns = time_ns()
 
     def sync(self) -> None:
-        """Returns when the data, and the length needed to read it back, are on the disk.
-
-        Never to be retried.
-        """
+        """Syncs the data, and the file's size. Raises OSError, after which it must never be retried."""
         os.fdatasync(self._fd)
 
     def size(self) -> int:
@@ -109,13 +103,13 @@ class DataFile:
 
 
 class Storage:
-    """Real files."""
+    """Access to real files."""
 
     make_room: Callable[[], object] = staticmethod(lambda: None)
-    """Closes files that can be opened again."""
+    """Closes files that can be opened again, when no file descriptor is left."""
 
     def with_descriptor(self, take: Callable[[], T]) -> T:
-        """What ``take()`` gives, which needs a descriptor and changes nothing without; it is called twice at most.
+        """Returns ``take()``, which needs a file descriptor; if none is left, makes room and calls it once more.
 
         Raises OutOfDescriptors.
         """
@@ -133,12 +127,12 @@ class Storage:
             raise OutOfDescriptors(error.errno, error.strerror, error.filename) from error
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
-        """Opens for reading and writing; ``create`` makes a missing file, for this user alone."""
+        """Opens a file for reading and writing. With ``create``, creates a missing one, for this user alone."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return DataFile(self.with_descriptor(lambda: os.open(path, flags, 0o600)), path)
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file."""
+        """Returns the whole content of a small file. Raises OSError."""
         with self.with_descriptor(lambda: open(path, "rb", buffering=0)) as file:
             return file.readall()
 
@@ -149,18 +143,13 @@ class Storage:
         return self.with_descriptor(lambda: _map(path))
 
     def write(self, path: str, data: Bytes) -> None:
-        """Writes a small file that can be made again from other files.
-
-        Neither synced nor atomic.
-        """
+        """Writes a small file that can be rebuilt from others; neither syncs it nor replaces it atomically."""
         file = self.open(path, create=True)
         file.truncate(0)
         file.write(data, 0)
 
     def replace(self, path: str, data: Bytes) -> None:
-        """Puts ``data`` in place of the file: after a crash the old or the new content is
-        there, never a mixture.
-        """
+        """Replaces the file's content by ``data``, atomically and durably: a crash leaves the old or the new one."""
         temporary = path + TEMPORARY_SUFFIX
         file = self.open(temporary, create=True)
         file.truncate(0)
@@ -204,13 +193,13 @@ class Storage:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
     def stamps(self, path: str) -> Mapping[str, Stamp]:
-        """Names of the files in a folder; with each what shows that it was changed."""
+        """Returns the names of the files in a folder, each with its size and time of change."""
         with self.with_descriptor(lambda: os.scandir(path)) as entries:
             found = ((entry.name, entry.stat()) for entry in entries if entry.is_file())
             return {name: (status.st_size, status.st_mtime_ns) for name, status in found}
 
     def folders(self, path: str) -> list[str]:
-        """Names of the folders in a folder, sorted. A link to a folder elsewhere is none."""
+        """Returns the names of the folders in a folder, sorted, without symbolic links."""
         with self.with_descriptor(lambda: os.scandir(path)) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
@@ -219,11 +208,11 @@ class Storage:
         return os.path.exists(path)
 
     def modified_ms(self, path: str) -> int:
-        """When the file's content last changed, in milliseconds since the epoch."""
+        """Returns when the file's content last changed, in milliseconds since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Dates the file's content; it is older than the file."""
+        """Sets the time of the file's last change, because its content is older than the file."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def space(self, path: str) -> tuple[int, int]:

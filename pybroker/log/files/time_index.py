@@ -1,9 +1,9 @@
-"""``.timeindex``: from a timestamp to an offset at which to begin looking.
+"""``.timeindex``: maps a timestamp to an offset from which to scan for it.
 
 Format: entries of 12 bytes, big-endian: int64 timestamp, int32 offset relative to the segment's
-base. An entry (T, offset) says: no record before this one in the segment is newer than T.
-Timestamps ascend strictly. When a segment is sealed its last entry holds its greatest timestamp,
-which retention and ListOffsets read.
+base. An entry (T, offset) means that no earlier record of the segment is newer than T. Timestamps
+ascend strictly. The last entry of a sealed segment has its greatest timestamp, which retention and
+ListOffsets read.
 """
 
 from __future__ import annotations
@@ -34,18 +34,12 @@ class TimeIndex(IndexFile):
     __slots__ = ()
 
     def add(self, timestamp: int, offset: int) -> None:
-        """Records the greatest timestamp so far.
-
-        One that is not greater than the last entry's changes nothing.
-        """
+        """Adds an entry if ``timestamp`` is greater than that of the last one."""
         if timestamp > self.last().timestamp:
             self.append(_entry.pack(timestamp, offset - self.base_offset))
 
     def lookup(self, timestamp: int) -> TimestampEntry | None:
-        """The last entry older than ``timestamp``: no record before it is as new.
-
-        None: look from the start.
-        """
+        """Returns the last entry older than ``timestamp``, from which to scan; None: scan from the start."""
         self.recently_used = True
         entries = self.entries
         count = bisect_right(
@@ -61,7 +55,7 @@ class TimeIndex(IndexFile):
         return TimestampEntry(timestamp, self.base_offset + relative)
 
     def last(self) -> TimestampEntry:
-        """The last entry, or (-1, base offset) where there is none."""
+        """Returns the last entry, or (-1, base offset) if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else TimestampEntry(NO_TIMESTAMP, self.base_offset)
 

@@ -2,13 +2,12 @@
 
 Format: entries of 34 bytes, big-endian, in the order of their markers. An entry has int16 version (0), int64 producer
 id, int64 first offset, int64 last offset (that of the marker), and int64 last stable offset when the marker was
-written. The file exists only where there is an entry. A read_committed fetch asks for those that overlap its range.
-The search may stop at an entry whose last stable offset is beyond the range, since every later transaction began
+written. The file exists only if there is an entry. A read_committed fetch asks for the transactions that overlap its
+range. The search may stop at an entry whose last stable offset is beyond the range, since every later transaction began
 after that.
 
-Unlike the other indexes it cannot be found out to be wrong: an entry that is missing shows records
-of an aborted transaction. So it is synced with the log, before the recovery point is raised, and
-made again for every segment beyond that.
+Unlike the other indexes, a wrong one would go unnoticed: without its entry, records of an aborted transaction are
+delivered. So it is synced with the log, before the recovery point is raised, and rebuilt for every segment beyond it.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ class TransactionIndex(IndexFile):
         self._synced = True
 
     def add(self, aborted: AbortedTransaction) -> None:
-        """Adds a transaction whose abort marker has just been appended, or is read back."""
+        """Adds a transaction whose abort marker was just appended, or read during recovery."""
         self.append(_entry.pack(VERSION, *aborted))
         self._synced = False
 
     def sync(self) -> None:
-        """Returns when every entry is on the disk; raises OSError."""
+        """Syncs all entries. Raises OSError."""
         if not self._synced:
             self._synced = True  # before the sync: an entry that is added meanwhile needs another
             try:
@@ -63,14 +62,14 @@ class TransactionIndex(IndexFile):
                 raise
 
     def doubt(self) -> None:
-        """The file may not be on the disk: the next ``sync`` does it."""
+        """Makes the next ``sync`` write and sync the file, which may not be on the disk."""
         self._synced = False
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         return self._since(0)
 
     def ended_since(self, offset: int) -> Iterator[AbortedTransaction]:
-        """The transactions whose markers are at or beyond ``offset``, in the order of these."""
+        """Yields the transactions whose markers are at or beyond ``offset``, in the order of their markers."""
         entries = self.entries
         low, high = 0, len(entries) // self.ENTRY_SIZE
         while low < high:
@@ -92,8 +91,9 @@ class TransactionIndex(IndexFile):
 
 
 def overlapping(indexes: Iterable[TransactionIndex], start: int, end: int) -> list[AbortedTransaction]:
-    """The aborted transactions with records in ``[start, end)``, of the segment that holds
-    ``start`` and those behind it.
+    """Returns the aborted transactions with records in ``[start, end)``.
+
+    ``indexes`` are those of the segment that holds ``start`` and of all later segments.
     """
     found: list[AbortedTransaction] = []
     for index in indexes:

@@ -1,15 +1,14 @@
-"""The copy of a log that is being moved to another log dir, while the log is in use.
+"""Copies a log to another log dir while the log is in use.
 
-``update`` runs on a pool thread. It copies what is new and syncs it, as often as it is called. ``complete`` runs on the
-loop's thread, where nothing is appended meanwhile: it copies what is still missing, which has to be little, and syncs
-nothing.
+``update`` runs on a pool thread. Each call copies what is new, and syncs it. ``complete`` runs on the loop's thread,
+where nothing is appended meanwhile. It copies the rest, which has to be little, and syncs nothing.
 
-A segment is *done* when it was copied after another one followed it. It does not change any more unless the log is
+A segment is *done* when it was copied after it was sealed. It does not change any more unless the log is
 truncated, and then the copy starts again. Indexes are disposable and not synced, except for the transaction index.
-Quarantined data (``.quarantined``) are copied as well, and so are files that are not the log's, because their folder is
-removed.
+Quarantined data (``.quarantined``) is copied as well, and so are files that do not belong to the log, because the old
+folder is removed.
 
-Raises OSError for the target, and KafkaStorageError where the source fails, whose dir is offline then.
+An error of the target raises OSError. An error of the source takes its dir offline, and raises KafkaStorageError.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from pyclient.protocol import errors
 
 CHUNK_BYTES = 1 << 20
 SYNC_BYTES = 8 << 20
-"""Bytes between syncs: others' syncs wait for what is dirty on their disk."""
+"""How many bytes are copied between syncs. Syncs of other files on the disk would wait for more."""
 REST_BYTES = 4 << 20
 REST_SEGMENTS = 16
-"""What ``complete`` copies at most, on the loop's thread."""
+"""How much ``complete`` copies at most, because it runs on the loop's thread."""
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class _Cut(Exception):
 
 
 class LogCopy:
-    """The copy of ``log`` in ``folder``; ``is_cancelled()`` ends an update."""
+    """Copies ``log`` into ``folder``. An update ends when ``is_cancelled()`` returns True."""
 
     def __init__(self, log: Log, storage: Storage, folder: str, is_cancelled: Callable[[], bool]) -> None:
         self._log = log
@@ -58,20 +57,21 @@ class LogCopy:
         self._is_cancelled = is_cancelled
         self._truncations = log.files.durability.truncations
         self._copied: dict[int, int] = {}
-        """Bytes of each segment, by base offset."""
+        """How many bytes of each segment are copied, by base offset."""
         self._done: set[int] = set()
         self._others: set[str] = set()
         self.synced_end = 0
-        """Everything below is on the target's disk."""
+        """The offset below which everything is on the target's disk."""
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of segments in the target dir."""
+        """How many bytes of segments are in the target dir."""
         return sum(list(self._copied.values()))
 
     def update(self) -> None:
-        """Copies everything new since the last update and syncs it; blocks. If the log is truncated meanwhile, it ends
-        early, and the next update starts again. Raises Cancelled.
+        """Copies everything that is new since the last update, and syncs it; blocks. Raises Cancelled.
+
+        If the log is truncated meanwhile, it ends early, and the next update starts again.
         """
         with contextlib.suppress(_Cut):
             self._update()
@@ -95,7 +95,7 @@ class LogCopy:
             self.synced_end = end
 
     def complete(self) -> bool:
-        """Copies the rest, on the loop's thread; False, and the copy is as it was, where that is too much."""
+        """Copies the rest, on the loop's thread. Returns False, without a change, if that is too much."""
         log = self._log
         segments = log.segments.snapshot()
         bases = {segment.base_offset for segment in segments}
@@ -114,7 +114,7 @@ class LogCopy:
         return True
 
     def _begin_anew(self, truncations: int) -> None:
-        """The log was truncated, so the copied part may have changed."""
+        """Starts the copy again, because the log was truncated and the copied part may have changed."""
         self._storage.remove_folder(self._folder)
         self._copied.clear()
         self._done.clear()
@@ -123,7 +123,7 @@ class LogCopy:
         self._truncations = truncations
 
     def _remove_gone(self, bases: set[int]) -> None:
-        """Segments that retention has removed."""
+        """Removes the copies of segments that retention has removed."""
         for base in self._copied.keys() - bases:
             for suffix in (SUFFIX, ".index", ".timeindex", ".txnindex"):
                 self._storage.unlink(f"{self._folder}/{base:020d}{suffix}")
@@ -137,7 +137,7 @@ class LogCopy:
             self._done.add(segment.base_offset)
 
     def _copy_log(self, segment: Segment, *, sync: bool) -> bool:
-        """False where the segment has gone meanwhile."""
+        """Copies the new part of a segment's ``.log``. Returns False if the segment was removed meanwhile."""
         source = self._opened(segment.path)
         if source is None:
             return False
@@ -162,18 +162,18 @@ class LogCopy:
         self._copy_txn_index(segment, sync=sync)
 
     def _copy_txn_index(self, segment: Segment, *, sync: bool) -> None:
-        """A start takes an index that is not there for one without entries, so its name has to be durable."""
+        """Copies a transaction index durably, because a start takes a missing one for one without entries."""
         self._of_source(segment.txn_index.save)
         self._copy_small(segment.txn_index.path.rpartition("/")[2], sync=sync)
 
     def _date(self, segment: Segment) -> None:
-        """Retention goes by the file's time where records have none."""
+        """Gives the copy the file's time, which retention uses if records have no timestamps."""
         modified_ms = self._of_source(lambda: self._log.log_dir.storage.modified_ms(segment.path))
         if modified_ms is not None:
             self._storage.set_modified_ms(self._path(segment.path), modified_ms)
 
     def _copy_others(self, active_base: int) -> None:
-        """Copies files other than segments. A snapshot beyond the active segment's base may be half written."""
+        """Copies files other than segments; not snapshots beyond the active segment's base: they may be incomplete."""
         names = self._of_source(lambda: self._log.log_dir.storage.files(self._log.folder)) or {}
         for name in sorted(names.keys() - self._others):
             state = file_state(name)
@@ -190,14 +190,14 @@ class LogCopy:
         self._write(leader_epochs.FILE_NAME, self._log.leader_epochs.encode(), sync=True)
 
     def _copy_foreign(self, name: str) -> None:
-        """Copies a foreign file. If we may not open it, the log moves all the same, and no dir fails."""
+        """Copies a file of other software. If it cannot be opened, the log moves without it, and no dir fails."""
         path = f"{self._log.folder}/{name}"
         try:
             source = self._log.log_dir.storage.open(path)
         except OutOfDescriptors:
             raise
         except OSError as error:
-            logger.warning("%s does not belong to the log, and does not move with it: %s", path, error)
+            logger.warning("%s does not belong to the log, and is not moved with it: %s", path, error)
             return
         self._copy_whole(name, source)
 
@@ -236,7 +236,7 @@ class LogCopy:
         return data
 
     def _of_source(self, work: Callable[[], T]) -> T | None:
-        """None for a file that is not there; a disk that does not work fails here, not the target."""
+        """Runs ``work`` on the source; an OSError fails the source's dir, not the target's. None for a missing file."""
         try:
             return work()
         except FileNotFoundError:

@@ -1,21 +1,21 @@
 """Moves a log to another log dir while it is in use (AlterReplicaLogDirs, KIP-113), in three steps.
 
-1. ``copy``, on a pool thread, copies into ``<topic>-<partition>.<id>-future`` in the target dir and syncs what it has
-   copied; appends go on. The target's checkpoint files know the log from then on, so that a crash brings no deleted
-   records back. It is called until ``switch`` says yes.
-2. ``switch``, on the loop's thread, copies the little that is still missing, gives the copy the log's name, and lets
-   the log go on there. It syncs nothing: a power cut may take from the copy what was not synced, then the old folder
-   has it. A flush of the log before the next step syncs the copy first (``Durability.doubted``), and the target's
-   checkpoint keeps the recovery point where the copy was synced up to. The old dir's checkpoint files know the log
-   until the old folder has lost its name: it may be the one that a start takes.
-3. ``settle``, on a pool thread, syncs what ``switch`` has done. Only then the old folder loses its name, and goes.
+1. ``copy``, on a pool thread, copies into ``<topic>-<partition>.<id>-future`` in the target dir, and syncs the copy.
+   Appends continue meanwhile. From then on the target's checkpoint files have the log, so that a crash brings no
+   deleted records back. The caller repeats ``copy`` until ``switch`` succeeds.
+2. ``switch``, on the loop's thread, copies the little that is still missing and gives the copy the log's name. The log
+   continues there. ``switch`` syncs nothing: if a power cut takes unsynced records from the copy, the old folder still
+   has them. A flush of the log before step 3 syncs the copy first (``Durability.doubted``). Until then the target's
+   checkpoint file has the recovery point of the copy. The old dir's checkpoint files have the log until the old folder
+   is renamed, because a start may use that folder.
+3. ``settle``, on a pool thread, syncs what ``switch`` has done. Only then it renames the old folder and deletes it.
 
-A crash before 2 leaves the old log, and the copy, which is no log, goes. A crash between 2 and the end of 3 leaves both
-under one name. ``rivals`` chooses the one that has more: a record that was reported as durable is found there. An old
-folder that cannot be renamed, as its disk has failed, loses in the same way when it is back.
+After a crash before 2, a start uses the old log and removes the copy. After a crash between 2 and the end of 3, both
+folders have the name. ``rivals`` chooses the one with more records, which has all that were reported as durable. If the
+old folder cannot be renamed because its disk has failed, it loses in the same way when the disk is back.
 
-A truncation makes the copy start again, on the pool. ``switch`` refuses as long as there is more to do than the loop
-has time for.
+A truncation makes the copy start again, on the pool. ``switch`` refuses while there is more to copy than the loop has
+time for.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Old(NamedTuple):
 
 
 class Move:
-    """A move in progress; ``on_end(move)`` is called when nothing of it is left to do."""
+    """A move in progress. It calls ``on_end(move)`` when nothing is left to do."""
 
     def __init__(
         self,
@@ -57,38 +57,38 @@ class Move:
         """The ``-future`` folder."""
         self.cancelled = False
         self.has_switched = False
-        """The log is in the target dir; perhaps not durably."""
+        """True if the log is in the target dir, perhaps not durably."""
         self._on_end = on_end
         self._removals = removals
         self._copy = LogCopy(log, target.storage, folder, lambda: self.cancelled)
         self._start_told = -1
-        """The log start offset that the target's checkpoint files have."""
+        """The log start offset in the target's checkpoint files."""
         self._told_end: int | None = None
-        """Up to where the copy was synced, as long as the target's checkpoint files are to tell that."""
+        """Up to where the copy is synced, while the target's checkpoint files must have that; else None."""
         self._old: Old | None = None
-        """Where the log was before the switch, as long as that folder has its name."""
+        """Where the log was before the switch, until that folder is renamed; else None."""
         self._is_copying = False
         self._settling = threading.Lock()
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes in the target dir so far."""
+        """How many bytes are in the target dir so far."""
         return self._copy.copied_bytes
 
     @property
     def lag_bytes(self) -> int:
-        """Bytes that are not there yet."""
+        """How many bytes are still to be copied."""
         return max(0, self.log.size - self.copied_bytes)
 
     def told_in(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
-        """What the checkpoint files there say of the log for this move's sake: see ``LogDir.between_dirs``."""
+        """Returns the entries that the dir's checkpoint files need because of this move (``LogDir.between_dirs``)."""
         old, told_end = self._old, self._told_end
         if log_dir is self.target:
             return [] if told_end is None else [(self.log, told_end)]
         return [(self.log, old.recovery_point)] if old is not None and log_dir is old.log_dir else []
 
     def copy(self) -> None:
-        """Copies what has been appended since the last call, durably; blocks. Raises KafkaStorageError."""
+        """Copies what was appended since the last call, durably; blocks. Raises KafkaStorageError."""
         self._is_copying = True
         try:
             if not self.cancelled:
@@ -111,10 +111,10 @@ class Move:
         self._start_told = start
 
     def switch(self) -> bool:
-        """The log goes on in the target dir; on the loop's thread. False where there is too much to do, or another
-        thread is at the files: ``copy`` again.
+        """Switches the log to the target dir, on the loop's thread.
 
-        Raises KafkaStorageError, after which the log is where it was.
+        Returns False if too much is left to copy, or if another thread uses the files: call ``copy`` again. Raises
+        KafkaStorageError; the log then stays where it was.
         """
         with self.log.files.undisturbed_at_once() as free:
             if not free or self.cancelled or self._start_told != self.log.log_start_offset:
@@ -127,7 +127,7 @@ class Move:
         log.log_dir.check_online()
         self.target.check_online()
         if storage.exists(name):
-            raise errors.KafkaStorageError(f"{name} is there already")
+            raise errors.KafkaStorageError(f"{name} already exists")
         with self.target.failing(f"moving {log.folder}"):
             if not self._copy.complete():
                 return False
@@ -144,10 +144,10 @@ class Move:
         return True
 
     def settle(self) -> None:
-        """Makes the switch durable, then the old folder goes; blocks.
+        """Makes the switch durable, then deletes the old folder; blocks.
 
-        Of a log that is being deleted the old folder goes, whatever has become of the new one. Raises
-        KafkaStorageError, after which it may be called again.
+        If the log is being deleted, it deletes the old folder in any case. Raises KafkaStorageError; it may be called
+        again after that.
         """
         with self._settling:
             if self._old is None:
@@ -170,7 +170,7 @@ class Move:
                 raise
 
     def _drop_old(self, old_dir: LogDir, folder: str) -> None:
-        """The old folder loses its name, durably; then its files may go. Where its disk has failed it keeps it."""
+        """Durably renames the old folder and deletes it, unless its disk has failed."""
         if old_dir.offline:
             return
         dropped = old_dir.file(marked_name(self.log.topic_partition, DELETE_SUFFIX))
@@ -184,14 +184,12 @@ class Move:
         self._removals.remove(dropped)
 
     def _leave_files_of(self, log_dir: LogDir) -> None:
-        """The checkpoint files there tell nothing for this move's sake any more. A log of this name that is made there
-        has them written first.
-        """
+        """Ends the move's entries in the dir's checkpoint files, at the latest before a log of this name is created."""
         log_dir.stale.add(self.log.topic_partition)
         self._on_end(self)
 
     def cancel(self) -> None:
-        """Gives up, where the log has not switched; the copy is removed."""
+        """Abandons the move and removes the copy, unless the log has switched."""
         if self.has_switched or self.cancelled:
             return
         self.cancelled = True
@@ -200,7 +198,7 @@ class Move:
             self._removals.remove(self.folder)
 
     def end(self) -> None:
-        """Settles where the log has switched, cancels elsewhere; blocks. Raises KafkaStorageError."""
+        """Settles the move if the log has switched, else cancels it; blocks. Raises KafkaStorageError."""
         if self.has_switched:
             self.settle()
         else:

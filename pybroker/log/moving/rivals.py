@@ -1,12 +1,12 @@
-"""Two log dirs have a log of one name: which one is it?
+"""Chooses between two log dirs that have a log with the same name.
 
-This happens if a move is cut off between its two renames, or if a dir comes back that was away while its log was
-deleted or moved. Then both claim to be the log. The one that has more wins: the newer leader epoch, else the later end,
-else the earlier first segment. If all are equal, the later log start wins, because that log knows of a deletion. Epochs
-and offsets grow, and a copy is made of all that was there, so the log that went on has more.
+This happens if a crash interrupts a move between its two renames, or if a dir comes back that was missing while its log
+was deleted or moved. The log with more records wins: the one with the newer leader epoch, else with the later end, else
+with the earlier first segment. If all are equal, the later log start wins, because that log knows of a deletion. Epochs
+and offsets only grow, and a copy has everything, so the log that continued has more.
 
-The other one is called ``-delete`` where nothing is in it that the first has not. Else it is a stray, which is kept,
-and taken back where it turns out to be the log of the topic that the metadata have (``strays``).
+The other one becomes ``-delete`` if the winner has all its records. Otherwise it becomes a stray, which is kept, and
+is taken back if it turns out to be the log of the topic in the metadata (``strays``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pybroker.log.log import Log
 
 
 def has_more(first: Log, second: Log) -> bool:
-    """Whether ``first`` is the log rather than ``second``."""
+    """Returns True if ``first`` wins over ``second``."""
     return _reach(first) > _reach(second)
 
 
@@ -29,7 +29,7 @@ def _are_one_topic(first: Log, second: Log) -> bool:
 
 
 def covers(winner: Log, loser: Log) -> bool:
-    """Whether every record of ``loser`` is in ``winner`` too: both are copies of one history."""
+    """Returns True if ``winner`` has every record of ``loser``, because both have the same history."""
     if not _are_one_topic(winner, loser):
         return False
     if loser.log_end_offset == loser.log_start_offset:

@@ -1,8 +1,7 @@
-"""The moves of logs between log dirs that have not ended yet: the one book of what moves where. Log dirs ask it of
-which logs, beside their own, their checkpoint files have to tell.
+"""Knows all moves of logs between log dirs that have not ended, and which checkpoint entries they need.
 
-A log may have several: one that has switched and not settled, and on top of it another one, which goes on from there.
-Users see the newest one. Each leaves when it has ended, so a deletion of the log, or a stop, ends them all.
+A log may have several: one that has switched but not settled, and a newer one, which continues from there. Users see
+the newest one. A move stays here until it has ended, so a deletion of the log, or a stop, can end them all.
 
 Thread-safety: any thread; ``begin`` and ``cancel`` on the loop's.
 """
@@ -28,8 +27,9 @@ class RunningMoves:
         self._lock = threading.Lock()
 
     def begin(self, log: Log, target: LogDir) -> Move | None:
-        """Another move of ``log``, and the end of one that has not switched yet. None where the log is in ``target``,
-        or on its way there, already.
+        """Begins a move of ``log``, and cancels one that has not switched yet.
+
+        Returns None if the log is in ``target``, or is being moved there, already.
         """
         newest = self.newest(log)
         if newest is not None:
@@ -45,7 +45,7 @@ class RunningMoves:
         return move
 
     def newest(self, log: Log) -> Move | None:
-        """The last move of ``log`` that has not ended."""
+        """Returns the last move of ``log`` that has not ended, None if there is none."""
         with self._lock:
             moves = self._moves.get(log)
             return moves[-1] if moves else None
@@ -61,15 +61,17 @@ class RunningMoves:
             return [move for moves in self._moves.values() for move in moves]
 
     def told_in(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
-        """Of all moves, as ``Move.told_in``. Of those of one log the oldest comes last, which is to count: a start of
-        the broker knows the folder that it left, and no unfinished copy.
+        """Returns the checkpoint entries that all moves need in the dir, as ``Move.told_in`` does.
+
+        Of one log, the entry of its oldest move comes last and therefore counts: a start of the broker uses the folder
+        that it left, and no unfinished copy.
         """
         with self._lock:
             newest_first = [move for moves in self._moves.values() for move in reversed(moves)]
         return [told for move in newest_first for told in move.told_in(log_dir)]
 
     def cancel(self, log: Log) -> None:
-        """``log`` does not go where it has not arrived."""
+        """Cancels all moves of ``log`` that have not switched."""
         for move in self.of(log):
             move.cancel()
 

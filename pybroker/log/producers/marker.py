@@ -1,11 +1,11 @@
-"""The end of a transaction, as it lies in the log: a control batch of one record (KIP-98).
+"""The marker that ends a transaction in the log: a control batch of one record (KIP-98).
 
     key    int16 version (0), int16 type: 0 ABORT, 1 COMMIT
     value  int16 version (0), int32 epoch of the coordinator that wrote it
 
 The batch names the producer and is transactional. It takes an offset, and every partition of the
 transaction gets one. With transactions v2 (KIP-890) its epoch is one more than that of the
-transaction's records: it begins the epoch in which the producer goes on.
+transaction's records: the producer continues in that epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEY_LENGTH, _VALUE_LENGTH = _key.size << 1, _value.size << 1
 
 
 class EndTxnMarker(NamedTuple):
-    """A marker that a transaction coordinator wants to have written.
+    """A marker that a transaction coordinator wants to write.
 
     ``coordinator_epoch``: leader epoch of the coordinator's partition of ``__transaction_state``.
     ``transaction_version``: 2 where the producer's epoch is bumped with each transaction (KIP-890),
@@ -44,14 +44,14 @@ class EndTxnMarker(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A marker as its control record tells it; ``kind`` is ABORT or COMMIT."""
+    """The content of a marker's control record; ``kind`` is ABORT or COMMIT."""
 
     kind: int
     coordinator_epoch: int
 
 
 def encode(marker: EndTxnMarker, now_ms: int) -> bytes:
-    """The control batch that is the marker, dated ``now_ms``."""
+    """Returns the marker's control batch, with the timestamp ``now_ms``."""
     batch = Builder(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
@@ -64,12 +64,11 @@ def encode(marker: EndTxnMarker, now_ms: int) -> bytes:
 
 
 def decode(records: Bytes) -> Marker | None:
-    """The marker in a control batch, None for control records of other kinds or a batch that
-    compaction has emptied.
+    """Returns the marker in a control batch, None for other control records or a batch that compaction has emptied.
 
-    The CRC is not checked. Raises CorruptBatch, InvalidBatch.
+    Does not check the CRC. Raises CorruptBatch, InvalidBatch.
     """
-    if len(records) == _SIZE:  # as everybody writes them: every varint is one byte
+    if len(records) == _SIZE:  # the usual form, in which every varint is one byte
         key_length, _, kind, value_length, _, epoch, _ = _usual.unpack_from(records, _USUAL_AT)
         if key_length == _KEY_LENGTH and value_length == _VALUE_LENGTH and kind in (ABORT, COMMIT):
             return Marker(kind, epoch)

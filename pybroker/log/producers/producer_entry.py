@@ -1,6 +1,4 @@
-"""What a log remembers of one producer: enough to tell a new batch from a resent one, and a
-zombie from its successor.
-"""
+"""What a log remembers of one producer: enough to detect duplicates and to fence zombies."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a ``ProducerEntry`` holds, but for its id."""
+    """The content of a ``ProducerEntry`` without its id."""
 
     epoch: int
     batches: tuple[BatchMetadata, ...]
@@ -66,21 +64,22 @@ class ProducerEntry:
         self.batches: list[BatchMetadata] = []
         """The last ``WINDOW`` batches of this epoch, oldest first."""
         self.appended = 0
-        """Records that are known to have been appended in this epoch, up to the last one."""
+        """How many records are known to have been appended in this epoch."""
         self.is_partial = False
-        """Read from a snapshot, which has the last batch alone: those before it were not looked for in the log."""
+        """True if only the last batch was read, from a snapshot, and the earlier ones are only in the log."""
         self.last_timestamp = -1
-        """The timestamp of the last batch, as its producer dated it; behind a snapshot ``seen_ms``."""
+        """The timestamp of the last batch; if it was read from a snapshot, ``seen_ms``."""
         self.seen_ms = -1
-        """When the last batch was appended, by the wall clock, or a later moment where that is not known."""
+        """When the last batch was appended, by the wall clock, or a later time if that is unknown."""
         self.coordinator_epoch = -1
         """Epoch of the transaction coordinator that wrote the last marker."""
         self.transaction_first_offset = NO_OFFSET
-        """Where the ongoing transaction began, -1 where there is none."""
+        """Where the ongoing transaction began, -1 if there is none."""
 
     def take_back(self, before: BatchMetadata) -> None:
-        """The last batch has been cut off, ``before`` is the last one again; those that the last one has pushed out of
-        the window are in the log.
+        """Removes the last batch, which was truncated; ``before`` is the last one again.
+
+        Batches that it has pushed out of the window are only in the log.
         """
         removed = self.batches.pop()
         self.appended -= removed.offset_delta + 1
@@ -90,7 +89,7 @@ class ProducerEntry:
             self.batches.append(before)
 
     def state(self) -> ProducerState:
-        """Everything as it is now, for ``restore``."""
+        """Returns the current state, for ``restore``."""
         return ProducerState(
             self.epoch,
             tuple(self.batches),
@@ -103,24 +102,24 @@ class ProducerEntry:
         )
 
     def restore(self, state: ProducerState) -> None:
-        """Everything is as it was."""
+        """Returns to an earlier ``state``."""
         self.epoch, batches, self.appended, self.is_partial, self.last_timestamp = state[:5]
         self.batches = list(batches)
         self.seen_ms, self.coordinator_epoch, self.transaction_first_offset = state[5:]
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where none was written in this epoch."""
+        """The sequence of the last record, -1 if none was written in this epoch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, -1 where none was written in this epoch."""
+        """The offset of the last record, -1 if none was written in this epoch."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
     def next_sequence(self) -> int:
-        """Sequence with which the next batch of this epoch must begin."""
+        """The sequence with which the next batch of this epoch must begin."""
         return (self.batches[-1].last_sequence + 1) & SEQUENCE_MASK if self.batches else 0
 
     def enter_epoch(self, epoch: int) -> None:
@@ -132,14 +131,14 @@ class ProducerEntry:
             self.is_partial = False
 
     def recall(self, earlier: list[BatchMetadata]) -> None:
-        """Remembers batches of this epoch that lie before those that are known, oldest first."""
+        """Adds batches of this epoch that precede the known ones, oldest first."""
         if self.batches:
             missing = [batch for batch in earlier if batch.last_offset < self.batches[0].last_offset]
             self.batches = (missing + self.batches)[-WINDOW:]
             self.appended = max(self.appended, sum(batch.offset_delta + 1 for batch in self.batches))
 
     def add(self, batch: BatchMetadata, seen_ms: int) -> None:
-        """Remembers a batch, the oldest beyond the window is forgotten."""
+        """Adds a batch, and forgets the oldest one beyond the window."""
         if len(self.batches) == WINDOW:
             del self.batches[0]
         self.batches.append(batch)

@@ -1,8 +1,8 @@
-"""What the producers of a log were before its newest batches: a truncation of the log is undone, not replayed.
+"""Keeps the producers' states before the newest batches, so that a truncation can undo changes without reading the log.
 
 A truncation removes only uncommitted records, nothing below the high watermark, except after an unclean election. So
 before each batch the journal notes its producer's state, and drops it when the high watermark has passed the batch. The
-journal is bounded: if the high watermark is far behind, it holds only the newest batches, and a deeper truncation has
+journal is bounded: if the high watermark is far behind, it has only the newest batches, and a deeper truncation has
 to read the log.
 
 Thread-safety: loop's thread only.
@@ -20,8 +20,9 @@ MAX_BATCHES: Final = 1024
 
 
 Change = tuple[int, int, BatchMetadata | ProducerState | None]
-"""The offset of a batch, its producer, and the producer's state before: unknown (None), all of it, or, where the batch
-only followed the one before, that batch.
+"""The offset of a batch, its producer, and the producer's state before it.
+
+The state is None if the producer was unknown. It is only the previous batch if nothing else has changed.
 """
 
 
@@ -33,18 +34,18 @@ class ProducerJournal:
     def __init__(self) -> None:
         self._changes: deque[Change] | None = None
         self.start = 0
-        """All changes by batches at or beyond this offset are here."""
+        """The journal has all changes by batches at or beyond this offset."""
 
     def __len__(self) -> int:
         return 0 if self._changes is None else len(self._changes)
 
     def begin_at(self, offset: int) -> None:
-        """Nothing is known of what lies below ``offset``."""
+        """Starts an empty journal, which knows nothing of batches below ``offset``."""
         self._changes = None
         self.start = offset
 
     def note(self, offset: int, producer_id: int, before: BatchMetadata | ProducerState | None) -> None:
-        """The producer is about to be changed by the batch at ``offset``."""
+        """Notes the producer's state before the batch at ``offset`` changes it."""
         changes = self._changes
         if changes is None:
             changes = self._changes = deque()
@@ -53,13 +54,13 @@ class ProducerJournal:
             self.start = changes.popleft()[0] + 1
 
     def forget_below(self, offset: int) -> None:
-        """The log is not truncated below ``offset`` any more."""
+        """Drops changes below ``offset``, to where the log will no longer be truncated."""
         changes = self._changes
         while changes and changes[0][0] < offset:
             self.start = changes.popleft()[0] + 1
 
     def take_back(self, offset: int) -> Iterator[Change]:
-        """Removes the changes by batches at or beyond ``offset``, newest first."""
+        """Removes and yields the changes by batches at or beyond ``offset``, newest first."""
         changes = self._changes
         while changes and changes[-1][0] >= offset:
             yield changes.pop()

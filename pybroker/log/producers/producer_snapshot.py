@@ -2,12 +2,12 @@
 
 Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count. Then per producer int64 id, int16
 epoch, int32 last sequence, int64 last offset (-1 if none). Then int32 offset delta of the last batch, int64 time, int32
-coordinator epoch, int64 first offset of the ongoing transaction (-1 if none). The time is that of the append, where
-Kafka writes the last batch's timestamp: it serves to forget producers, and must not make producers of old records look
-old. Only the last batch is kept, as in Kafka; that a producer began its epoch at sequence 0, as they do, is assumed.
+coordinator epoch, int64 first offset of the ongoing transaction (-1 if none). The time is that of the append; Kafka
+writes the last batch's timestamp. It decides when a producer expires, and one that writes old records must not expire
+early. Only the last batch is kept, as in Kafka; a producer is assumed to have begun its epoch at sequence 0.
 
 A snapshot is taken when a segment rolls and when the log closes, so that a start reads little. If one is missing or
-corrupt, the log is read from the one before.
+corrupt, the log is read from the previous one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CRC_END = 6
 
 
 class CorruptSnapshot(ValueError):
-    """The file is no snapshot, or its CRC is wrong."""
+    """The file is no snapshot, or its CRC does not match."""
 
 
 def file_name(offset: int) -> str:
-    """Name of the snapshot taken at ``offset``."""
+    """Returns the name of the snapshot at ``offset``."""
     return f"{offset:020d}{SUFFIX}"
 
 
@@ -42,26 +42,26 @@ def encode(producers: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode(data: bytes) -> list[ProducerEntry]:
-    """The producers in a snapshot; raises CorruptSnapshot."""
+    """Returns the producers in a snapshot. Raises CorruptSnapshot."""
     if len(data) < _header.size:
         raise CorruptSnapshot(f"{len(data)} bytes are too few for a snapshot")
     version, crc, count = _header.unpack_from(data)
     if version != VERSION:
         raise CorruptSnapshot(f"unknown version {version}")
     if crc != crc32c(data[_CRC_END:]):
-        raise CorruptSnapshot("wrong CRC")
+        raise CorruptSnapshot("its CRC does not match")
     if count < 0 or len(data) != _header.size + count * _entry.size:
-        raise CorruptSnapshot(f"{count} entries announced in {len(data)} bytes")
+        raise CorruptSnapshot(f"its header says {count} entries, which do not fit its {len(data)} bytes")
     return [_unpack(fields) for fields in _entry.iter_unpack(data[_header.size :])]
 
 
 def ids(data: bytes) -> list[int]:
-    """The ids of the producers in a sound snapshot, or in an empty one."""
+    """Returns the ids of the producers in a sound or empty snapshot."""
     return [fields[0] for fields in _entry.iter_unpack(data[_header.size :])]
 
 
 def has_ongoing(data: bytes) -> bool:
-    """Whether a producer in a sound snapshot, or in an empty one, has an open transaction."""
+    """Returns True if a producer in a sound or empty snapshot has an open transaction."""
     return any(fields[-1] != NO_OFFSET for fields in _entry.iter_unpack(data[_header.size :]))
 
 

@@ -1,23 +1,23 @@
 """The producers of a log: duplicates, fencing, ongoing transactions (KIP-98, KIP-360).
 
-This module decides the following:
+The rules:
 
 * A batch whose sequences equal those of one of the producer's last five is a *duplicate*: not
-  appended, answered with its first offset. Behind the window: DUPLICATE_SEQUENCE_NUMBER. A gap:
-  OUT_OF_ORDER_SEQUENCE_NUMBER, and so is what comes before the first batch that is known. A new
-  epoch begins at sequence 0. A producer of which nothing is known may begin anywhere, since its
-  state may have gone with deleted segments; with transactions v2, whose epochs are new, only at 0.
-* An epoch older than the newest seen: INVALID_PRODUCER_EPOCH.
+  appended, but answered with its first offset. A duplicate of an older one gets DUPLICATE_SEQUENCE_NUMBER.
+  A gap, or a batch before the first known one, gets OUT_OF_ORDER_SEQUENCE_NUMBER. A new
+  epoch begins at sequence 0. An unknown producer may begin anywhere, since its state may have
+  been lost with deleted segments; with transactions v2, whose epochs are new, only at 0.
+* An epoch older than the newest seen gets INVALID_PRODUCER_EPOCH.
 * A transaction is *ongoing* from its first batch to its marker, and *unreplicated* until the high
   watermark has passed the marker. The first unstable offset, which bounds the last stable offset,
   is the least first offset of either.
 
-* A producer is forgotten when nothing of it has been appended for some time. The time is that of the append by the
-  wall clock, not the timestamp of a record, which may lie years back. Otherwise its next retry would be taken for new.
-  Where there are too many, those that have not written for longest go first (``idle_producers``).
+* A producer expires when it has appended nothing for some time. The time is that of the append by the wall clock. The
+  timestamp of a record may be years old, and the next retry would then be taken for a new batch. If there are
+  too many producers, those that have been idle for longest are forgotten first (``idle_producers``).
 
-The state is a function of the log. ``check`` only looks; ``append`` and ``append_marker`` are the only mutators. A
-start replays what the newest sound snapshot lacks. A truncation of the log takes changes back (``producer_journal``).
+The state is a function of the log. ``check`` changes nothing; ``append`` and ``append_marker`` are the only mutators. A
+start replays what the newest sound snapshot lacks. A truncation of the log undoes changes (``producer_journal``).
 Time is an argument.
 
 Thread-safety: loop's thread only.
@@ -77,23 +77,19 @@ class ProducerStates:
         self.folder = folder
         self._known: dict[int, ProducerEntry] | None = None
         self._packed = b""
-        """Where ``_known`` is None: what it is to be, as a snapshot has it; empty where there are no producers."""
+        """If ``_known`` is None: the producers in the form of a snapshot, empty if there are none."""
         self._ongoing: dict[int, int] = {}
-        """First offset → producer id of ongoing transactions, in the order of their first
-        offsets.
-        """
+        """The producer ids of ongoing transactions by first offset, in that order."""
         self._unreplicated: dict[int, int] = {}
-        """First offset → marker's offset of transactions whose marker the high watermark has
-        not passed.
-        """
+        """The markers' offsets of ended transactions that are not replicated, by first offset."""
         self._limit = idle_producers.MAX_PRODUCERS
-        """With so many producers some are forgotten before another one comes."""
+        """At this many producers, some are forgotten before another one is added."""
         self._journal = ProducerJournal()
         self._snapshots = sorted(snapshots)
         self.end_offset = 0
-        """The log's end as this state knows it."""
+        """The log end that this state covers."""
         self.verifications = Verifications()
-        """Producers whose first batch waits for the coordinator; no part of the log's state."""
+        """Producers whose first batch waits for the coordinator. They are not part of the log's state."""
 
     @property
     def _producers(self) -> dict[int, ProducerEntry]:
@@ -122,19 +118,19 @@ class ProducerStates:
         return self._producers.get(producer_id)
 
     def is_ongoing(self, producer_id: int, epoch: int) -> bool:
-        """True where the producer has an open transaction in that epoch."""
+        """Returns True if the producer has an open transaction in that epoch."""
         entry = self._producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == epoch
 
     def is_fenced(self, producer_id: int, epoch: int) -> bool:
-        """True where a newer epoch of the producer has been seen."""
+        """Returns True if a newer epoch of the producer has been seen."""
         entry = self._producers.get(producer_id)
         return entry is not None and epoch < entry.epoch
 
     # Decisions
 
     def check(self, batch: Batch, transaction_version: int = 0, *, with_sequence: bool) -> BatchMetadata | None:
-        """May this data batch be appended? Returns the batch of which it is a duplicate.
+        """Checks that a data batch may be appended. Returns the earlier batch if it is a duplicate, else None.
 
         ``with_sequence`` is False for batches of the broker's own coordinators, which have none.
         From ``transaction_version`` 2 on an unknown producer begins at sequence 0: its epoch is new.
@@ -147,7 +143,7 @@ class ProducerStates:
         if entry is None:
             if with_sequence and transaction_version >= BUMPS_EPOCHS and batch.base_sequence != 0:
                 raise errors.OutOfOrderSequenceNumber(
-                    f"producer {batch.producer_id} is unknown and begins at sequence {batch.base_sequence}"
+                    f"producer {batch.producer_id} is unknown and begins at sequence {batch.base_sequence}, not at 0"
                 )
             return None
         epoch = batch.producer_epoch
@@ -155,7 +151,7 @@ class ProducerStates:
             raise _old_epoch(entry, epoch)
         if with_sequence and epoch > entry.epoch and batch.base_sequence != 0:
             raise errors.OutOfOrderSequenceNumber(
-                f"producer {entry.producer_id}: epoch {epoch} at sequence {batch.base_sequence}"
+                f"producer {entry.producer_id} begins epoch {epoch} at sequence {batch.base_sequence}, not at 0"
             )
         if with_sequence and epoch == entry.epoch and batch.base_sequence != entry.next_sequence:
             return _duplicate(entry, batch)
@@ -164,7 +160,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, batch: Batch, marker: Marker | None, transaction_version: int) -> None:
-        """May this marker (None: another control batch) be appended?
+        """Checks that a marker (None: another control batch) may be appended.
 
         Its epoch must not be older than the newest seen; from transaction version 2 on it must be
         newer, except for a resent marker, which finds no transaction (KIP-1228).
@@ -179,13 +175,13 @@ class ProducerStates:
             raise _old_epoch(entry, epoch)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise errors.TransactionCoordinatorFenced(
-                f"marker of coordinator epoch {marker.coordinator_epoch}, newest is {entry.coordinator_epoch}"
+                f"the marker has coordinator epoch {marker.coordinator_epoch}, the newest is {entry.coordinator_epoch}"
             )
 
     # Changes
 
     def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int, seen_ms: int) -> None:
-        """A data batch has been appended (or is read back from the log) at ``seen_ms``, or before."""
+        """Adds a data batch that was appended at ``seen_ms``, or read from the log and appended at or before that."""
         producer_id = batch.producer_id
         entry = self._producers.get(producer_id)
         begins = batch.is_transactional and (entry is None or entry.transaction_first_offset == NO_OFFSET)
@@ -201,7 +197,7 @@ class ProducerStates:
         self.end_offset = last_offset + 1
 
     def recall(self, batches: Iterable[Batch]) -> None:
-        """These data batches of the log lie before what is known: a producer that sends one again gets that answer."""
+        """Adds data batches of the log that precede the known ones, so that their duplicates are detected."""
         earlier: dict[int, list[BatchMetadata]] = {}
         for batch in batches:
             entry = self._producers.get(batch.producer_id)
@@ -214,9 +210,9 @@ class ProducerStates:
     def append_marker(
         self, batch: Batch, marker: Marker, offset: int, timestamp: int, seen_ms: int
     ) -> CompletedTransaction | None:
-        """A marker has been appended at ``offset`` (or is read back).
+        """Adds a marker that was appended at ``offset``, or read from the log.
 
-        The transaction that it ended, if there was one.
+        Returns the transaction that it ended, None if there was none.
         """
         entry = self._entry(batch.producer_id, batch.producer_epoch, offset)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
@@ -231,8 +227,9 @@ class ProducerStates:
         return CompletedTransaction(batch.producer_id, first_offset, offset, marker.kind == ABORT)
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once ``completed`` is replicated: the next ongoing
-        transaction's start, or its own end.
+        """Returns the last stable offset once ``completed`` is replicated.
+
+        This is the start of the next ongoing transaction, or the end of ``completed``.
         """
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
@@ -240,7 +237,7 @@ class ProducerStates:
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is in the transaction index.
+        """Notes that the transaction is in the transaction index.
 
         It stays unstable until the high watermark passes its marker.
         """
@@ -248,7 +245,7 @@ class ProducerStates:
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, offset: int) -> None:
-        """Markers below ``offset`` are replicated, and nothing below it will be truncated."""
+        """Notes the high watermark: markers below it are replicated, and nothing below it will be truncated."""
         if self._journal:
             self._journal.forget_below(offset)
         if self._unreplicated:
@@ -256,7 +253,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The least offset of a transaction that is undecided, or decided but not replicated."""
+        """The first offset of the earliest transaction that is ongoing, or not replicated; None if there is none."""
         if not self._ongoing and not self._unreplicated:
             return None
         ongoing = next(iter(self._ongoing), None)
@@ -266,10 +263,11 @@ class ProducerStates:
         return decided if ongoing is None or decided < ongoing else ongoing
 
     def remove_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
-        """Forgets producers of which nothing was appended for ``expiration_ms`` and that have no open
-        transaction; returns how many.
+        """Removes producers that have appended nothing for ``expiration_ms`` and have no open transaction.
+
+        Returns how many these were.
         """
-        known = self._known or {}  # what nobody has asked for since the start can wait
+        known = self._known or {}  # producers that were not used since the start stay packed
         expired = [
             entry.producer_id
             for entry in known.values()
@@ -285,13 +283,14 @@ class ProducerStates:
         return len(expired)
 
     def _make_room(self) -> None:
-        """There are too many: forgets those that were idle for longest."""
+        """Forgets the producers that have been idle for longest, because there are too many."""
         count = len(self._producers)
         for producer_id in idle_producers.longest_idle(self._producers.values(), count):
             del self._producers[producer_id]
         left = len(self._producers)
         self._limit = idle_producers.limit_after(left)
-        logger.warning("%s: %d of %d producers are forgotten, those idle for longest", self.folder, count - left, count)
+        text = "%s has too many idempotent producers: of %d, the %d that were idle for longest are forgotten"
+        logger.warning(text, self.folder, count, count - left)
 
     def undo_to(self, offset: int) -> bool:
         """The log has been truncated to ``offset``, where a batch began; False where too much of it is gone to be
@@ -309,17 +308,17 @@ class ProducerStates:
         return True
 
     def can_undo_to(self, offset: int) -> bool:
-        """Whether the log may be truncated to ``offset`` without being read."""
+        """Returns True if the journal reaches back to ``offset``, so that a truncation to it reads no batches."""
         return offset >= self._journal.start
 
     def before(self, offset: int) -> ProducerStates:
-        """Others, that know no producer yet and the snapshots up to ``offset``; they remove none."""
+        """Returns an empty state with the snapshots up to ``offset``, none of which it removes."""
         found = ProducerStates(self._storage, self.folder, [at for at in self._snapshots if at <= offset])
         found._unreplicated = {first: last for first, last in self._unreplicated.items() if last < offset}
         return found
 
     def become(self, other: ProducerStates) -> None:
-        """Takes over what ``other`` knows; snapshots of which it does not know go. Raises OSError."""
+        """Takes over the state of ``other``, and removes snapshots that it does not have. Raises OSError."""
         known = set(other._snapshots)
         self.remove_snapshots(lambda at: at not in known)
         self._known, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
@@ -364,12 +363,11 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def load(self, start_offset: int, end_offset: int, reach: int | None = None) -> int:
-        """Reads the newest sound snapshot at or before ``reach``, or if there is none the first
-        behind it; ``reach`` is by default ``end_offset``, where the log ends now.
+        """Reads the newest sound snapshot at or before ``reach``, or if there is none the first one behind it.
 
-        Returns the offset from which the log must be replayed. Which markers are not replicated is
-        in no snapshot: what is known of it stays, and where nothing is known (at a start) markers
-        in front of the snapshot count as replicated, as in Kafka.
+        ``reach`` is by default ``end_offset``, the log's end. Returns the offset from which the log must be
+        replayed. A snapshot does not tell which markers are replicated. What is known of that stays; at a start,
+        markers before the snapshot count as replicated, as in Kafka.
         """
         unreplicated = {first: last for first, last in self._unreplicated.items() if last < end_offset}
         self.clear(start_offset)
@@ -385,14 +383,15 @@ class ProducerStates:
         return start_offset
 
     def packed(self) -> bytes:
-        """The producers as a snapshot has them; empty where there are none."""
+        """Returns the producers in the form of a snapshot, empty if there are none."""
         if self._known is None:
             return self._packed
         return producer_snapshot.encode(self._known.values()) if self._known else b""
 
     def resume(self, packed: bytes, end_offset: int) -> None:
-        """The producers are those that were ``packed`` at the log's end. They are unpacked with their first use, unless
-        one has an open transaction.
+        """Takes over the producers that were ``packed`` at the log's end.
+
+        They are unpacked when they are first used, or at once if one has an open transaction.
         """
         self.clear(end_offset)
         self._packed = packed
@@ -400,14 +399,14 @@ class ProducerStates:
             self._find_ongoing(list(self._producers.values()))
 
     def take_snapshot(self, offset: int) -> None:
-        """Writes a snapshot at ``offset``, the log's end, unless there is one; raises OSError."""
+        """Writes a snapshot at ``offset``, the log's end, unless there is one. Raises OSError."""
         if offset not in self._snapshots:
             self._storage.write(self._path(offset), producer_snapshot.encode(self._producers.values()))
             self._snapshots.append(offset)
             self._snapshots.sort()
 
     def remove_snapshots(self, condition: Callable[[int], bool]) -> None:
-        """Removes the snapshot files whose offset meets the condition; raises OSError."""
+        """Removes the snapshot files whose offset meets the condition. Raises OSError."""
         gone = set()
         try:
             for offset in filter(condition, self._snapshots):
@@ -421,7 +420,7 @@ class ProducerStates:
         try:
             entries = producer_snapshot.decode(self._storage.read(self._path(offset)))
         except (FileNotFoundError, producer_snapshot.CorruptSnapshot) as error:
-            logger.warning("%s: %s; the log is read instead", self._path(offset), error)
+            logger.warning("%s cannot be used, and the log is read instead: %s", self._path(offset), error)
             self.remove_snapshots(lambda other: other == offset)
             return False
         self._known = {entry.producer_id: entry for entry in entries}
@@ -448,9 +447,9 @@ def _old_epoch(entry: ProducerEntry, epoch: int) -> errors.InvalidProducerEpoch:
 
 
 def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:
-    """The batch that was appended before with these sequences, which are not the next ones.
+    """Returns the earlier batch with the same sequences, for a batch whose sequences are not the next ones.
 
-    Raises DuplicateSequenceNumber behind the window, OutOfOrderSequenceNumber for a gap.
+    Raises DuplicateSequenceNumber if that batch is too old to be known, OutOfOrderSequenceNumber for a gap.
     """
     for earlier in entry.batches:
         if (earlier.first_sequence, earlier.last_sequence) == (
@@ -458,7 +457,7 @@ def _duplicate(entry: ProducerEntry, batch: Batch) -> BatchMetadata:
             batch.last_sequence,
         ):
             return earlier
-    text = f"sequence {batch.base_sequence}, expected {entry.next_sequence}"
+    text = f"its batch begins at sequence {batch.base_sequence}, and {entry.next_sequence} is expected"
     behind = (entry.last_sequence - batch.base_sequence) & SEQUENCE_MASK
     if batch.last_offset_delta <= behind < entry.appended:
         raise errors.DuplicateSequenceNumber(f"producer {entry.producer_id}: {text}")

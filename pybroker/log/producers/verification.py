@@ -1,16 +1,16 @@
-"""Transactional producers of a log that wait for their coordinator's word (KIP-890).
+"""Transactional producers of a log that wait for their coordinator's answer (KIP-890).
 
 The first batch of a transaction in a partition is appended only when the coordinator has confirmed that the partition
-belongs to the ongoing transaction. Otherwise a late batch could begin a transaction that never ends, and hold the last
-stable offset for good. From then on the open transaction in the log is proof enough.
+belongs to the ongoing transaction. Otherwise a late batch could begin a transaction that never ends, and block the last
+stable offset for ever. From then on, the open transaction in the log is the proof.
 
-While the coordinator is asked, a *verification* stands for the producer. The caller presents it with the batch, and it
-must still be the same. The marker that ends the transaction removes it, so a late answer admits nothing into the next
-transaction. A marker with the epoch of the verification itself (transactions v2) ended the previous transaction, and
-leaves it.
+While the coordinator is asked, the log keeps a *verification* of the producer. The caller presents it with the batch,
+and it must still be the same. The marker that ends the transaction removes it, so a late answer admits nothing into the
+next transaction. With transactions v2, a marker with the verification's own epoch ended the previous transaction, and
+does not remove it.
 
-A verification also remembers the lowest sequence that was seen. Where the coordinator could not
-answer, the batch is sent again, and a later one must not be taken before it.
+A verification also has the lowest sequence that was seen. If the coordinator could not answer, the batch is
+sent again, and a later one must not be appended before it.
 
 A client can create verifications by sending batches of invented producers. So there are at most ``MAX_ENTRIES`` of
 them; the oldest is dropped first, and one that was refused for good is dropped at once.
@@ -26,9 +26,9 @@ MAX_ENTRIES = 1000
 
 
 class Verification:
-    """One producer whose coordinator is being asked; its identity is the proof.
+    """One producer whose coordinator is being asked. The object's identity is the proof.
 
-    ``bumps_epochs``: the producer has transactions v2.
+    ``bumps_epochs`` is True for transactions v2.
     """
 
     __slots__ = ("bumps_epochs", "epoch", "lowest_sequence", "started_ms")
@@ -54,9 +54,7 @@ class Verifications:
     def start(
         self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int
     ) -> Verification:
-        """The verification for a batch that begins with ``sequence``: the one that stands, or for
-        a newer epoch another one.
-        """
+        """Returns the verification for a batch that begins with ``sequence``; a newer epoch gets a new one."""
         found = self._entries.get(producer_id)
         if found is not None and epoch <= found.epoch:
             if epoch == found.epoch:
@@ -70,40 +68,41 @@ class Verifications:
         return made
 
     def stands(self, producer_id: int, verification: Verification | None) -> bool:
-        """True while ``verification`` is the one of its producer."""
+        """Returns True while ``verification`` is the current one of the producer."""
         return verification is not None and self._entries.get(producer_id) is verification
 
     def check_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Raises OutOfOrderSequenceNumber where a lower sequence is still to come."""
+        """Raises OutOfOrderSequenceNumber if a batch with a lower sequence must be appended first."""
         found = self._entries.get(producer_id)
         if found is not None and epoch == found.epoch and sequence > found.lowest_sequence:
             raise errors.OutOfOrderSequenceNumber(
-                f"producer {producer_id}: sequence {sequence}, {found.lowest_sequence} is to come"
+                f"producer {producer_id}: sequence {found.lowest_sequence} must come before sequence {sequence}"
             )
 
     def refuse(self, producer_id: int, epoch: int, verification: Verification) -> None:
-        """The coordinator's word is no, and will not change. What it says of a zombie leaves the
-        verification of a newer epoch, which the zombie was given.
+        """Removes the verification, because the coordinator has refused for good.
+
+        If it has refused a zombie, the verification of the newer epoch stays, which the zombie had been given.
         """
         if epoch == verification.epoch and self.stands(producer_id, verification):
             del self._entries[producer_id]
 
     def on_data(self, producer_id: int) -> None:
-        """A batch of a transaction has been appended: the open transaction is the proof now."""
+        """Removes the verification after an append: from now on the open transaction is the proof."""
         self._entries.pop(producer_id, None)
 
     def on_marker(self, producer_id: int, epoch: int) -> None:
-        """A transaction has ended: the one that was asked for, unless that is the next one."""
+        """Removes the verification when its transaction has ended, but not when the previous one has."""
         found = self._entries.get(producer_id)
         if found is not None and not (found.bumps_epochs and found.epoch == epoch):
             del self._entries[producer_id]
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets those that were never used again."""
+        """Removes verifications that have not been used for ``expiration_ms``."""
         kept = {id: each for id, each in self._entries.items() if now_ms - each.started_ms < expiration_ms}
         if len(kept) < len(self._entries):
             self._entries = kept
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Removes all verifications."""
         self._entries.clear()

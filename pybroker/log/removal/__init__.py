@@ -1,6 +1,6 @@
-"""Logs that lose their names: ``removals`` deletes those that a decision has ended, ``strays`` keeps all others.
+"""Removes logs from a broker: ``removals`` deletes them, ``strays`` keeps those that no decision has deleted.
 
-Start with ``removals.Removals.delete`` and ``strays.Strays.set_aside``. Why a log goes is decided elsewhere
-(``pybroker.replication``, ``pybroker.cluster``); here is how its folder is renamed, durably, and what a start finds.
+Start with ``removals.Removals.delete`` and ``strays.Strays.set_aside``. Other rooms decide why a log goes
+(``pybroker.replication``, ``pybroker.cluster``). This room renames its folder durably, and handles what a start finds.
 It imports the log, its dirs and files.
 """

@@ -1,11 +1,11 @@
-"""Folders that have lost their names, and whose files go in the background.
+"""Deletes the folders of logs: renames them at once, and removes their files in the background.
 
 A deletion is done when the folder is durably named ``-delete``: from then on the log cannot be found, and its name is
-free. The rest is work for the disk, which may take minutes for a large log, and no request waits for it. If a stop or
-a crash interrupts a removal, the next start finishes it (``folder_states``).
+free. To remove the files of a large log may take minutes, and no request waits for that. If a stop or a crash
+interrupts it, the next start finishes it (``folder_states``).
 
-A file that cannot be removed costs space and nothing else: the dir does not fail, and the removal is tried again
-together with the next one.
+A file that cannot be removed only costs space: the dir stays online, and the removal is tried again together with the
+next one.
 
 Thread-safety: any thread may call anything.
 """
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Removals:
-    """The queue of folders to remove; ``executor`` runs the removals."""
+    """Removes folders on threads of ``executor``."""
 
     def __init__(self, storage: Storage, executor: Executor) -> None:
         self._storage = storage
@@ -38,10 +38,10 @@ class Removals:
         self._stopped = False
 
     def delete(self, log_dir: LogDir, logs: Iterable[Log]) -> None:
-        """These logs of a dir lose their names, durably, by one sync for all; then their files go in the background.
+        """Durably renames the folders of these logs, with one sync for all, and removes the files in the background.
 
-        They are in ``log_dir.stale``, and not in its ``logs``. Blocks while another thread is at one of their files.
-        Raises KafkaStorageError; where only descriptors were lacking the names are gone, and the sync is made up for.
+        The logs are in ``log_dir.stale``, and not in its ``logs``. Blocks while another thread uses one of their files.
+        Raises KafkaStorageError. If only file descriptors were lacking, the folders are renamed, and synced later.
         """
         logs = list(logs)
         for log in logs:
@@ -64,8 +64,9 @@ class Removals:
         return folder
 
     def remove(self, folder: str, log_dir: LogDir | None = None) -> None:
-        """Removes a folder, later; one that is not there is no error. ``log_dir``: where its name is perhaps not
-        durable yet.
+        """Removes a folder in the background; a missing one is no error.
+
+        ``log_dir`` is its dir if the folder's name may not be durable yet.
         """
         with self._lock:
             waiting, self._left = self._left | {folder: log_dir}, {}
@@ -92,6 +93,6 @@ class Removals:
         except (OSError, errors.KafkaStorageError) as error:
             if self._stopped or (log_dir is not None and log_dir.offline):
                 return
-            logger.warning("%s is removed later: %s", folder, error)
+            logger.warning("%s cannot be removed now, and is removed later: %s", folder, error)
             with self._lock:
                 self._left[folder] = log_dir

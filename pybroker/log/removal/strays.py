@@ -1,19 +1,19 @@
 """Strays: logs that belong to no known partition of this broker and that no decision has deleted.
 
-A topic that is missing in the metadata may have been lost there: a restored backup, a node removed by hand. So its
-logs are kept. Such a log is closed, and its folder gets Kafka's name for it::
+A topic may be missing in the metadata by mistake: after a backup was restored, or a node removed by hand. So its logs
+are kept. Such a log is closed, and its folder gets Kafka's name for it::
 
     <topic>-<partition>.<id>-stray/
 
-From then on nothing touches it: no retention, no compaction, no truncation, no deletion. A new topic of the same name
-has a folder of its own beside it. There are two ways back. When a topic of the same id has the partition again, its
-log is the stray. And a person decides otherwise: ``pybroker log strays`` lists, adopts and removes.
+From then on nothing changes it: no retention, no compaction, no truncation, no deletion. A new topic of the same name
+has a folder of its own beside it. If a topic with the same id has the partition again, the stray becomes its log
+again. Otherwise an operator decides: ``pybroker log strays`` lists, adopts and removes strays.
 
-``stray.json`` in the folder says what the name cannot (a long topic name is truncated) and what the checkpoint files of
-the log dir no longer say: version, topic, partition, the four offsets, whether the log was closed in order, when it was
-set aside and why. It is written before the folder is renamed, and stays when the folder gets its old name back. The
-next start puts its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
-its ordinary name is a log, whatever else is in it.
+``stray.json`` in the folder has what the folder's name lacks (it may truncate the topic) and what the checkpoint files
+no longer have: version, topic, partition, the four offsets, whether the log was closed in order, and when and why it
+was set aside. It is written before the folder is renamed, and stays when the folder gets its old name back. The
+next start moves its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
+the name of a log is a log, whatever else is in it.
 
 Thread-safety: the functions on files may block. Any thread may call the methods of ``Strays``.
 """
@@ -42,12 +42,12 @@ logger = logging.getLogger(__name__)
 
 
 class Note(NamedTuple):
-    """What ``stray.json`` says."""
+    """The content of ``stray.json``."""
 
     topic_partition: TopicPartition
     checkpointed: Checkpointed
     is_clean: bool
-    """The log was closed in order."""
+    """True if the log was closed in order."""
     since_ms: int
     why: str
 
@@ -66,7 +66,7 @@ class Note(NamedTuple):
 
 
 def decode(data: bytes) -> Note:
-    """Parses ``stray.json``; raises ValueError."""
+    """Parses ``stray.json``. Raises ValueError."""
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
@@ -83,7 +83,7 @@ def decode(data: bytes) -> Note:
 
 
 def read_note(storage: Storage, folder: str) -> Note | None:
-    """The note in a folder; None where there is none that can be read."""
+    """Returns the note in a folder, None if there is no readable one."""
     try:
         return decode(storage.read(f"{folder}/{FILE_NAME}"))
     except (FileNotFoundError, ValueError):
@@ -137,12 +137,12 @@ class Strays:
         self._storage = storage
         self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
         self._waiting: dict[TopicPartition, tuple[Log, str]] = {}
-        """Logs that are being set aside, or could not be yet; and why they are to be."""
+        """Logs that are being set aside, or could not be yet, and why they should be."""
         self._lock = threading.Lock()
-        """Guards both, and is never held while a disk works."""
+        """Guards both tables. It is never held during access to a disk."""
 
     def look_into(self, log_dir: LogDir) -> None:
-        """Finds those that are in ``log_dir``; raises OSError."""
+        """Finds the strays in ``log_dir``. Raises OSError."""
         for folder, topic_id, note in find(self._storage, log_dir.path):
             self._add(Stray(log_dir, folder, topic_id, note, sum(self._storage.files(folder).values())))
 
@@ -151,7 +151,7 @@ class Strays:
             self._found.setdefault((stray.topic_id, stray.note.topic_partition), []).append(stray)
 
     def _remove(self, stray: Stray) -> bool:
-        """False where another thread has taken it."""
+        """Removes a stray from the tables. Returns False if another thread has done so."""
         with self._lock:
             found = self._found.get((stray.topic_id, stray.note.topic_partition), [])
             is_there = stray in found
@@ -180,7 +180,7 @@ class Strays:
         return None if log is None or log.log_dir.offline else log
 
     def set_aside_waiting(self, now_ms: int, topic_partition: TopicPartition | None = None) -> None:
-        """All such logs, or that one; blocks. Raises KafkaStorageError."""
+        """Sets all waiting logs aside, or only the given one; blocks. Raises KafkaStorageError."""
         with self._lock:
             waiting = list(self._waiting.items())
         for tp, (log, why) in waiting:
@@ -198,7 +198,7 @@ class Strays:
         return self._try(log, now_ms, why)
 
     def _try(self, log: Log, now_ms: int, why: str) -> Stray | None:
-        """None also where another thread has done it meanwhile."""
+        """Sets a waiting log aside. Returns None if its disk has failed, or if another thread has done it meanwhile."""
         tp, log_dir = log.topic_partition, log.log_dir
         with log.files.undisturbed():
             if self.waiting(tp) is not log:
@@ -229,7 +229,7 @@ class Strays:
         return Stray(log_dir, folder, log.topic_id, note, log.size)
 
     def take_back(self, stray: Stray) -> str:
-        """Gives the folder its old name, which it returns. Raises KafkaStorageError."""
+        """Gives the folder the name of its log again, and returns its path. Raises KafkaStorageError."""
         folder = stray.log_dir.file(str(stray.note.topic_partition))
         if not self._remove(stray):
             raise errors.KafkaStorageError(f"{stray.folder} is being taken back already")
@@ -239,16 +239,16 @@ class Strays:
         except errors.KafkaStorageError:
             self._add(stray)
             raise
-        logger.warning("%s is %s again, because its topic is back", stray.folder, folder)
+        logger.warning("the stray %s is the log %s again, because its topic is in the metadata", stray.folder, folder)
         return folder
 
 
 def _closed(log: Log) -> tuple[Checkpointed, bool]:
-    """The offsets of a log that is closed now, and whether it could be closed in order."""
+    """Closes a log; returns its offsets, and True if it was closed in order."""
     try:
         log.close()
         is_clean = True
     except errors.CorruptMessage as error:
-        logger.error("closing %s: %s", log.folder, error)
+        logger.error("%s cannot be closed in order: %s", log.folder, error)
         is_clean = False
     return Checkpointed(log.recovery_point, log.log_start_offset, log.high_watermark, log.clean_offset), is_clean

@@ -1,6 +1,6 @@
-"""One segment of a log and its files: what is written to it, and what is served of it.
+"""One segment of a log and its files: appends to it, and serves reads from it.
 
 Start with ``segment`` (a ``.log`` file and its indexes) and ``segments`` (all of a log, in order). ``segment_files``
-opens, syncs and renames the files; ``cleaned_segment`` is one that compaction writes. ``slicing`` gives a piece of a
-file to send, of bytes that ``trust`` vouches for. It imports ``log/files`` only, and knows no log and no log dir.
+opens, syncs and renames the files; ``cleaned_segment`` is one that compaction writes. ``slicing`` returns a piece of a
+file to send, whose CRCs were checked (``trust``). This room imports only ``log/files``; it knows no log and no log dir.
 """

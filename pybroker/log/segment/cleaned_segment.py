@@ -4,19 +4,18 @@ Its files are named like those of the first segment that it replaces, and:
 
 1. ``….log.cleaned`` and its indexes ``….index.cleaned`` … while they are written. A start removes
    them.
-2. When all are written and synced, and the folder with them, each is renamed to ``….swap``, the ``.log`` last. From
-   that rename on the new segment counts. A start removes the segments that it replaces, those between its first and its
-   last offset, and takes it in their place.
-3. The old segments go, the newest first. Then the new files get their names, the ``.log`` last: as long as there is a
-   ``.log.swap``, a start does all of 3 again.
+2. When all files and the folder are synced, each file is renamed to ``….swap``, the ``.log`` last. From that rename on
+   the new segment counts: a start replaces all segments between its first and its last offset by it.
+3. The old segments are removed, the newest first. Then the new files get their final names, the ``.log`` last. While
+   there is a ``.log.swap``, a start does all of 3 again.
 
-A file system that keeps the order of renames in a folder needs no sync between these steps, and each of them may be cut
-by a crash. The last batch of a cleaned segment is always that of the last segment it replaces, even if no record is
-left in it. Otherwise it would not show which offsets it covers, and a start in the middle of 3 would bring back
-superseded records.
+A crash may interrupt any of these steps. On a file system that keeps the order of renames in a folder, no sync is
+needed between them. A cleaned segment always ends with the last batch of the last segment that it replaces, even if no
+record is left in that. Otherwise it would not show which offsets it covers, and a start in the middle of 3 would bring
+superseded records back.
 
-There is always a ``.txnindex.swap``: it says that the old index has not been replaced yet. An
-empty one leaves no file.
+There is always a ``.txnindex.swap``, which shows that the old index has not been replaced yet. If it
+is empty, it becomes no file.
 
 Thread-safety: written by one pool thread; ``to_swap`` and ``to_final`` are the loop's.
 """
@@ -38,7 +37,7 @@ INDEX_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
 
 
 class CleanedSegment:
-    """The segment to be at ``base_offset`` in ``folder``; raises OSError throughout."""
+    """The future segment at ``base_offset`` in ``folder``. All methods raise OSError."""
 
     def __init__(
         self, storage: Storage, cache: FileCache, folder: str, base_offset: int, index_interval_bytes: int
@@ -57,25 +56,25 @@ class CleanedSegment:
 
     @property
     def size(self) -> int:
-        """Bytes of log written."""
+        """How many bytes of log are written."""
         return self._indexer.size
 
     @property
     def segment(self) -> Segment:
-        """The segment as the log knows it; stands after ``finish``."""
+        """The segment for the log, after ``finish``."""
         assert self._segment is not None
         return self._segment
 
     def write(self, batches: Bytes) -> None:
-        """Adds whole batches. Raises cy.batch.CorruptBatch where they do not fit into a segment."""
+        """Adds whole batches. Raises cy.batch.CorruptBatch if they do not fit into a segment."""
         position = self._indexer.size
         self._indexer.add(batches)
         self._file.write(batches, position)
 
     def finish(self, aborted: bytes, modified_ms: int) -> None:
-        """Everything is written: indexes and syncs.
+        """Writes the indexes and syncs everything, after all batches are written.
 
-        ``aborted``: the entries of its ``.txnindex``; ``modified_ms``: how old its youngest part is.
+        ``aborted`` has the entries of its ``.txnindex``. ``modified_ms`` is the time of its newest original.
         """
         contents = (*self._indexer.finish(), aborted)
         self._has_aborted = bool(aborted)
@@ -91,16 +90,16 @@ class CleanedSegment:
         self._segment.trust.add(0, self._segment.size)
 
     def to_swap(self) -> None:
-        """From the end of this on the segment counts."""
+        """Renames the files to ``….swap``; after that the segment counts."""
         for suffix in (*INDEX_SUFFIXES, SUFFIX):
             self._storage.rename(self._path(suffix, CLEANED_SUFFIX), self._path(suffix, SWAP_SUFFIX))
 
     def to_final(self) -> None:
-        """The old segments are gone: the files get their names. Opens no file."""
+        """Gives the files their final names, when the old segments are removed. Opens no file."""
         finish_swap(self._storage, self._stem, self._has_aborted)
 
     def remove(self) -> None:
-        """Takes back what was written, unless it has been swapped in."""
+        """Removes the written files, unless they were swapped in."""
         for suffix in (SUFFIX, *INDEX_SUFFIXES):
             self._storage.unlink(self._path(suffix, CLEANED_SUFFIX))
 
@@ -109,9 +108,9 @@ class CleanedSegment:
 
 
 def finish_swap(storage: Storage, stem: str, has_aborted: bool | None = None) -> None:
-    """Gives the ``.swap`` files at ``stem`` (folder and 20 digits) their names; may be repeated.
+    """Gives the ``.swap`` files at ``stem`` (folder and 20 digits) their final names; may be repeated.
 
-    ``has_aborted``: whether the transaction index has entries; None: its file tells. Raises OSError.
+    ``has_aborted`` tells if the transaction index has entries; None: its file shows it. Raises OSError.
     """
     aborted = f"{stem}{TransactionIndex.SUFFIX}"
     if has_aborted is None:

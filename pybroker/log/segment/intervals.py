@@ -25,7 +25,7 @@ class Intervals:
         self._ends[first:last] = [end]
 
     def end_of(self, position: int) -> int:
-        """End of the range that holds ``position``, or ``position`` where none does."""
+        """Returns the end of the range that holds ``position``, or ``position`` if none does."""
         number = bisect_right(self._starts, position)
         return max(position, self._ends[number - 1]) if number else position
 

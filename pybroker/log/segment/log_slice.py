@@ -1,4 +1,4 @@
-"""What a read of the log gives: whole batches, as a place in a file or as bytes."""
+"""The result of a read of the log: whole batches, as a part of a file or as bytes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from cy.wire.sendfile import FileSlice
 class LogSlice:
     """Batches of one segment, none of them cut.
 
-    ``records`` is a ``FileSlice`` to be sent by sendfile, or bytes where they had to be converted
-    from an old message format, or empty. ``first_offset``: where the read began; the first batch
-    may begin earlier. ``next_offset``: no record of the slice is at or beyond it, so
-    ``[first_offset, next_offset)`` is the range for aborted transactions.
+    ``records`` is a ``FileSlice`` to send by sendfile, or bytes if they had to be converted from an old message
+    format, or empty. ``first_offset`` is where the read began; the first batch may begin earlier. No record of the
+    slice is at or beyond ``next_offset``, so ``[first_offset, next_offset)`` is the range for aborted transactions.
     """
 
     __slots__ = ("first_offset", "next_offset", "records", "size")

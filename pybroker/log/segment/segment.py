@@ -1,17 +1,17 @@
 """One segment of a log: ``<base offset, 20 digits>.log`` and its indexes.
 
-Format: record batches one behind the other (``cy.batch``), offsets ascending, all at or above the
-base offset and below the next segment's. Only the last segment of a log, the active one, grows.
+Format: a sequence of record batches (``cy.batch``). Their offsets ascend, from the base offset to below
+that of the next segment. Only the last segment of a log, the active one, grows.
 
-Invariants: ``size`` counts whole batches only; what a failed write left beyond it is cut off
+Invariants: ``size`` counts whole batches only; what a failed write left beyond it is removed
 before anything else happens. Nothing below ``size`` changes, except that ``truncate`` makes it
 smaller.
 
-``slicing`` reads what is served.
+``slicing`` reads for fetches.
 
-**Finding an offset**: the offset index, then a scan of batch headers. Reads mostly go on where the
-last one ended, so the starts of the last few reads' successors are remembered (``_starts``), which
-also serves the high watermark: followers read up to it.
+**Finding an offset**: the offset index, then a scan of batch headers. A read usually continues where the
+last one ended, so the ends of the last few reads are remembered (``_starts``). This also finds the high
+watermark, since followers read up to it.
 
 Thread-safety: loop's thread only, except ``sync``, which one pool thread at a time may call.
 """
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class Segment:
-    """A segment; the log decides when it rolls."""
+    """One segment. The log decides when it rolls."""
 
     __slots__ = (
         "_bytes_since_index",
@@ -81,12 +81,12 @@ class Segment:
         self.trust = Trust(size)
         self.base_offset = base_offset
         self.size = size
-        """Bytes of whole batches in the ``.log``."""
+        """The bytes of whole batches in the ``.log``."""
         self.created_ms = created_ms
         self.index_interval_bytes = 4096
         self.max_index_bytes = 10_485_760
         self.index_is_full = False
-        """True where one more entry would pass ``max_index_bytes``."""
+        """True if one more entry would exceed ``max_index_bytes``."""
         self._max_timestamp = UNKNOWN_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._first_timestamp = UNKNOWN_TIMESTAMP
@@ -96,14 +96,14 @@ class Segment:
 
     @classmethod
     def create(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
-        """Makes the files of a new, empty segment; raises OSError."""
+        """Creates the files of a new, empty segment. Raises OSError."""
         segment = cls.unwritten(storage, cache, folder, base_offset, now_ms)
         segment.files.make()
         return segment
 
     @classmethod
     def unwritten(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
-        """A new, empty segment whose files are made when it is used first."""
+        """Returns a new, empty segment whose files are created when it is first used."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
         segment.files.is_made = False
         segment.start_indexes()
@@ -111,7 +111,7 @@ class Segment:
 
     @classmethod
     def prepare(cls, storage: Storage, cache: FileCache, folder: str, base_offset: int, now_ms: int) -> Segment:
-        """As ``create``, but another segment may have the file's name until ``place``; raises OSError."""
+        """Creates a segment while another one may still have the file's name, until ``place``. Raises OSError."""
         segment = cls(storage, cache, folder, base_offset, 0, now_ms)
         segment.files.data = segment._begin(segment.path + TEMPORARY_SUFFIX)  # not in the cache, which might close it
         return segment
@@ -141,55 +141,53 @@ class Segment:
         return self.files.open()
 
     def _settle(self) -> None:
-        """The file was given back, or not: nothing is appended while it is not open, so ``size`` is as it was then."""
+        """Distrusts all bytes if the file was closed meanwhile. Nothing is appended to a closed file."""
         if self.files.was_released:
             self.files.was_released = False
             self.distrust()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """As ``SegmentFiles.held``."""
+        """Does ``SegmentFiles.held``."""
         with self.files.held():
             self._settle()
             yield
 
     def distrust(self) -> None:
-        """From now on every byte is checked again when it is first read."""
+        """Makes the next read of each byte check CRCs again."""
         self.trust.lose(self.size)
 
     def read_bytes(self, position: int, length: int) -> bytes:
-        """Bytes of the file, unchecked."""
+        """Returns bytes of the file without checking CRCs. Raises OSError."""
         return self.file.read(length, position)
 
     @property
     def max_timestamp(self) -> int:
-        """Greatest timestamp of the records, -1 where none has one."""
+        """The greatest timestamp of the records, -1 if none has one."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
             self.read_end()
         return self._max_timestamp
 
     @property
     def knows_max_timestamp(self) -> bool:
-        """True where ``max_timestamp`` needs no look at the disk."""
+        """True if ``max_timestamp`` is known without reading the disk."""
         return self._max_timestamp != UNKNOWN_TIMESTAMP
 
     def resume(self, max_timestamp: int, max_timestamp_offset: int) -> None:
-        """The segment is as it was closed, with these."""
+        """Takes over the values with which the segment was closed."""
         self._max_timestamp = max_timestamp
         self._max_timestamp_offset = max_timestamp_offset
 
     @property
     def max_timestamp_offset(self) -> int:
-        """Last offset of the batch that holds the greatest timestamp."""
+        """The last offset of the batch with the greatest timestamp."""
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
             self.read_end()
         return self._max_timestamp_offset
 
     @property
     def first_timestamp(self) -> int:
-        """Greatest timestamp of the first batch, -1 where there is none: rolling by time goes
-        by it.
-        """
+        """The greatest timestamp of the first batch, -1 if there is none. Rolling by time uses it."""
         if self._first_timestamp == UNKNOWN_TIMESTAMP:
             first = next(self.batches(), None)
             self._first_timestamp = first.batch.max_timestamp if first else -1
@@ -197,24 +195,19 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention goes by: the greatest timestamp, or where there is none the file's
-        time, in ms.
-        """
+        """The time that retention uses, in ms: the greatest timestamp, or the file's time if there is none."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
     @property
     def modified_ms(self) -> int:
-        """When something was appended last, in ms; before that, when the segment was made."""
+        """When something was last appended, in ms; for an unwritten segment, when it was created."""
         return self.files.modified_ms if self.files.is_made else self.created_ms
 
     # Appending
 
     def append(self, data: Bytes, last_offset: int, max_timestamp: int) -> None:
-        """Writes a batch at the end and keeps the indexes.
-
-        Raises OSError: then ``cut_failed_write``.
-        """
+        """Appends a batch, and updates the indexes. Raises OSError: then call ``cut_failed_write``."""
         files = self.files
         file = files.data
         if file is None:
@@ -236,7 +229,7 @@ class Segment:
         self._bytes_since_index += length
 
     def append_all(self, data: Bytes, batches: list[Batch]) -> None:
-        """As ``append`` for several batches that lie one behind the other in ``data``."""
+        """Appends several batches, which follow each other in ``data``. Raises OSError, as ``append``."""
         file, position = self.file, self.size
         self._read_what_appends_need()
         file.write(data, position)
@@ -246,21 +239,19 @@ class Segment:
             position += batch.size
 
     def _read_what_appends_need(self) -> None:
-        """Before anything is written: nothing that is in the file shall want a descriptor then. Raises OSError."""
+        """Reads what an append needs before it writes, so that it needs no file descriptor later. Raises OSError."""
         self.offset_index.hold()
         self.time_index.hold()
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
             self.read_end()
 
     def cut_failed_write(self) -> None:
-        """Removes what a failed append may have left behind the last whole batch, as far as the
-        disk lets us.
-        """
+        """Removes what a failed append may have written behind the last whole batch, if the disk allows it."""
         with contextlib.suppress(OSError):
             (self.files.data or self._open()).truncate(self.size)
 
     def note(self, position: int, batch: Batch) -> None:
-        """Takes a batch that is in the file into the indexes."""
+        """Adds a batch of the file to the indexes."""
         if batch.max_timestamp > self._max_timestamp:
             self._raise_max_timestamp(batch.max_timestamp, batch.last_offset)
         if position == 0:
@@ -278,7 +269,7 @@ class Segment:
         self._bytes_since_index = 0
 
     def rebuild_indexes(self) -> None:
-        """Makes the offset and time index again from the log; raises MalformedBatch."""
+        """Rebuilds the offset and time index from the log. Raises MalformedBatch."""
         self.start_indexes()
         for position, batch in self.batches():
             self.check_reach(position, batch)
@@ -286,15 +277,16 @@ class Segment:
         self.seal()
 
     def check_reach(self, position: int, batch: Batch) -> None:
-        """Raises MalformedBatch for an offset that no index of this segment could hold: it is outside the CRC, and may
-        have rotted.
+        """Raises MalformedBatch for an offset that this segment's indexes cannot hold.
+
+        The CRC does not cover the offset, so it may be damaged.
         """
         if batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             reason = f"offset {batch.base_offset} is too far from {self.base_offset}"
             raise MalformedBatch(position, reason, size=batch.size)
 
     def seal(self) -> None:
-        """Completes the indexes: no more appends are expected, at least for now."""
+        """Completes the indexes, because no further appends are expected, at least for now."""
         if self._max_timestamp >= 0:
             self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
         self.files.save_indexes()
@@ -302,17 +294,14 @@ class Segment:
     # Reading
 
     def remember(self, next_offset: int, position: int) -> None:
-        """A read ended here: the next one most likely begins here."""
+        """Remembers where a read ended, because the next one probably begins there."""
         starts = self._starts
         if starts is None or len(starts) >= MAX_STARTS:
             starts = self._starts = {}
         starts[next_offset] = position
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch whose last offset is at least ``offset`` begins.
-
-        NO_BATCH where all are below.
-        """
+        """Returns where the first batch begins whose last offset is at least ``offset``, NO_BATCH if there is none."""
         starts = self._starts
         if starts is not None and offset in starts:
             position = starts[offset]
@@ -321,20 +310,21 @@ class Segment:
         return located.position if located else NO_BATCH
 
     def batch_reaching(self, offset: int) -> Located | None:
-        """The first batch whose last offset is at least ``offset``; raises MalformedBatch."""
+        """Returns the first batch whose last offset is at least ``offset``. Raises MalformedBatch."""
         return self._locate(offset)
 
     def batches(self, position: int = 0) -> Iterator[Located]:
-        """The batches from ``position`` on; raises MalformedBatch."""
+        """Yields the batches from ``position`` on. Raises MalformedBatch."""
         return walk(self.file, position, self.size)
 
     def verified_batches(self, position: int, trust_before: int) -> Iterator[Located]:
-        """As ``batches``, with CRCs checked from offset ``trust_before`` on."""
+        """Yields the batches from ``position`` on, with CRCs checked from offset ``trust_before`` on."""
         return walk_verified(self.file, position, self.size, trust_before)
 
     def batches_since(self, timestamp: int, offset: int) -> Iterator[Located]:
-        """The batches that have a record as new as ``timestamp`` and one at or beyond ``offset``; raises
-        MalformedBatch.
+        """Yields the batches with a record as new as ``timestamp`` and one at or beyond ``offset``.
+
+        Raises MalformedBatch.
         """
         start = self.position_of(offset) if offset > self.base_offset else 0
         if start == NO_BATCH:
@@ -344,7 +334,7 @@ class Segment:
                 yield located
 
     def _start_of_time(self, timestamp: int) -> int:
-        """A position at or before the first batch with a record as new as ``timestamp``."""
+        """Returns a position at or before the first batch with a record as new as ``timestamp``."""
         entry = self.time_index.lookup(timestamp)
         located = self._dated(entry) if entry is not None else None
         if entry is not None and located is None:
@@ -352,7 +342,7 @@ class Segment:
         return located.position if located is not None else 0
 
     def _dated(self, entry: TimestampEntry) -> Located | None:
-        """The batch that the time index speaks of, None where it is not there."""
+        """Returns the batch of an entry of the time index, None if the entry is wrong."""
         located = self._locate(entry.offset)
         fits = located is not None and located.batch.max_timestamp == entry.timestamp
         return located if fits else None
@@ -379,13 +369,11 @@ class Segment:
         return last
 
     def _last_indexed(self) -> int:
-        """Where the last batch begins that the offset index truly knows; 0 where it knows none."""
+        """Returns the position of the last batch with a correct entry in the offset index, 0 if there is none."""
         return self.start_upto(MAX_POSITION)
 
     def start_upto(self, position: int) -> int:
-        """Where the last batch at or before ``position`` begins that the offset index truly knows; 0 where it
-        knows none.
-        """
+        """Returns where the last batch with a correct index entry begins, at or before ``position``; 0: none."""
         entry = self.offset_index.last_upto(position)
         if entry is not None and not self.agrees(entry):
             self._rebuild_once()
@@ -408,7 +396,7 @@ class Segment:
             self.txn_index.truncate_to_offset(located.batch.base_offset)
 
     def complete(self) -> None:
-        """Completes the index files; raises OSError."""
+        """Completes the index files. Raises OSError."""
         if self._bytes_since_index and self.knows_max_timestamp:
             self.seal()
         self.txn_index.save()
@@ -421,7 +409,7 @@ class Segment:
             self.index_is_full = True
 
     def is_full_with(self, offset_bytes: int, time_bytes: int) -> bool:
-        """Whether indexes of these lengths have no room for one more entry; a time index keeps some for its last."""
+        """Returns True if indexes of these lengths have no room for one more entry, and the time index for its last."""
         room = self.max_index_bytes
         offset_entry, time_entry = self.offset_index.ENTRY_SIZE, self.time_index.ENTRY_SIZE
         return offset_bytes + offset_entry > room or time_bytes + 2 * time_entry > room
@@ -442,7 +430,7 @@ class Segment:
         return first_reaching(self.files.borrow(), start, self.size, offset)
 
     def agrees(self, entry: OffsetPosition) -> bool:
-        """True if the batch that the index speaks of is really there."""
+        """Returns True if the batch of an index entry is really at its position."""
         try:
             located = next(walk(self.files.borrow(), entry.position, self.size), None)
         except MalformedBatch:
@@ -450,14 +438,14 @@ class Segment:
         return located is not None and located.batch.last_offset == entry.offset
 
     def _rebuild_once(self) -> None:
-        """An index lied.
+        """Rebuilds the indexes after one of them was found wrong, at most once.
 
-        A log whose framing is broken keeps its old indexes: they lead past the damage.
+        If the log's framing is broken, the old indexes stay, because they lead past the damage.
         """
         if self._was_rebuilt:
             return
         self._was_rebuilt = True
-        logger.warning("indexes of %s do not fit the log and are rebuilt", self.path)
+        logger.warning("the indexes of %s do not match the log and are rebuilt", self.path)
         with contextlib.suppress(MalformedBatch):
             for _ in self.batches():
                 pass

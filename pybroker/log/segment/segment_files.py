@@ -1,8 +1,8 @@
-"""The files of one segment: opening, syncing, renaming, removing.
+"""The files of one segment: opens, syncs, renames and removes them.
 
-The ``.log`` is opened on first use and given back when the cache of open files needs room; the indexes look after
-themselves. Files are removed by renaming them first (``.deleted``): that is quick and final, while the unlinking may
-be slow and is done elsewhere. A start removes what a crash leaves of it.
+The ``.log`` is opened on first use and closed when the cache of open files needs room; the indexes do so themselves.
+Files are first renamed to ``.deleted``, which is quick and final. Unlinking may be slow and is done elsewhere; a start
+removes what a crash has left.
 
 Thread-safety: loop's thread only, except ``sync``, which one pool thread at a time may call.
 """
@@ -46,23 +46,23 @@ class SegmentFiles:
         self.storage = storage
         self._cache = cache
         self.data: DataFile | None = None
-        """The open ``.log``, None where it is not open."""
+        """The open ``.log``, None if it is not open."""
         self.was_released = False
-        """True where the ``.log`` was given back: what is in it may be read from the disk again."""
+        """True if the ``.log`` was closed meanwhile, so that its bytes may come from the disk again."""
         self.folder = folder
         self.base_offset = base_offset
         self.recently_used = False
         self.is_made = True
-        """False where there are no files yet: of a new log that has no records."""
+        """False if there are no files yet, because the log is new and has no records."""
         self.is_removed = False
-        """True where the files are gone, or are about to go; another segment may have files of these names."""
+        """True if the files are removed, or about to be. Another segment may then have files of these names."""
         self.offset_index = OffsetIndex(storage, cache, folder, base_offset)
         self.time_index = TimeIndex(storage, cache, folder, base_offset)
         self.txn_index = TransactionIndex(storage, cache, folder, base_offset)
 
     @property
     def is_open(self) -> bool:
-        """True where its file is open."""
+        """True if the ``.log`` is open."""
         return self.data is not None
 
     @property
@@ -77,12 +77,10 @@ class SegmentFiles:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Whatever a change of the files needs is open and read, and stays so meanwhile, however many files others
-        open. Raises OSError.
-        """
+        """Within ``with``, keeps everything open and read that a change of the files needs. Raises OSError."""
         if not self.is_made:
             self.make()
-        self._cache.forget(self)  # it closes what it knows, on any thread and at any time
+        self._cache.forget(self)  # because the cache may close its files at any time, on any thread
         try:
             if self.data is None:
                 self.data = self.storage.open(self.path)
@@ -94,30 +92,24 @@ class SegmentFiles:
                 self._cache.admit(self)
 
     def release(self) -> None:
-        """Lets go of the open file.
-
-        Bytes appended later are trusted; existing bytes must be checked again.
-        """
-        self.was_released = True  # first: another thread may open the file as soon as it is not there
+        """Closes the ``.log``. Its existing bytes must then be checked again; later appends are trusted."""
+        self.was_released = True  # first, because another thread may open the file again at once
         self.data = None
 
     def borrow(self) -> DataFile:
-        """Returns the ``.log`` file. If it is not open, it does not stay open for this, so that reading an idle log
-        leaves it idle.
-        """
+        """Returns the ``.log`` file. If it was not open, it does not stay open, so that an idle log stays idle."""
         return self.data or (self.storage.open(self.path) if self.is_made else self.make())
 
     def save_indexes(self) -> None:
-        """Brings the index files up to date; raises OSError."""
+        """Writes index entries that the files lack. Raises OSError."""
         if self.is_made:
             self.offset_index.save()
             self.time_index.save()
 
     def sync(self, *, with_indexes: bool) -> None:
-        """Returns when the log with its transaction index, and where asked the other indexes, are
-        on the disk. Raises OSError.
+        """Syncs the ``.log`` and the transaction index, with ``with_indexes`` also the other indexes.
 
-        Never to be retried.
+        Raises OSError, after which it must never be retried.
         """
         if not self.is_made:
             return
@@ -128,16 +120,15 @@ class SegmentFiles:
             self.time_index.save(sync=True)
 
     def relocate(self, folder: str) -> None:
-        """The folder has another name now."""
+        """Notes the new name of the folder."""
         self.folder = folder
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.folder = folder
 
     def delete(self) -> list[str]:
-        """Takes the files away by renaming them.
+        """Renames the files for deletion, and returns their new paths, which the caller unlinks.
 
-        Returns their new paths, to be unlinked where it does not hurt. The ``.log`` goes first, so
-        that a crash leaves orphaned indexes, never a log without its own.
+        The ``.log`` is first, so that a crash leaves indexes without a log, never a log without indexes.
         """
         self.is_removed = True
         self.forget()
@@ -151,7 +142,7 @@ class SegmentFiles:
         return renamed
 
     def forget(self) -> None:
-        """Closes everything."""
+        """Closes all files."""
         self._cache.forget(self)
         self.data = None
         for index in (self.offset_index, self.time_index, self.txn_index):
@@ -159,11 +150,11 @@ class SegmentFiles:
             index.release()
 
     def open(self) -> DataFile:
-        """Opens the ``.log``, to be given back when others need room. Raises OSError."""
+        """Opens the ``.log``, until the cache needs room. Raises OSError."""
         return self.adopt(self.storage.open(self.path)) if self.is_made else self.make()
 
     def make(self) -> DataFile:
-        """Makes the files of an empty segment. Raises OSError, and can be called again then."""
+        """Creates the files of an empty segment. Raises OSError, after which it can be called again."""
         file = self.storage.open(self.path, create=True)
         file.truncate(0)
         for index in (self.offset_index, self.time_index):
@@ -173,13 +164,13 @@ class SegmentFiles:
         return self.adopt(file)
 
     def adopt(self, file: DataFile) -> DataFile:
-        """``file`` is the open ``.log`` from now on."""
+        """Takes over ``file`` as the open ``.log``."""
         self.data = file
         self._cache.admit(self)
         return file
 
     def place(self) -> None:
-        """Gives the ``.log`` that was made under another name its own, without a descriptor. Raises OSError."""
+        """Gives a ``.log`` that was created under another name its own; needs no file descriptor. Raises OSError."""
         file = self.data
         assert file is not None
         self.storage.rename(file.path, self.path)

@@ -1,11 +1,11 @@
 """The segments of a log, ordered by base offset.
 
-Finding the segment of an offset is the first of a lookup's two binary searches (the second is in
-that segment's index). Invariant: never empty once the log is open; the last one is active, the
+A lookup of an offset first finds its segment here by a binary search, and then searches that segment's
+index. Invariant: there is at least one segment once the log is open; the last one is active, the
 only one that grows.
 
-Thread-safety: changed on the loop's thread only; ``snapshot`` gives other threads a list that does
-not change under them.
+Thread-safety: changed on the loop's thread only; ``snapshot`` returns a list for other threads that does
+not change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pybroker.log.segment.segment import Segment
 from pybroker.log.segment.slicing import read_slice
 
 REMOVED_PER_TURN: Final = 50
-"""So many segments lose their names in a turn of the event loop: some 200 renames, a few milliseconds."""
+"""How many segments are removed in one turn of the event loop: about 200 renames, a few milliseconds."""
 
 
 class Segments:
@@ -46,35 +46,36 @@ class Segments:
         return self._segments[number]
 
     def snapshot(self) -> list[Segment]:
-        """The segments as a list of its own."""
+        """Returns a list of the segments that later changes do not affect."""
         return list(self._segments)
 
     def find(self, offset: int) -> int:
-        """Number of the segment that would hold ``offset``; 0 for offsets before all of them."""
+        """Returns the number of the segment that would hold ``offset``, 0 for offsets before all of them."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_offset(self, number: int, log_end_offset: int) -> int:
-        """Where the segment's offsets end: the next one's base, or the log's end."""
+        """Returns where the segment's offsets end: the next one's base offset, or the log end."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
 
     def count_from(self, offset: int) -> int:
-        """How many begin at ``offset`` or behind it."""
+        """Returns how many segments begin at or beyond ``offset``."""
         return len(self._bases) - bisect_left(self._bases, offset)
 
     def last_below(self, offset: int) -> Segment:
-        """The last segment that begins below ``offset``; there is one."""
+        """Returns the last segment that begins below ``offset``; there must be one."""
         return self._segments[bisect_left(self._bases, offset) - 1]
 
     def end_of_cut(self, offset: int) -> tuple[Segment, Located | None, int]:
-        """The segment that a truncation at ``offset`` shortens, the first batch in it that goes, and the offset that no
-        batch reaches then. Raises OSError, MalformedBatch.
+        """Returns what a truncation at ``offset`` affects. Raises OSError, MalformedBatch.
+
+        These are the segment that it shortens, the first batch of it that is removed, and the resulting log end.
         """
         segment = self._segments[self.find(offset)]
         cut = segment.batch_reaching(offset)
         return segment, cut, offset if cut is None else min(offset, cut.batch.base_offset)
 
     def read(self, offset: int, max_bytes: int, bound: int, log_end_offset: int, min_one: bool) -> LogSlice:
-        """As ``Log.read``, of an offset that is below ``bound`` and in the log. Raises OSError, CorruptMessage."""
+        """Does ``Log.read`` for an offset of the log that is below ``bound``. Raises OSError, CorruptMessage."""
         rest = None
         segments, count = self._segments, len(self._segments)
         number = self.find(offset)
@@ -98,24 +99,24 @@ class Segments:
         self._bases.append(segment.base_offset)
 
     def start_over(self, segment: Segment) -> None:
-        """Puts the new active segment in the place of all that were there."""
+        """Replaces all segments by a new active one."""
         self._segments, self._bases = [segment], [segment.base_offset]
 
     def remove_first(self, count: int) -> list[Segment]:
-        """Removes and returns the ``count`` oldest."""
+        """Removes and returns the ``count`` oldest segments."""
         removed = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         return removed
 
     def remove_from(self, offset: int) -> list[Segment]:
-        """Removes and returns those whose base offset is ``offset`` or more."""
+        """Removes and returns the segments whose base offset is at least ``offset``."""
         first = bisect_left(self._bases, offset)
         removed = self._segments[first:]
         del self._segments[first:], self._bases[first:]
         return removed
 
     def has_run(self, segments: list[Segment]) -> bool:
-        """True where these very segments follow each other here, and none of them is active."""
+        """Returns True if exactly these segments follow each other here, and none of them is active."""
         first = bisect_left(self._bases, segments[0].base_offset)
         found = self._segments[first : first + len(segments)]
         return len(found) == len(segments) < len(self._segments) - first and all(
@@ -123,16 +124,16 @@ class Segments:
         )
 
     def replace(self, old: list[Segment], new: Segment) -> None:
-        """Puts ``new`` in the place of ``old``, which follow each other (compaction)."""
+        """Replaces the segments ``old``, which follow each other, by ``new`` (compaction)."""
         first = self._segments.index(old[0])
         assert self._segments[first : first + len(old)] == old
         self._segments[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
 
     def sync(self, start: int, end: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Syncs the segments that hold offsets of ``[start, end)``; indexes only of sealed ones. Stops between two
-        of them where ``is_over()``.
+        """Syncs the segments with offsets of ``[start, end)``, and the indexes of sealed ones.
 
+        Stops between two segments if ``is_over()`` returns True.
         Raises OSError. May run on a pool thread: a segment that is removed meanwhile needs no sync.
         """
         segments = self.snapshot()

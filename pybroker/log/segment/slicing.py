@@ -1,7 +1,7 @@
-"""What is served of a segment: whole batches, as a piece of its file.
+"""Reads whole batches of a segment for a fetch, as a piece of its file.
 
-**Damage on disk**: bytes that are not trusted (``trust``) are checked before they are served. A
-wrong CRC ends the slice before the batch, or raises CorruptMessage where it is the first.
+**Damage on disk**: the CRCs of bytes that are not trusted (``trust``) are checked before they are served. If one
+does not match, the slice ends before that batch; if that batch is the first, CorruptMessage is raised.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 def read_slice(
     segment: Segment, offset: int, max_bytes: int, upper_bound: int, end_offset: int, min_one: bool
 ) -> LogSlice | None:
-    """Batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``.
+    """Returns the batches from the one that holds ``offset`` (or the next) up to offset ``upper_bound``.
 
-    None if there is none. ``end_offset`` is where the next segment, or nothing, begins. Raises
+    Returns None if there is none. ``end_offset`` is where the next segment begins, or the log ends. Raises
     CorruptMessage and OSError.
     """
     file = segment.file
@@ -85,9 +85,7 @@ def _whole_batches(segment: Segment, start: int, max_bytes: int, offset: int, mi
 
 
 def _anchor(segment: Segment, start: int, limit: int) -> int:
-    """The last indexed batch that begins in ``[start, limit]``, ``start`` where there is
-    none.
-    """
+    """Returns where the last indexed batch in ``[start, limit]`` begins, ``start`` if there is none."""
     entry = segment.offset_index.last_upto(limit)
     if entry is None or entry.position <= start:
         return start
@@ -95,10 +93,7 @@ def _anchor(segment: Segment, start: int, limit: int) -> int:
 
 
 def _read_verified(segment: Segment, file: DataFile, offset: int, start: int, end: int, end_offset: int) -> LogSlice:
-    """Checks the batches first.
-
-    The slice ends before a damaged one, or where the message format changes.
-    """
+    """Checks the batches, and ends the slice before a damaged one, or where the message format changes."""
     magic = NO_BATCH
     before = stop, next_offset = start, offset
     try:
@@ -124,12 +119,12 @@ def _read_verified(segment: Segment, file: DataFile, offset: int, start: int, en
 
 
 def _check_order(segment: Segment, position: int, next_offset: int, end_offset: int) -> None:
-    """What was read up to ``position`` ends below the next batch and the next segment."""
+    """Checks that the batches up to ``position`` end below the next batch and segment. Raises MalformedBatch."""
     following = end_offset
     with contextlib.suppress(MalformedBatch):
         for _, batch in walk(segment.file, position, segment.size):
             following = min(batch.base_offset, end_offset)
             break
     if next_offset > following:
-        reason = f"offset {following} behind {next_offset - 1}"
+        reason = f"offset {following} follows offset {next_offset - 1}"
         raise MalformedBatch(position, reason, is_disordered=True)

@@ -1,13 +1,13 @@
-"""Which bytes of a segment may be served without looking at their CRCs again.
+"""Tracks which bytes of a segment may be served without checking their CRCs again.
 
-A record damaged on disk must never be served as good, but a CRC over every byte of every fetch
-would cost as much as sending it. So a segment vouches for some of its bytes: those that this
+A record that was damaged on disk must never be served, but to check every byte of every fetch
+would cost as much as sending it. So some bytes are trusted: those that this
 process appended (from ``_appended_from`` on), and the ranges that a read has checked. Everything
-else, all that was found at the start, is checked batch by batch when it is first read.
+else, such as all that existed at the start, is checked batch by batch when it is first read.
 
-Trust is lost when the bytes may have left the page cache, to be read from the disk again. That is so when the file was
-closed to make room for others, and when the periodic round has come. Trust is also lost when the file's modification
-time shows that another process wrote to it.
+Trust is lost when the bytes may have left the page cache and come from the disk again. This is so when the file was
+closed to make room for others, and in each round of the periodic retention. Trust is also lost when the file's
+modification time shows that another process wrote to it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Trust:
         return self._checked is not None and self._checked.covers(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """The CRCs in ``[start, end)`` are right."""
+        """Notes that the CRCs in ``[start, end)`` were checked."""
         if self._checked is None:
             self._checked = Intervals()
         self._checked.add(start, end)
 
     def lose(self, size: int) -> None:
-        """Nothing below ``size``, the segment's size now, is trusted any more."""
+        """Trusts nothing below ``size``, the segment's current size, any longer."""
         self._appended_from = size
         self._checked = None
 
     def cut(self, size: int) -> None:
-        """The segment was truncated to ``size``."""
+        """Notes that the segment was truncated to ``size``."""
         self._appended_from = min(self._appended_from, size)
         self._checked = None

@@ -1,6 +1,6 @@
-"""The start of a broker's logs, and the stop that prepares the next one.
+"""Opens a broker's logs at its start, and closes them at a stop, which prepares the next start.
 
-Start with ``opening``: all logs of a log dir. Each is opened by ``reopening``, as ``closing`` has left it at a clean
-stop, or else by ``recovery``, which mends what a crash has torn. What a start does with each name that it finds is a
-table, ``dirs/folder_states``. It may import all of ``log/`` but the manager, moves and compaction.
+Start with ``opening``: all logs of a log dir. ``reopening`` opens each as ``closing`` has left it at a clean stop. If
+it cannot, ``recovery`` opens it, and repairs it after a crash. The table ``dirs/folder_states`` tells what a start does
+with each name that it finds. This room may import all of ``log/`` except the manager, moves and compaction.
 """

@@ -1,10 +1,10 @@
 """Closes the logs of a log dir at a clean stop.
 
 Every log completes its indexes, takes a producer snapshot unless it is small, and is synced. Then the four checkpoint
-files are written, then what the next start may know of each log. The clean-shutdown marker comes last. Threads wait for
-the disk together. A log that is synced already needs none.
+files are written, then the file of closed logs, and last the clean-shutdown marker. Several threads sync logs at the
+same time. A log that is synced already needs no thread.
 
-Thread-safety: blocks; nobody else uses the logs any more.
+Thread-safety: blocks; no other code may use the logs any longer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ THREADS = 8
 
 
 def close_logs(log_dir: LogDir, broker_epoch: int) -> None:
-    """Raises OSError, and KafkaStorageError."""
+    """Closes all logs of a log dir, and marks its clean shutdown. Raises OSError, KafkaStorageError."""
     synced: list[Log] = []
     unsynced: list[Log] = []
     for log in log_dir.logs.values():
@@ -36,9 +36,9 @@ def close_logs(log_dir: LogDir, broker_epoch: int) -> None:
 
 
 def _close(log: Log) -> tuple[str, ClosedLog | None]:
-    """Gives the name of its folder, and what the next start may know of it."""
+    """Closes a log; returns the name of its folder and its state, None if the next start has to read its files."""
     log.close()
     closed = None
-    with contextlib.suppress(OSError):  # the next start looks into its files then
+    with contextlib.suppress(OSError):  # then the next start reads its files
         closed = describe(log)
     return os.path.basename(log.folder), closed

@@ -1,7 +1,7 @@
 """Opens the logs of a log dir when a broker starts.
 
-The contents of the four checkpoint files are read first and handed to ``recovery``, log by log. The files are not
-written before every log is open: they are written as a whole, and would lose the entries of logs that are not open.
+The four checkpoint files are read first, and their entries go to ``recovery``, log by log. They are not written before
+every log is open, because they are written as a whole and would lose the entries of logs that are not open.
 
 Thread-safety: blocks; no other code knows the logs yet.
 """
@@ -36,17 +36,18 @@ class Opened(NamedTuple):
 
     logs: list[Log]
     checkpointed: set[TopicPartition]
-    """The logs of which the checkpoint files speak, whether they are there or not."""
+    """All logs in the checkpoint files, whether or not they exist."""
     returned: list[str]
-    """Folders of logs that were strays and whose offsets are only in their notes yet."""
+    """Folders of logs that were strays, and whose offsets are only in their notes so far."""
 
 
 def open_logs(
     log_dir: LogDir, config: LogConfig, threads: int, now_ms: int, closed: Mapping[str, ClosedLog] | None
 ) -> Opened:
-    """Opens every log in ``log_dir``, after an unclean stop on so many threads.
+    """Opens every log in ``log_dir``; after an unclean stop, on ``threads`` threads.
 
-    ``closed``: what is known of logs after a clean stop, None after another one. Raises OSError and KafkaStorageError.
+    ``closed`` has the state of the logs after a clean stop, and is None after an unclean one. Raises OSError,
+    KafkaStorageError.
     """
     was_clean = closed is not None
     recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
@@ -66,7 +67,7 @@ def open_logs(
         path = log_dir.file(folder)
         stamps = log_dir.storage.stamps(path)
         if tp not in known and not _is_log(log_dir.storage, path, stamps):
-            logger.warning("%s is named like a log but has none of its files: it is left alone", path)
+            logger.warning("%s is named like a log but has no files of a log, and is ignored", path)
             return None
         note = strays.read_note(log_dir.storage, path) if strays.FILE_NAME in stamps else None
         if note is not None:
@@ -89,7 +90,7 @@ def open_logs(
 
 @contextlib.contextmanager
 def _mapping(threads: int) -> Iterator[Callable[..., Iterable[Log | None]]]:
-    """Gives ``map``, on so many threads; the caller's is enough where nothing has to be checked."""
+    """Yields a ``map`` that runs on ``threads`` threads, for 1 on the caller's."""
     if threads == 1:
         yield map
         return
@@ -98,7 +99,7 @@ def _mapping(threads: int) -> Iterator[Callable[..., Iterable[Log | None]]]:
 
 
 def _is_log(storage: Storage, folder: str, files: Mapping[str, object]) -> bool:
-    """Whether a folder with these files has something of a log, or is empty as one that has just been made."""
+    """Returns True if a folder with these files has any file of a log, or is empty like that of a new log."""
     if partition_metadata.FILE_NAME in files:
         return True
     if not files and not storage.folders(folder):

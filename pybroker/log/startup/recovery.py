@@ -1,21 +1,21 @@
-"""Opens a log that is on the disk, and mends it after an unclean stop.
+"""Opens a log that is on the disk, and recovers it after an unclean stop.
 
-After a clean stop ``reopening`` does it, unless something has changed since. Then nothing is read but names, sizes, the
-newest producer snapshot and the last few batch headers. So it is after an unclean stop, if the log ends at its recovery
-point. Else everything beyond that is suspect:
+After a clean stop, ``reopening`` opens a log, unless its files have changed. Then this module reads only names, sizes,
+the newest producer snapshot and the last few batch headers. This is also enough after an unclean stop, if the log ends
+at its recovery point. Otherwise it checks everything beyond the recovery point:
 
-1. Leftovers go: ``.deleted``, ``.cleaned``, ``.tmp``, indexes without a log. A ``.swap`` is a
-   compaction that had finished writing: it replaces the segments it was made from.
-2. From the segment that holds the recovery point on, indexes are made again and CRCs checked.
-   Bytes below the recovery point were synced: only their framing is checked here, a CRC when they
+1. Leftovers are removed: ``.deleted``, ``.cleaned``, ``.tmp``, indexes without a log. A ``.swap`` is a
+   segment that a compaction has completely written: it replaces the segments from which it was made.
+2. From the segment with the recovery point on, indexes are rebuilt and CRCs checked.
+   Bytes below the recovery point were synced: only their framing is checked here, and their CRCs when they
    are read.
-3. The log ends at the first bad batch, or at the first offset that is missing between two segments. Offsets that
-   compaction may have removed do not count, nor does a jump of more than 2^31 offsets, for which a roll has synced all
-   before it. A bad batch at the end of the log is a *torn tail*, an append cut by the crash, and is cut off. If more
-   follows, in the same or later segments, the log has a *hole*. Then everything from there on is set aside in files
-   named ``….log.quarantined-<position>``. It is never deleted silently, and never served with the hole inside.
-4. Checkpoints are believed only within the log's bounds: a recovery point beyond the end is clamped, an end below the
-   log start resets the log to its start. Leader epochs and producers are truncated to the end, or replayed up to it.
+3. The log ends at the first damaged batch, or at the first offset that is missing between two segments. Offsets that
+   compaction may have removed do not count, nor does a jump of more than 2^31 offsets, before which a roll has synced
+   everything. A damaged batch at the end of the log is a *torn tail*, an append that the crash has interrupted, and
+   is truncated. If more follows, in the same or later segments, the log has a *hole*. Then everything from there on is
+   kept in files named ``….log.quarantined-<position>``. It is never deleted silently, nor served beyond the hole.
+4. Checkpoints count only within the log's bounds: a recovery point beyond the end is lowered to it, and an end below
+   the log start resets the log to its start. Leader epochs and producers are truncated to the end or replayed to it.
 
 A crash during all this is again an unclean stop (see ``log_dir``): each step can be repeated.
 
@@ -64,9 +64,9 @@ def load(
     now_ms: int,
     sizes: Mapping[str, int] | None = None,
 ) -> Log:
-    """Opens the log in ``folder``, or makes a new one in it. Raises KafkaStorageError.
+    """Opens the log in ``folder``, or creates a new one in it. Raises KafkaStorageError.
 
-    ``sizes``: of the files in the folder, by name, where they are known.
+    ``sizes`` are those of the files in the folder, by name, if they are known.
     """
     with log_dir.failing(f"opening {folder}"):
         sizes = log_dir.storage.files(folder) if sizes is None else sizes
@@ -74,7 +74,7 @@ def load(
 
 
 class _Loader:
-    """The steps of opening one log, and what they hand on to each other."""
+    """The steps of opening one log, and their shared state."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Loader:
         self.checkpointed = checkpointed
         self.clean = clean
         self.is_whole = clean
-        """Nothing of the log can be lost or torn."""
+        """True if nothing of the log can be lost or torn."""
         self.now_ms = now_ms
         self.files = self._known_files(sizes)
 
@@ -178,21 +178,17 @@ class _Loader:
                 self._remove(name)
 
     def _remove_unfinished_swaps(self) -> None:
-        """Kafka renames the parts of a segment that it splits from the last to the first: those
-        beyond a part that is still ``.cleaned`` do not count.
-        """
+        """Removes ``.swap`` files beyond a ``.cleaned`` one: Kafka renames the parts of a split segment backwards."""
         cleaned = [int(name[:DIGITS]) for name in self.files if name.endswith(SUFFIX + CLEANED_SUFFIX)]
         for name in [name for name in self.files if cleaned and name.endswith(SWAP_SUFFIX)]:
             if int(name[:DIGITS]) >= min(cleaned):
                 self._remove(name)
 
     def _finish_swaps(self) -> None:
-        """A cleaned segment that was complete replaces the segments between its first and last
-        offset, the newest first: see ``cleaned_segment``.
-        """
+        """Completes interrupted swaps of cleaned segments: see ``cleaned_segment``."""
         for name in sorted(name for name in self.files if name.endswith(SUFFIX + SWAP_SUFFIX)):
             base, last = int(name[:DIGITS]), self._last_offset_in(name)
-            logger.info("%s/%s: the compaction up to offset %d is completed", self.folder, name, last)
+            logger.info("%s/%s completes a compaction up to offset %d", self.folder, name, last)
             for offset in reversed(self._offsets_of(SUFFIX)):
                 if base < offset <= last:
                     for suffix in (SUFFIX, *INDEX_SUFFIXES):
@@ -242,25 +238,22 @@ class _Loader:
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
-        """The first segment of a log. One that begins at 0 gets no file before it has records; another one's start is
-        in the name."""
+        """Returns the first segment of a log. It has no file before it has records, unless it begins beyond 0."""
         make = Segment.create if base_offset else Segment.unwritten
         return make(self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms)
 
     def _restart_at(self, segments: Segments, offset: int) -> Segments:
-        """The log ends before its start (the checkpoint is newer than what survived): nothing
-        of it may be read.
-        """
-        logger.warning("%s ends before its start offset %d and starts again there", self.folder, offset)
+        """Empties a log that ends before its start, because the checkpoint is newer than what has survived."""
+        logger.warning("%s ends before its log start offset %d, and is emptied and starts there", self.folder, offset)
         for segment in segments:
             self.log_dir.unlink(segment.files.delete())
         return Segments([self._new_segment(offset)])
 
     def _mend_index_files(self, segments: Segments, end: int) -> None:
-        """Makes missing and misshapen index files of the first ``end`` segments again.
+        """Rebuilds missing and malformed index files of the first ``end`` segments.
 
-        The content of the others is checked when it is used; but a ``.txnindex`` that is missing alone cannot be told
-        from one that never was. The log is read once for segments in a row, with or without snapshots of producers.
+        The content of the others is checked when it is used. A missing ``.txnindex`` alone cannot be detected, because
+        most segments have none. Neighbouring segments are read only once, with or without snapshots of producers.
         """
         producers: ProducerStates | None = None
         reached = 0
@@ -270,14 +263,14 @@ class _Loader:
                 continue
             sizes = [self.files.get(stem + suffix) for suffix in (".index", ".timeindex")]
             if None in sizes or any(self.files.get(stem + suffix, 0) % size for suffix, size in ENTRY_SIZES.items()):
-                logger.warning("index files of %s are made again", segment.path)
+                logger.warning("the index files of %s are missing or malformed, and are rebuilt", segment.path)
                 if producers is None or reached != number:
                     producers = self._producers_before(segments, number)
                 self._rebuild(segment, producers)
                 reached = number + 1
 
     def _rebuild(self, segment: Segment, producers: ProducerStates) -> None:
-        """``producers``: as they were where the segment begins; afterwards as where it ends."""
+        """Rebuilds a segment's indexes, and brings ``producers`` from its begin to its end."""
         try:
             segment.rebuild_indexes()
             self._rebuild_aborted(segment, producers)
@@ -286,7 +279,7 @@ class _Loader:
             segment.seal()
 
     def _producers_before(self, segments: Segments, number: int) -> ProducerStates:
-        """The producers as they were where a segment begins."""
+        """Returns the producers as they were at the begin of a segment."""
         base = segments[number].base_offset
         known = [offset for offset in self._offsets_of(producer_snapshot.SUFFIX) if offset <= base]
         producers = ProducerStates(self.storage, self.folder, known)
@@ -297,7 +290,7 @@ class _Loader:
         return producers
 
     def _rebuild_aborted(self, segment: Segment, producers: ProducerStates) -> None:
-        """Makes the transaction index again; raises MalformedBatch."""
+        """Rebuilds the transaction index. Raises MalformedBatch."""
         segment.txn_index.delete()
         markers, seen_ms = Markers(segment), segment.modified_ms
         try:
@@ -309,9 +302,9 @@ class _Loader:
     # Recovery
 
     def _is_synced(self, active: Segment, recovery_point: int) -> bool:
-        """True where the log ends at its recovery point: then a sync had all of it, and nothing was appended since.
+        """Returns True if the log ends at its recovery point: then all of it was synced.
 
-        A transaction index is the exception: it is no longer known to be synced when the log has been truncated.
+        A log with a transaction index does not count, because a truncation may have left that unsynced.
         """
         if f"{active.base_offset:020d}{TransactionIndex.SUFFIX}" in self.files:
             return False
@@ -328,7 +321,7 @@ class _Loader:
         epochs: LeaderEpochs,
         recovery_point: int,
     ) -> None:
-        """Checks everything from segment ``first`` on, and truncates the log at the first bad batch."""
+        """Checks everything from segment ``first`` on, and truncates the log at the first damaged batch."""
         start = segments[first].base_offset
         self._replay_producers(producers, Segments(segments.snapshot()[:first]), segments[0].base_offset, start)
         for number in range(first, len(segments)):
@@ -360,7 +353,7 @@ class _Loader:
         try:
             for position, batch in segment.verified_batches(0, recovery_point):
                 if batch.base_offset < expected or (next_base is not None and batch.last_offset >= next_base):
-                    raise MalformedBatch(position, f"offset {batch.base_offset}, expected {expected} or more")
+                    raise MalformedBatch(position, f"offset {batch.base_offset} is not in the expected order")
                 segment.check_reach(position, batch)
                 expected = batch.next_offset
                 segment.note(position, batch)
@@ -373,26 +366,27 @@ class _Loader:
             raise MalformedBatch(segment.size, f"offsets {expected} to {following.base_offset - 1} are missing")
 
     def _is_hole_before(self, following: Segment, end: int, recovery_point: int) -> bool:
-        """True where records are lost between ``end`` and the segment ``following``."""
+        """Returns True if records are lost between ``end`` and the segment ``following``."""
         if end == following.base_offset or self._is_compacted_below(following.base_offset):
             return False
         return end < recovery_point or not _is_jump(end, following)
 
     def _is_compacted_below(self, offset: int) -> bool:
-        """Whether records below ``offset`` may be missing because compaction removed them. The topic may no longer be
-        compacted, and at a start this is not known yet.
+        """Returns True if compaction may have removed records below ``offset``.
+
+        The topic's current cleanup policy does not matter, and is not known at a start.
         """
         return offset <= self.checkpointed.clean_offset
 
     def _cut(self, segments: Segments, number: int, error: MalformedBatch) -> None:
-        """Ends the log at the bad batch of segment ``number``."""
+        """Ends the log before the damaged batch of segment ``number``."""
         segment = segments[number]
         later = segments.remove_from(segment.base_offset + 1)
         rest = segment.size - error.position
         if rest and (any(other.size for other in later) or self._is_hole(segment, error)):
             self._quarantine(segment, error)
         else:
-            logger.warning("%s: torn tail of %d bytes is truncated: %s", segment.path, rest, error)
+            logger.warning("%s: a torn tail of %d bytes is truncated: %s", segment.path, rest, error)
         segment.file.truncate(error.position)
         segment.size = error.position
         segment.distrust()
@@ -400,9 +394,7 @@ class _Loader:
             self._put_aside(other)
 
     def _is_hole(self, segment: Segment, error: MalformedBatch) -> bool:
-        """False for a torn tail: one batch that is cut or damaged, or space that was never
-        written.
-        """
+        """Returns False for a torn tail: one cut or damaged batch, or space that was never written."""
         rest = segment.size - error.position
         if error.size or error.is_cut:
             return rest > max(error.size, self.config.max_message_bytes if error.is_cut else 0)
@@ -411,9 +403,9 @@ class _Loader:
         )
 
     def _quarantine(self, segment: Segment, error: MalformedBatch) -> None:
-        """Keeps a copy of everything from the bad batch to the segment's end."""
+        """Copies everything from the damaged batch to the segment's end into a file beside it."""
         path = f"{segment.path}.quarantined-{error.position}"
-        logger.error("%s: %s; what follows is kept in %s", segment.path, error, path)
+        logger.error("%s is damaged: %s; everything from there on is kept in %s", segment.path, error, path)
         copy = self.storage.open(path, create=True)
         for start in range(error.position, segment.size, 1 << 20):
             copy.write(
@@ -424,19 +416,16 @@ class _Loader:
         self.storage.sync_folder(self.folder)
 
     def _put_aside(self, segment: Segment) -> None:
-        """A segment behind a hole: its log is kept under another name."""
+        """Removes a segment behind a hole from the log, and keeps its ``.log`` under another name."""
         if segment.size:
-            logger.error("%s lies behind a hole and is kept as %s.quarantined-0", segment.path, segment.path)
+            logger.error("%s follows a damaged batch, and is kept as %s.quarantined-0", segment.path, segment.path)
             self.storage.rename(segment.path, f"{segment.path}.quarantined-0")
         self.log_dir.unlink(segment.files.delete())
 
     # Derived state
 
     def _end_offset(self, segments: Segments) -> int:
-        """Behind the last batch.
-
-        Where the active segment's end is damaged it is truncated there, even after a clean stop.
-        """
+        """Returns the offset behind the last batch; truncates a damaged end of the active segment before."""
         try:
             return segments[-1].read_end() + 1
         except MalformedBatch as error:
@@ -445,14 +434,14 @@ class _Loader:
             return segments[-1].read_end() + 1
 
     def _epochs(self) -> tuple[LeaderEpochs, bool]:
-        """The epochs of the file, and whether they are complete up to the recovery point."""
+        """Returns the epochs of the file, and True if they are complete up to the recovery point."""
         if leader_epochs.FILE_NAME not in self.files:
             return LeaderEpochs(), not any(name.endswith(SUFFIX) and size for name, size in self.files.items())
         try:
             data = self.storage.read(f"{self.folder}/{leader_epochs.FILE_NAME}")
             return LeaderEpochs(leader_epochs.decode(data)), True
         except ValueError as error:
-            logger.warning("%s/%s is made again: %s", self.folder, leader_epochs.FILE_NAME, error)
+            logger.warning("%s/%s is malformed, and is rebuilt: %s", self.folder, leader_epochs.FILE_NAME, error)
             return LeaderEpochs(), False
 
     def _replay_epochs(self, segments: Segments, epochs: LeaderEpochs) -> None:
@@ -468,12 +457,13 @@ class _Loader:
         try:
             replay_producers(producers, segments, start, end, None if self.is_whole else reach_of(segments, end))
         except MalformedBatch as error:
-            logger.error("producers of %s are known up to a damaged batch only: %s", self.folder, error)
+            logger.error("the producers of %s are only known up to a damaged batch: %s", self.folder, error)
 
 
 def _is_jump(end: int, following: Segment) -> bool:
-    """True where the segment before ``following`` ends at ``end`` and could not have taken the batch with which
-    ``following`` begins. The log was synced to its end before that one was made (``Log``): nothing is missing.
+    """Returns True if a segment that ends at ``end`` could not have taken the first batch of ``following``.
+
+    Then the log was synced to its end before ``following`` was created (``Log``), so nothing is missing.
     """
     try:
         first = next(following.verified_batches(0, 0), None)

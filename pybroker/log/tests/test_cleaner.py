@@ -90,7 +90,7 @@ def test_a_log_whose_compaction_fails_unexpectedly_does_not_keep_others_waiting(
     monkeypatch.setattr("pybroker.log.compaction.cleaner.groups", lambda todo, end: [][0])
     assert not made.clean(roll=False)
     assert made.cleaner.uncleanable == {made.log.topic_partition}
-    assert "cannot be compacted and is left alone" in caplog.text
+    assert "cannot be compacted, and is not tried again" in caplog.text
 
 
 class CutWhileRead(Throttle):

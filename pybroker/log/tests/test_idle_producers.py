@@ -39,7 +39,7 @@ def test_a_log_remembers_only_so_many_invented_producers(few, log, caplog):
         assert len(log.producers) <= LIMIT
         assert producer in known(log)
     assert len(log.producers) > LIMIT // 2
-    assert "producers are forgotten" in caplog.text
+    assert "has too many idempotent producers" in caplog.text
     log.roll(NOW)
     assert len(known(open_log(os.path.dirname(log.folder)))) <= LIMIT
 

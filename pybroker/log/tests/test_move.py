@@ -254,7 +254,7 @@ def test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_n
     old = move.log.log_dir
     complete(move)
     assert (old.offline, move.target.offline) == (False, False)
-    assert "secret does not belong to the log, and does not move with it" in caplog.text
+    assert "secret does not belong to the log, and is not moved with it" in caplog.text
     assert [value for _, value in contents(move.log)] == numbered(40)
 
 

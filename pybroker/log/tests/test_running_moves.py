@@ -98,7 +98,7 @@ def test_a_folder_with_records_is_not_taken_for_that_of_a_new_log(tmp_path):
     logs = manager(tmp_path / "a", tmp_path / "b", tmp_path / "c", config=CONFIG)
     logs.load()
     os.rename(tmp_path / "b" / str(TP), tmp_path / "b" / "new-0")
-    with pytest.raises(errors.KafkaStorageError, match="is there already, with records"):
+    with pytest.raises(errors.KafkaStorageError, match="already exists and has records"):
         logs.get_or_create(TP._replace(topic="new"), OTHER_ID, CONFIG, str(tmp_path / "b"))
     assert logs.get(TP._replace(topic="new")) is None
 
