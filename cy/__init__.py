@@ -1,7 +1,6 @@
 """Cython hot paths: buffers, record batches, codecs, CRC-32C, sendfile. Knows no config and no event loop.
 
-In a clone's folder that nothing was compiled in, the modules of an installed ``cy`` are taken: Python finds the folder
-first.
+Python finds a clone's folder before an installed ``cy``. If nothing is compiled there, the installed modules are used.
 """
 
 from pkgutil import extend_path

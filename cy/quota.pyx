@@ -1,4 +1,4 @@
-"""How fast something happens, and what a client may still do: the part of quotas that each request passes.
+"""Rates, and what a client may still use: the part of quotas that each request runs.
 
 The arithmetic is Kafka's (``Rate``, ``SampledStat``). A rate is the sum of its samples over the time that they cover. A
 sample is what was recorded within a window of time; the last ``number`` windows are kept, and the one that overlaps
@@ -59,7 +59,7 @@ cdef class Rate:
         return 0
 
     cdef int forget(self, int64_t now_ms) except -1:
-        """Forgets samples in which nothing was recorded for so long as is measured."""
+        """Drops samples that are older than the measured time."""
         cdef int64_t oldest_ms = now_ms - self.number * self.size_ms
         while self.samples and self.samples[0][1] <= oldest_ms:
             self.total -= self.samples.popleft()[2]

@@ -15,9 +15,9 @@ delete horizon. Numbers of the header are big-endian, varints zigzag. The CRC-32
 attributes to the end, so base offset and leader epoch are rewritten without it. ``length`` counts
 what follows it; ``Batch.size`` counts everything.
 
-A broker looks at every byte of a batch and makes no Python object of a record. ``validate`` reads the records by
-pointers, in one pass without the GIL. Only where records are faulty, a second pass collects which ones. Every read is
-bounded by the end of the batch, in a record also by the end of the record.
+A broker checks every byte of a batch and makes no Python object per record. ``validate`` reads the records by
+pointers, in one pass without the GIL. Only if records are faulty, a second pass finds out which ones. No read goes
+beyond the end of the batch, nor within a record beyond the end of the record.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ __all__ = (
 def iterate(
     buffer: Buffer, *, max_output: int | None = None, check_crcs: bool = True
 ) -> Iterator[Record]:
-    """The records of the batches (of any format) in ``buffer``, control records among them.
+    """Yields the records of the batches (of any format) in ``buffer``, including control records.
 
-    A batch that the buffer's end cuts is left out, as in a fetch response. ``max_output`` bounds
+    Leaves out a batch that the buffer's end cuts, as in a fetch response. ``max_output`` limits
     the decompressed size of each batch; by default ``compression.output_limit``.
     Raises ``CorruptBatch``, ``InvalidBatch``, ``compression.UnknownCodec``.
     """
@@ -134,8 +134,10 @@ def iterate(
 
 
 def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] | None:
-    """Timestamp and offset of the first record that is as new as ``timestamp`` and at or beyond ``offset``, in the one
-    batch (of any format) in ``buffer``. None where there is none. Bounds and errors as for ``iterate``.
+    """Returns timestamp and offset of the first record as new as ``timestamp`` and at or beyond ``offset``.
+
+    ``buffer`` has one batch of any format. Returns None if there is no such record. Limits and errors are those of
+    ``iterate``.
     """
     whole = memoryview(buffer).cast("B")
     batch = read_header(whole)
@@ -150,7 +152,7 @@ def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] 
 
 
 def _next_whole(whole: memoryview, position: int) -> Batch | None:
-    """The header at ``position``, or None where what is left is a cut batch."""
+    """Returns the header at ``position``, None if the rest is a cut batch."""
     left = len(whole) - position
     if left < LOG_OVERHEAD:
         return None

@@ -21,18 +21,18 @@ cdef class AbortedTransactions:
     cdef const uint8_t *octets          # those of the entries
     cdef Transaction *transactions      # by first offset
     cdef int64_t total
-    cdef int64_t reached                # transactions that have begun before where we are
+    cdef int64_t reached                # how many transactions have begun so far
     cdef Int64Map aborted               # producer id → index * 2 + 1 where a batch of it was seen
     cdef Int64Map committed             # producer ids of which a batch was seen
     cdef uint8_t *kept                  # entries whose marker stays
     cdef int64_t kept_size
     cdef int64_t kept_capacity
 
-    # Whether the records of a data batch are aborted; -1 where memory is short.
+    # 1 if the records of a data batch are aborted, 0 if not, -1 if memory runs out.
     cdef int on_batch(self, const BatchView *batch) noexcept nogil
 
-    # Whether nothing is left of the transaction that a control batch ends; -1 where memory is
-    # short.
+    # 1 if nothing is left of the transaction that a control batch ends, 0 if something is, -1 if memory
+    # runs out.
     cdef int on_marker(self, const BatchView *batch, MarkerKind kind) noexcept nogil
 
     cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil

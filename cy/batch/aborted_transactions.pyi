@@ -5,6 +5,6 @@ class AbortedTransactions:
     """The aborted transactions of a log, from the concatenated ``.txnindex`` entries of its segments."""
 
     def __init__(self, entries: bytes) -> None:
-        """``ValueError`` where ``entries`` are cut."""
+        """Raises ``ValueError`` if ``entries`` do not end with a whole entry."""
     def take_kept(self) -> bytes:
-        """The entries whose markers stayed since the last call: the index of the new segment."""
+        """Returns the entries whose markers were kept since the last call, for the index of the new segment."""

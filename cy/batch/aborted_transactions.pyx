@@ -1,12 +1,11 @@
-"""Follows the transactions of a log while its batches are read in order (Kafka's
-CleanedTransactionMetadata).
+"""Follows a log's transactions while its batches are read in order (Kafka's CleanedTransactionMetadata).
 
-The cleaner never goes beyond the last stable offset, so every transaction it meets is decided. The ``.txnindex`` files
-name the aborted ones before their first batch is read. An entry holds only for the offsets from its first to its last
-one, whether its marker is met or not. A reader of the dirty part does not meet the markers of the clean one, and a
-marker may be damaged. A marker may go when no batch of its transaction is left in front of it. While it stays, an
-aborted transaction's entry stays in the new segment's index: a reader of the log waits for that marker once it has met
-the entry.
+The cleaner never goes beyond the last stable offset, so every transaction that it reads has ended. The ``.txnindex``
+files list the aborted ones before their first batch is read. An entry applies to the offsets from its first to its last
+one, even if its marker is not read: the marker may be in the clean part, or damaged.
+
+A marker may be removed when no batch of its transaction is left before it. While it stays, an aborted transaction's
+entry stays in the new segment's index, because a reader that has seen the entry waits for that marker.
 
 Entries are the 34 bytes of ``.txnindex``: version int16, producer id, first offset, last offset,
 last stable offset, each int64.
@@ -67,7 +66,7 @@ cdef class AbortedTransactions:
         return kept
 
     cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil:
-        """The transactions that begin at or before the batch have begun; those that ended before it are left out."""
+        """Begins the transactions up to the batch, without those that ended before it. False if memory runs out."""
         cdef const Transaction *next
         cdef int64_t producer_id
         while self.reached < self.total:
@@ -82,7 +81,7 @@ cdef class AbortedTransactions:
         return True
 
     cdef bint open(self, int64_t producer_id, int64_t index, int64_t here) noexcept nogil:
-        """Takes the place of the producer's transaction before, where that has ended."""
+        """Makes a transaction the producer's current one, if the previous one has ended. False if memory runs out."""
         cdef int64_t *found = self.aborted.find(producer_id)
         if found != NULL and self.last_offset(found[0] >> 1) >= here:
             return True

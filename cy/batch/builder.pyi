@@ -23,7 +23,7 @@ class Builder:
     ) -> None: ...
     @property
     def size(self) -> int:
-        """Bytes of the batch so far, not compressed."""
+        """The bytes of the batch so far, before compression."""
     @property
     def count(self) -> int: ...
     def append(
@@ -36,11 +36,11 @@ class Builder:
     ) -> None:
         """Adds a record. ``offset_delta`` must grow; by default it is one more than the last record's."""
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-        """The batch as bytes; the builder may be continued. ``ValueError`` if it is empty."""
+        """Returns the batch as bytes; more records may be added after that. Raises ``ValueError`` if it is empty."""
 
 def recompress(buffer: Buffer, codec: int, level: int | None = None, *, max_output: int | None = None) -> bytes:
-    """The v2 batch with its records compressed by ``codec``; header otherwise the same, with a new CRC.
+    """Returns the v2 batch with its records compressed by ``codec``, and a new CRC.
 
-    The batch stays as it is if the records left would compress beyond the limit for unpacking
+    The batch is not changed if its records would then exceed the limit for decompression
     (``compression.output_limit``).
     """

@@ -141,7 +141,7 @@ cdef class Builder:
         return batch
 
     cdef bytes assemble(self):
-        """Room for the header, and the records as they go out."""
+        """Returns room for the header, followed by the records in their final form."""
         cdef Py_ssize_t size = self.used - HEADER_SIZE
         if self.codec == 0:
             return PyBytes_FromStringAndSize(<const char *>self.data, self.used)
@@ -156,7 +156,7 @@ cdef class Builder:
 
 
 cdef int get_optional(object data, Py_buffer *view) except -1:
-    """The bytes of ``data``; a length of -1 for ``None``."""
+    """Gets the bytes of ``data``, with the length -1 for ``None``."""
     if data is None:
         view.len = -1
         return 0
@@ -221,7 +221,7 @@ def recompress(buffer, int codec, level=None, *, max_output=None):
 
 
 cdef bytes join(object header, object records, int16_t attributes):
-    """A batch of the header, with other attributes, and the records."""
+    """Joins a header, with new attributes, and records to a batch."""
     cdef bytes batch = b"".join((header, records))
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
     store_int32(at + LENGTH_AT, <int32_t>(len(batch) - LOG_OVERHEAD))

@@ -1,17 +1,16 @@
-"""The four codecs of record batches, with an output that is bounded before it is allocated.
+"""The four codecs of record batches, whose output is limited before it is allocated.
 
-A compressed batch is input from a stranger: 1 MiB may claim, or may really become, 10 GiB. So
-nothing that the data says about itself is allocated before it has been checked against what its
-bytes can possibly become:
+A compressed batch comes from an untrusted client: 1 MiB may claim to become 10 GiB, or really do so. So
+a size that the data claims is allocated only after a check against the most that its bytes can become:
 
-    gzip    1032 : 1; the last four bytes say what the last member becomes: that much is inflated
-    snappy  each block begins with its length; a block of n bytes cannot become more than 22 n
-    lz4     the frame is walked: min(largest block, 255 n) a block; what the header claims must fit
-    zstd    the frame is walked: 128 KiB a block, or what a raw or run-length block says exactly
+    gzip    1032 : 1; the last four bytes have the size of the last member, and that much is inflated
+    snappy  each block begins with its size; a block of n bytes cannot become more than 22 n
+    lz4     the frame is walked: min(largest block, 255 n) per block; the header's size must not exceed that
+    zstd    the frame is walked: 128 KiB per block, or the exact size of a raw or run-length block
 
-Where that bound is within the limit, one call decompresses. Else, and for gzip of several members, ``gather`` reads
-chunks. The first 4 MiB are kept. The rest is only counted until the end or the limit, and then read again into memory
-of the right size.
+If that bound is within the limit, one call decompresses. Otherwise, and for gzip of several members, ``gather`` reads
+chunks. It keeps the first 4 MiB. It only counts the rest up to the end or the limit, and then reads it again into
+memory of the right size.
 
 Framings: snappy is either raw (librdkafka, Go clients) or xerial's, which Java writes and
 ``compress`` too: ``82 "SNAPPY" 00, version int32, compatible int32``, then blocks of ``length
@@ -41,7 +40,7 @@ cdef enum:
     GZIP_INPUT = 1 << 16        # zlib copies what it leaves of its input
     GZIP_SMALLEST = 18          # header and trailer
     GZIP_RATIO = 1032
-    GZIP_MEMBERS = 8 << 20      # what several members may become where no more is allowed than usual
+    GZIP_MEMBERS = 8 << 20      # the limit for several members, unless a larger one than usual is allowed
     MAX_FRAMES = 64             # gzip members, zstd frames
     XERIAL_BLOCK = 32768
     XERIAL_HEADER_SIZE = 16
@@ -78,7 +77,7 @@ class CorruptData(CompressionError):
 
 
 class Contexts(threading.local):
-    """Codec state that is costly to make, of one thread."""
+    """Codec state of one thread, which is expensive to create."""
 
     def __init__(self):
         self.zstd = zstandard.ZstdDecompressor()
@@ -148,7 +147,7 @@ cdef object within(object data, int64_t size, int64_t max_output):
 
 
 cdef object gather(object open_stream, object data, int64_t max_output):
-    """All that ``open_stream(data).read(n)`` gives, if it is no more than ``max_output``."""
+    """Returns all that ``open_stream(data).read(n)`` returns. Raises OutputTooLarge beyond ``max_output``."""
     cdef list chunks = []
     cdef int64_t total = 0
     stream = open_stream(data)
@@ -201,11 +200,11 @@ cdef object decompress_gzip(object view, int64_t max_output):
         return whole
     if max_output <= output_limit(size):
         max_output = min(max_output, <int64_t>GZIP_MEMBERS)
-    return gather(GzipStream, view, max_output)     # several, or a lie
+    return gather(GzipStream, view, max_output)     # several members, or a wrong size
 
 
 class GzipStream:
-    """gzip members in a row."""
+    """Reads a sequence of gzip members."""
 
     def __init__(self, data):
         self.input = memoryview(data).cast("B")
@@ -278,7 +277,7 @@ cdef list xerial_blocks(object view):
 
 
 cdef int64_t snappy_length(object block) except -1:
-    """What a raw block says that it becomes."""
+    """Returns the size that a raw block claims. Raises CorruptData if it is impossible."""
     cdef int64_t length = 0
     cdef Py_ssize_t size = len(block)
     cdef int shift = 0
@@ -293,7 +292,7 @@ cdef int64_t snappy_length(object block) except -1:
 
 
 cdef object snappy_block(object block):
-    # python-snappy would copy what cramjam, on which it rests, has unpacked
+    # python-snappy is built on cramjam, and would copy its output
     try:
         return memoryview(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
@@ -307,9 +306,9 @@ cdef uint32_t load_little(const uint8_t *at) noexcept nogil:
 
 
 cdef struct Frame:
-    int64_t size                # of the frame; -1 where it is cut or impossible
+    int64_t size                # of the frame; -1 if it is cut or impossible
     int64_t bound               # the most that it can become
-    int64_t declared            # what it says that it becomes, or UNKNOWN
+    int64_t declared            # the output size that it claims, or UNKNOWN
     int64_t window
 
 
@@ -402,7 +401,7 @@ cdef int64_t load_little_sized(const uint8_t *at, int size) noexcept nogil:
 cdef const uint8_t *walk_zstd_header(
     const uint8_t *at, const uint8_t *end, Frame *frame
 ) noexcept nogil:
-    """Behind the frame header, or null."""
+    """Returns the position behind the frame header, or null if there is none."""
     cdef uint8_t flags
     cdef int size_size, skipped
     if end - at < 5 or load_little(at) != 0xFD2FB528U:
@@ -448,7 +447,7 @@ cdef void walk_zstd(const uint8_t *at, Py_ssize_t size, Frame *frame) noexcept n
 
 
 cdef list zstd_frames(object data):
-    """(start, size, bound, declared) of the frames in a row."""
+    """Returns (start, size, bound, declared) of each frame of a sequence."""
     cdef Py_buffer view
     cdef Frame frame
     cdef Py_ssize_t position = 0
@@ -473,7 +472,7 @@ def open_zstd_stream(data):
 
 
 cdef class ZstdStream:
-    """zstd frames in a row, of windows that can be kept while the output is only counted."""
+    """Reads a sequence of zstd frames with windows of limited size."""
     cdef object reader
 
     def __init__(self, reader):

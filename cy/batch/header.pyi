@@ -27,13 +27,13 @@ DELETE_HORIZON_FLAG: Final = 0x40
 KNOWN_FLAGS: Final = 0x7F
 
 class CorruptBatch(ValueError):
-    """Bytes that are no batch, or whose CRC does not hold (CORRUPT_MESSAGE)."""
+    """Bytes that are no batch, or whose CRC does not match (CORRUPT_MESSAGE)."""
 
 class InvalidBatch(ValueError):
-    """A whole batch that breaks a rule (INVALID_RECORD, or INVALID_TIMESTAMP where ``timestamp`` is true)."""
+    """A whole batch that breaks a rule (INVALID_RECORD, or INVALID_TIMESTAMP if ``timestamp`` is true)."""
 
     record_errors: list[tuple[int, str]]
-    """(index in the batch, reason) of the records at fault (KIP-467); empty where the batch as such is."""
+    """(index in the batch, reason) of each faulty record (KIP-467); empty if the whole batch is faulty."""
     timestamp: bool
 
 @final
@@ -63,7 +63,7 @@ class Batch:
     def next_offset(self) -> int: ...
     @property
     def end(self) -> int:
-        """Position behind the batch: ``position + size``."""
+        """The position behind the batch: ``position + size``."""
     @property
     def codec(self) -> int: ...
     @property
@@ -74,34 +74,34 @@ class Batch:
     def is_log_append_time(self) -> bool: ...
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of the batch may go (KIP-534); ``None`` where none is set."""
+        """When tombstones and markers of the batch may be removed (KIP-534), ``None`` if that is not set."""
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record (wraps from 2^31-1 to 0), -1 without sequences."""
 
 def read_header(buffer: Buffer, position: int = 0) -> Batch:
-    """The header at ``position``: of 61 bytes, in formats v0 and v1 of 26. The batch itself may be incomplete.
+    """Returns the header at ``position``: 61 bytes, in formats v0 and v1 26. The batch itself may be incomplete.
 
-    Raises ``CorruptBatch`` for too few bytes, an impossible size or magic.
+    Raises ``CorruptBatch`` for too few bytes, or an impossible size or magic.
     """
 
 def check_crc(buffer: Buffer, position: int, batch: Batch) -> bool:
-    """Whether the batch at ``position``, whose header is ``batch``, lies whole in ``buffer`` and its CRC holds."""
+    """Returns True if the batch at ``position`` with the header ``batch`` is whole and its CRC matches."""
 
 def scan(
     buffer: Buffer, position: int = 0, end: int | None = None, *, check_crcs: bool = False
 ) -> list[Batch]:
-    """Headers of the whole batches that follow each other from ``position`` to ``end`` (default: the buffer's).
+    """Returns the headers of the whole batches from ``position`` to ``end`` (default: the buffer's end).
 
-    Stops, without an error, before the first one that is cut, impossible or (``check_crcs``) whose CRC does not hold:
-    everything is sound where the last one's ``end`` is ``end``.
+    Stops, without an error, before one that is cut, impossible or (``check_crcs``) whose CRC does not match.
+    Everything is sound if the last one's ``end`` is ``end``.
     """
 
 def assign(buffer: Buffer, base_offset: int, leader_epoch: int) -> None:
     """Writes base offset and leader epoch into the batch in the writable ``buffer``; the CRC does not cover them."""
 
 def set_log_append_time(buffer: Buffer, timestamp_ms: int) -> None:
-    """Makes ``timestamp_ms`` the time of every record of the batch in the writable ``buffer``, with a new CRC."""
+    """Gives all records of the batch in the writable ``buffer`` the timestamp ``timestamp_ms``, with a new CRC."""
 
 def set_max_timestamp(buffer: Buffer, timestamp_ms: int) -> None:
     """Corrects the header's greatest timestamp of the batch in the writable ``buffer``, with a new CRC."""

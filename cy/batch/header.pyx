@@ -196,7 +196,7 @@ cdef Batch scan_one(const uint8_t *at, Py_ssize_t available, Py_ssize_t position
 
 
 cdef int64_t whole_batch(const Py_buffer *view) except -1:
-    """Size of the v2 batch at the start of the view, which holds all of it."""
+    """Returns the size of the v2 batch at the start of the view. Raises CorruptBatch if it is not whole."""
     cdef Batch batch = parse_header(<const uint8_t *>view.buf, view.len, 0)
     if batch.magic != 2 or batch.size > view.len:
         raise CorruptBatch(f"{view.len} bytes are no whole v2 batch: {batch!r}")

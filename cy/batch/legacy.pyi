@@ -5,14 +5,14 @@ from typing_extensions import Buffer
 from cy.batch import Record
 
 def iterate(buffer: Buffer, max_output: int | None = None) -> Iterator[Record]:
-    """The records of messages of formats v0 and v1, unwrapped; v0 records have the timestamp -1.
+    """Yields the records of messages of formats v0 and v1, unwrapped; v0 records have the timestamp -1.
 
-    A message that the buffer's end cuts is left out. ``max_output`` bounds the decompressed size of each wrapper. Raises
+    Leaves out a message that the buffer's end cuts. ``max_output`` limits each wrapper's decompressed size. Raises
     ``batch.CorruptBatch``, ``batch.InvalidBatch``, ``compression.UnknownCodec``.
     """
 
 def up_convert(buffer: Buffer, *, max_output: int | None = None) -> bytes:
-    """Messages of formats v0 and v1 as v2 batches: the same offsets, timestamps, keys, values and codecs.
+    """Converts messages of formats v0 and v1 to v2 batches; keeps offsets, timestamps, keys, values and codecs.
 
     A wrapper becomes one batch; single messages in a row are gathered into batches of about 1 MiB. Bounds and errors as for
     ``iterate``.

@@ -1,4 +1,4 @@
-"""Message formats v0 and v1 (Kafka 0.8 to 0.10), as old logs hold them: read, and converted to v2.
+"""Reads message formats v0 and v1 (Kafka 0.8 to 0.10), which old logs have, and converts them to v2.
 
     message_set := message*
     message     := offset int64, size int32, crc uint32, magic int8 (0, 1), attributes int8,
@@ -15,7 +15,7 @@ not be the count). A wrapper that no broker has given its offset yet has 0, and 
 with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
 
 lz4 in v0 has a wrong header checksum (KAFKA-3160): its hash began at the magic number instead of
-behind it. It is put right before the codec sees it.
+behind it. It is corrected before the codec reads it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -48,7 +48,7 @@ cdef class Message:
 
 
 cdef object take(const uint8_t **cursor, const uint8_t *end):
-    """A length (-1: null) and that many bytes."""
+    """Reads a length (-1: null) and that many bytes."""
     cdef int32_t length
     if end - cursor[0] < 4:
         raise CorruptBatch("a key or value of a message is cut")
@@ -83,7 +83,7 @@ cdef Message parse_message(const uint8_t *at, Py_ssize_t available, Py_ssize_t p
 
 
 cdef list parse_messages(object data):
-    """The messages of a set, of which the end of ``data`` may have cut the last."""
+    """Returns the messages of a set; leaves out a last one that the end of ``data`` cuts."""
     cdef Py_buffer view
     cdef Py_ssize_t position = 0
     cdef list messages = []
@@ -102,7 +102,7 @@ cdef list parse_messages(object data):
 
 
 cdef list unwrap(Message wrapper, object max_output):
-    """The messages inside, with their absolute offsets and true timestamps."""
+    """Returns the messages in a wrapper, with their absolute offsets and final timestamps."""
     cdef int codec = wrapper.attributes & CODEC_MASK
     cdef Message message
     cdef int64_t shift = 0
@@ -168,7 +168,7 @@ def up_convert(buffer, *, max_output=None):
 
 @final
 cdef class Run:
-    """Messages that become one batch: those of a wrapper, or single ones in a row of one kind."""
+    """Messages that become one batch: those of a wrapper, or consecutive single ones of the same kind."""
     cdef object builder
     cdef Message first
 
@@ -210,7 +210,7 @@ cdef class Run:
 # ---- the lz4 header of v0 ----------------------------------------------------------------------
 
 cdef object right_lz4(bytes frame):
-    """The frame with the checksum of its header that the lz4 format demands."""
+    """Returns the frame with the header checksum that the lz4 format requires."""
     cdef Py_ssize_t at = 14 if len(frame) > 14 and frame[4] & 0x08 else 6
     if len(frame) <= at:
         return frame

@@ -1,4 +1,4 @@
-"""What the record of a control batch says."""
+"""Reads the kind of a control batch from its record."""
 from libc.stdint cimport uint8_t
 
 from cy.batch.aborted_transactions cimport (

@@ -14,9 +14,9 @@ class Record:
     headers: list[tuple[str, bytes | None]]
 
 def records_of(whole: memoryview, batch: Batch, max_output: int | None) -> Iterator[Record]:
-    """The records of one v2 batch; ``whole`` is exactly its bytes. Bounds and errors as for ``batch.iterate``."""
+    """Yields the records of the v2 batch ``whole``. Limits and errors are those of ``batch.iterate``."""
 
 def find_since(
     whole: memoryview, batch: Batch, timestamp: int, offset: int, max_output: int | None
 ) -> tuple[int, int] | None:
-    """Timestamp and offset of the first record of one v2 batch that is as new and at or beyond ``offset``; as ``records_of``."""
+    """Returns timestamp and offset of the first record as new as ``timestamp`` and at or beyond ``offset``, or None."""

@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 from cy.batch.header import Batch
 
 MAX_RECORD_ERRORS: Final = 1000
-"""No more errors of single records than this are reported for a batch."""
+"""How many errors of single records are reported for a batch at most."""
 
 def validate(
     buffer: Buffer,
@@ -18,8 +18,8 @@ def validate(
 ) -> Batch:
     """Checks that ``buffer`` is exactly one v2 batch that a broker may append, and returns its header.
 
-    ``require_key``: the topic is compacted. Timestamps (ms) of records must lie between the two bounds, -1 excepted.
-    ``allow_control``: the batch comes from the broker itself, not from a client. ``max_output`` bounds the decompressed
+    Pass ``require_key`` for a compacted topic. The records' timestamps (ms) must be between the two bounds, except -1.
+    Pass ``allow_control`` if the broker itself made the batch, not a client. ``max_output`` limits the decompressed
     size; by default ``compression.output_limit``.
     Raises ``CorruptBatch``, ``InvalidBatch``, ``compression.UnknownCodec``. Releases the GIL for 64 KiB and more.
     """

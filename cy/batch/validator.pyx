@@ -1,7 +1,7 @@
 """Validation of a v2 batch (grammar: batch.py) before a broker appends it.
 
-One pass over the records by pointers, without the GIL where that pays; only where records break a
-rule a second pass collects which ones do. The rules are those of Kafka's LogValidator for a
+One pass reads the records by pointers, without the GIL for large batches. Only if records break a
+rule, a second pass finds out which ones do. The rules are those of Kafka's LogValidator for a
 client's batch, and offset deltas must be 0, 1, 2 …
 """
 
@@ -65,7 +65,7 @@ cdef void examine(
 
 
 cdef object record_fault(const uint8_t *at, const uint8_t *end, Batch batch, const Rules *rules):
-    """The second pass, over records that are known to parse."""
+    """Makes the second pass, over records that are known to parse, and returns the error with the faulty ones."""
     cdef RecordView record
     cdef int64_t timestamp
     cdef bint late = False
@@ -92,7 +92,7 @@ cdef str time_text(const Rules *rules, int32_t index, int64_t timestamp):
 
 
 cdef str header_fault(Batch batch, bint allow_control):
-    """The first rule that the header breaks, or None."""
+    """Returns the first rule that the header breaks, or None."""
     if batch.count <= 0:
         return f"Invalid reported count for record batch: {batch.count}"
     if batch.count - 1 != batch.last_offset_delta:

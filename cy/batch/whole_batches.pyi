@@ -1,6 +1,8 @@
 from typing_extensions import Buffer
 
 def measure(data: Buffer) -> tuple[int, int, bool]:
-    """Of a piece of a segment that begins with a batch: where its last whole batch ends; the size of the batch that it
-    cuts, 0 where that is not known; whether a batch has an old format. ``CorruptBatch``.
+    """Measures a piece of a segment that begins with a batch. Raises ``CorruptBatch``.
+
+    Returns where its last whole batch ends, the size of the batch that its end cuts (0: unknown), and True if a batch
+    has an old format.
     """

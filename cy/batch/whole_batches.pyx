@@ -1,4 +1,4 @@
-"""Where the last whole batch in a piece of a segment ends, for a reader of a file in large pieces."""
+"""Finds the end of the last whole batch in a piece of a segment, for code that reads a file in large pieces."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t
@@ -10,8 +10,8 @@ from cy.batch.header import CorruptBatch
 
 
 cdef struct Piece:
-    int64_t end             # behind the last whole batch; -1 where something is no batch
-    int64_t next_size       # of the batch that the piece cuts, 0 where even its length is cut
+    int64_t end             # behind the last whole batch; -1 if the piece has something that is no batch
+    int64_t next_size       # of the batch that the piece cuts, 0 if even its length is cut
     bint has_legacy
 
 

@@ -1,8 +1,8 @@
 """What a client's connection and its loop need: responses in order, the lease of a loop, held signals, a lock.
 
-Start with ``connection``. ``loop_lease`` says which thread acts in a loop, ``held_signals`` lets a thread do a loop's
-work in peace, ``signal_safe_lock`` guards what a loop and the application share. It may import all of ``cy``; only
-``pyclient`` uses it.
+Start with ``connection``. ``loop_lease`` decides which thread acts for a loop. ``held_signals`` lets a thread do a
+loop's work without interruption by signals. ``signal_safe_lock`` guards what a loop and the application share. This
+room may import all of ``cy``; only ``pyclient`` uses it.
 """
 
 from pkgutil import extend_path

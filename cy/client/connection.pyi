@@ -7,7 +7,7 @@ from cy.produce.produce_template import Cast
 from cy.wire.sendfile import FileSlice
 
 class Pending:
-    """A request that is not answered yet: a message, what makes one for a version, or a cast."""
+    """A request that is not answered yet. It has a message, a function that makes one for a version, or a cast."""
 
     def __init__(
         self,
@@ -21,50 +21,49 @@ class Pending:
     def api(self) -> Any: ...
     @property
     def message(self) -> Message | Cast | Callable[[int], Message] | None:
-        """None once it was sent."""
+        """The message; None after it was sent."""
     @property
     def on_done(self) -> Callable[[Any, Any], object]:
         """Called with the response and None, or None and an error."""
     @property
     def deadline(self) -> float:
-        """When it counts as lost, in seconds of the client's clock."""
+        """When the request times out, in seconds of the client's clock."""
     @property
     def max_version(self) -> int | None: ...
     @property
     def version(self) -> int:
-        """That it was sent in; -1: it was not."""
+        """The version in which it was sent, -1 if it was not sent yet."""
     @property
     def correlation_id(self) -> int: ...
     end: int
-    """The bytes of its connection up to where its frame ends."""
+    """The position in its connection's bytes at which its frame ends."""
 
 class Connection:
-    """The order of requests and responses of one connection."""
+    """Keeps the order of requests and responses of one connection."""
 
     def __init__(self, client_id: str | None) -> None: ...
     @property
     def in_flight(self) -> deque[Pending]: ...
     @property
     def departing(self) -> deque[Pending]:
-        """Those without a response (Produce with acks=0), until they have left."""
+        """Requests without a response (Produce with acks=0), until they are sent."""
     def encode(self, request: Pending, version: int) -> bytes | list[bytes | FileSlice]:
-        """The frame of a request, which is in flight from now on, or departing if it has no response.
+        """Returns the frame of a request, which is then in flight, or departing if it has no response.
         Raises EncodeError, and what makes the message raises.
         """
     def decode(self, view: memoryview, start: int, end: int, reused: bool) -> tuple[Pending, Any]:
-        """The request that a frame answers, and its response. Raises DecodeError.
+        """Returns the request that a frame answers, and its response. Raises DecodeError.
 
-        ``reused``: the view's memory will be overwritten, so that a response that keeps views of
-        it needs a copy.
+        With ``reused``, the view's memory will be overwritten, so that a response with views of it gets a copy.
         """
     def departed(self, sent: int) -> list[Pending]:
-        """Those of ``departing`` that are gone when so many bytes of the connection are sent."""
+        """Removes and returns the requests of ``departing`` that ``sent`` bytes of the connection include."""
     @property
     def is_busy(self) -> bool:
-        """There are requests that are not done."""
+        """True while there are unfinished requests."""
     def __len__(self) -> int:
-        """The requests that are not done."""
+        """How many requests are unfinished."""
     def earliest_deadline(self) -> float | None:
-        """When the first request is overdue, None without any."""
+        """Returns the earliest deadline of a request, None if there is none."""
     def take_all(self) -> list[Pending]:
-        """The requests that are not done, and never will be."""
+        """Removes and returns all unfinished requests, because the connection has ended."""

@@ -1,9 +1,8 @@
-"""Requests of one connection that wait for their responses: no socket, no clock.
+"""Requests of one connection that wait for their responses. Has no socket and no clock.
 
-Kafka answers in the order of requests, so the oldest request in flight is the one that a response
-belongs to; another correlation id means that the stream is broken. A request that is not answered
-in time takes its connection with it: what comes after it on the same stream is not to be trusted
-with its time either.
+Kafka answers in the order of requests, so a response belongs to the oldest request in flight; another
+correlation id means that the stream is broken. If a request times out, its whole connection is closed,
+because later requests on the same stream would be as late.
 """
 
 from cython cimport final, freelist
@@ -108,8 +107,10 @@ cdef class Connection:
 
 
 cdef int version_of(view, Py_ssize_t start, Py_ssize_t end, int asked) except -1:
-    """The version of an ApiVersions response: who does not know the one that was asked for answers in
-    the first one (KIP-511). The error code follows the correlation id in all of them.
+    """Returns the version of an ApiVersions response.
+
+    A broker that does not know the requested version answers in version 0 (KIP-511). The error code follows the
+    correlation id in all versions.
     """
     at = min(start + 4, end)
     code = int.from_bytes(view[at:min(at + 2, end)], "big", signed=True)

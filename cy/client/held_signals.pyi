@@ -1,8 +1,10 @@
 from types import TracebackType
 
 class HeldSignals:
-    """``with held_signals``: SIGINT, SIGTERM and SIGALRM that come meanwhile, and are guarded, are met at
-    its end; where it stands in another one, at the end of that. For the main thread, as handlers run nowhere else."""
+    """``with held_signals`` delays guarded SIGINT, SIGTERM and SIGALRM to the end of the outermost block.
+
+    For the main thread, because Python runs handlers only there.
+    """
 
     def __enter__(self) -> None: ...
     def __exit__(
@@ -12,14 +14,13 @@ class HeldSignals:
 held_signals: HeldSignals
 
 def guard() -> None:
-    """The signals that have handlers of Python can be held from now on. A handler that is set later is
-    not guarded until the next call."""
+    """Lets signals with Python handlers be held from now on. A handler that is set later needs another call."""
 
 def are_held() -> bool:
-    """Whether signals that are guarded wait now."""
+    """Returns True while guarded signals are delayed."""
 
 def forget() -> None:
-    """In a forked child: the thread that held them is not there."""
+    """Releases all holds in a forked child, which does not have the thread that held the signals."""
 
 def readable(fd: int, timeout_ms: int) -> bool:
-    """Whether the socket has something to read, or has ended, within so many milliseconds."""
+    """Returns True if the socket has something to read, or has ended, within ``timeout_ms``."""

@@ -1,4 +1,4 @@
-"""What a thread needs that does an event loop's work for a moment: a wait for one socket, and peace.
+"""Lets a thread do an event loop's work for a moment: waits for one socket, and delays signals.
 
 Python runs the handlers of signals in the main thread, between any two instructions, and most of
 them raise (Ctrl-C raises KeyboardInterrupt). Work that must not be left half done is therefore done
@@ -50,7 +50,7 @@ cdef void meet(int number) noexcept nogil:
 
 
 def guard():
-    """The signals that have handlers of Python can be held from now on."""
+    """Lets signals with Python handlers be held from now on."""
     cdef sigaction_t current
     cdef int i
     for i in range(KINDS):
@@ -66,7 +66,7 @@ def guard():
 
 
 def forget():
-    """In a forked child: the thread that held them is not there."""
+    """Releases all holds in a forked child, which does not have the thread that held the signals."""
     global depth, handling
     depth = 0
     handling = PyThread_get_thread_ident()
@@ -106,7 +106,7 @@ cdef int let_go() except -1:
 
 
 def are_held():
-    """Whether signals that are guarded wait now."""
+    """Returns True while guarded signals are delayed."""
     return depth > 0
 
 
@@ -122,7 +122,7 @@ held_signals = HeldSignals()
 
 
 def readable(int fd, int timeout_ms):
-    """Whether the socket has something to read, or has ended, within so many milliseconds."""
+    """Returns True if the socket has something to read, or has ended, within ``timeout_ms``."""
     cdef pollfd socket
     cdef int count
     socket.fd = fd

@@ -1,8 +1,8 @@
-"""The place of an event loop's thread: which thread has it, and which acts in it. Locks and flags, no loop.
+"""Decides which thread may act as an event loop's thread. Has locks and flags, no loop.
 
-Between ``enter`` and ``leave`` the tenant is alone with what belongs to the loop: ``vacate``, by which
-the loop's thread takes its place back, waits for that. Signals that would interrupt the work wait too,
-where the tenant is the thread in which Python runs their handlers (``cy.client.held_signals``).
+Between ``enter`` and ``leave`` only the tenant uses what belongs to the loop. ``vacate``, by which the
+loop's thread takes the lease back, waits for that. If the tenant is the thread in which Python runs
+signal handlers, signals wait too (``cy.client.held_signals``).
 """
 
 from cpython.pythread cimport PyThread_free_lock, PyThread_get_thread_ident, PyThread_release_lock
@@ -21,11 +21,11 @@ cdef class LoopLease:
 
     @property
     def is_mine(self):
-        """The caller has it."""
+        """Returns True if the calling thread has the lease."""
         return <unsigned long>PyThread_get_thread_ident() == self.tenant
 
     def enter(self):
-        """Whether the caller may do the loop's work from now on, until ``leave``."""
+        """Returns True if the caller may do the loop's work until ``leave``."""
         cdef unsigned long me = PyThread_get_thread_ident()
         if self.tenant != me or self.acting == me:
             return False
@@ -44,14 +44,14 @@ cdef class LoopLease:
         return True
 
     def leave(self):
-        """The end of what ``enter`` began."""
+        """Ends what ``enter`` began."""
         self.acting = 0
         PyThread_release_lock(self.inside)
         if self.holding:
             let_go()
 
     def vacate(self):
-        """When this returns, no thread has or uses the place."""
+        """Takes the lease back: waits until it is no longer used. No thread has it then."""
         acquire(self.inside)
         self.tenant = 0
         PyThread_release_lock(self.inside)

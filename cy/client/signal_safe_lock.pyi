@@ -1,8 +1,10 @@
 from types import TracebackType
 
 class SignalSafeLock:
-    """``with lock``: one thread at a time, which may enter again. What guarded signals come meanwhile (``held_signals``)
-    are met behind the block, which should therefore be short."""
+    """``with lock`` admits one thread at a time, which may enter again.
+
+    Guarded signals (``held_signals``) are delayed to the end of the block, which should therefore be short.
+    """
 
     def __enter__(self) -> None: ...
     def __exit__(

@@ -1,4 +1,4 @@
-"""The loops of a compaction: keys into a map, batches written with what is left of them, their indexes.
+"""The inner loops of a compaction: read keys into a map, rewrite batches without old records, build indexes.
 
 Start with ``key_scanner`` (the first half) and ``batch_filter`` (the second). It imports ``batch``; only the broker's
 log uses it.

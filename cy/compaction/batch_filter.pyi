@@ -8,10 +8,10 @@ from cy.compaction.offset_map import OffsetMap
 
 @final
 class BatchFilter(Buffer):
-    """Collects what compaction leaves of batches; a buffer of its output.
+    """Filters batches, and is a buffer of the batches and records that stay.
 
-    ``last_offsets``: producer id → last offset of its last data batch, or -2 - epoch where it has written none in its
-    epoch. ``latest``: the last offset that the map covers. Times are milliseconds.
+    ``last_offsets`` maps a producer id to the last offset of its last data batch, or to -2 - epoch if it has written
+    none in its epoch. ``latest`` is the last offset that the map covers. Times are milliseconds.
     """
 
     records_read: int
@@ -27,14 +27,14 @@ class BatchFilter(Buffer):
         delete_retention_ms: int,
     ) -> None: ...
     def __len__(self) -> int:
-        """Bytes of output."""
+        """The bytes of output."""
     def set_last_offsets(self, last_offsets: Int64Map) -> None:
-        """The state of the producers seen so far."""
+        """Replaces ``last_offsets``, because the producers have continued."""
     def filter(self, data: Buffer, is_end: bool) -> None:
-        """Adds what stays of ``data``, whole v2 batches. ``is_end``: the last of them stays, be it without records.
+        """Adds what stays of ``data``, whole v2 batches. With ``is_end``, the last of them stays, even without records.
 
-        Raises ``CorruptBatch``, ``InvalidBatch``, ``UnknownCodec``, ``MemoryError``; ``BufferError`` while the output
-        is in use.
+        Raises ``CorruptBatch``, ``InvalidBatch``, ``UnknownCodec``, ``MemoryError``, and ``BufferError`` while the
+        output is in use.
         """
     def clear(self) -> None:
-        """Empties the output; ``BufferError`` while it is in use."""
+        """Empties the output. Raises ``BufferError`` while it is in use."""

@@ -1,6 +1,6 @@
-"""Rewrites whole batches with what compaction leaves of them: the second half of a compaction.
+"""Rewrites whole batches without the records that compaction removes: the second half of a compaction.
 
-What stays, of each batch (Kafka's rules):
+By Kafka's rules, this stays of each batch:
 
 * A record whose key has no later offset in the map, or that lies beyond what the map covers. A tombstone stays until
   the batch's *delete horizon* (KIP-534). The first pass that meets it sets the horizon to ``now +
@@ -9,13 +9,13 @@ What stays, of each batch (Kafka's rules):
 * Nothing of an aborted transaction.
 * A marker while there is a batch of its transaction left; then it gets a horizon too.
 * The last batch of each producer, without records if none is left: its sequences and epoch are
-  the producer's state. Also the last batch of each new segment, so that the file tells up to which
-  offset it stands for others, whatever becomes of them.
+  the producer's state. Also the last batch of each new segment, so that the file shows up to which
+  offset it replaces others.
 
-A batch that keeps everything goes out as the bytes that came in. Otherwise the header keeps its base offset, last
+A batch that keeps everything is copied unchanged. Otherwise the header keeps its base offset, last
 offset, sequences and epoch. Records keep their bytes, since base offset and base timestamp do not change, unless this
-pass sets the horizon. Compressed batches are inflated and compressed again by their own codec, if what comes of that
-can be inflated again. CRCs are checked first, for a new one must not vouch for damage.
+pass sets the horizon. Compressed batches are decompressed and compressed again by their own codec, unless the result
+would exceed the limit for decompression. CRCs are checked first, so that a damaged batch does not get a valid one.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -83,7 +83,7 @@ cdef class BatchFilter:
     cdef int64_t horizon_ms
     cdef Memory out
     cdef Memory scratch
-    cdef Memory kept            # a byte for each record of the batch: does it stay?
+    cdef Memory kept            # a byte for each record of the batch: 1 if it stays
     cdef int reason
     cdef int views
     cdef readonly int64_t records_read
@@ -155,7 +155,7 @@ cdef class BatchFilter:
     cdef Stop walk(
         self, const uint8_t **cursor, const uint8_t *end, bint is_end, BatchView *batch, Plan *plan
     ) noexcept nogil:
-        """Filters batches up to one that must be inflated; the cursor stays at one that stops it."""
+        """Filters batches up to one that must be decompressed; the cursor stays at a batch that stops it."""
         cdef const uint8_t *at = cursor[0]
         cdef Stop stop
         while at < end:
@@ -179,7 +179,7 @@ cdef class BatchFilter:
     cdef bint decide(
         self, const uint8_t *at, const BatchView *batch, bint is_last, Plan *plan
     ) noexcept nogil:
-        """False where memory is short."""
+        """Decides what happens to a batch. Returns False if memory runs out."""
         cdef bint is_control = batch.attributes & CONTROL_FLAG != 0
         cdef bint has_horizon = batch.attributes & DELETE_HORIZON_FLAG != 0
         cdef int is_free
@@ -201,9 +201,9 @@ cdef class BatchFilter:
         return True
 
     cdef bint is_last_of_producer(self, const BatchView *batch, bint is_control) noexcept nogil:
-        """Whether the producer's state is in this batch.
+        """Returns True if this batch has the producer's state.
 
-        The map says where a producer's last data batch ends. If the producer has written none in its epoch, its
+        The map has the end of a producer's last data batch. If the producer has written none in its epoch, its
         entry is ``-2 - epoch``: then its markers of that epoch are its state.
         """
         cdef int64_t *last
@@ -277,7 +277,7 @@ cdef class BatchFilter:
         self, const uint8_t *at, const uint8_t *records, Py_ssize_t length,
         const BatchView *batch, const Plan *plan,
     ) except *:
-        """``at``: the batch; ``records``: what its records were before they were compressed."""
+        """Filters the compressed batch ``at``, whose ``records`` are decompressed."""
         cdef Selection chosen = Selection(0, False, -1)
         cdef int64_t size = 0
         cdef bint sound, sets_horizon
@@ -305,7 +305,7 @@ cdef class BatchFilter:
     ) except *:
         """Compresses the ``size`` bytes of the scratch memory.
 
-        A batch stays as it is if the records left would compress beyond the limit for unpacking: they may be far more
+        A batch is not changed if the remaining records would exceed the limit for decompression: they may be far more
         compressible than the whole batch.
         """
         cdef int16_t attributes = batch.attributes
@@ -330,9 +330,7 @@ cdef class BatchFilter:
         self, const uint8_t *at, const uint8_t *end, const BatchView *batch, const Plan *plan,
         Selection *chosen,
     ) noexcept nogil:
-        """Fills ``kept`` and ``chosen``; False where a record does not parse (``reason``), or
-        where memory is short.
-        """
+        """Fills ``kept`` and ``chosen``. False if a record does not parse (``reason``), or if memory runs out."""
         cdef RecordView record
         cdef int64_t timestamp
         cdef int32_t index
@@ -367,7 +365,7 @@ cdef class BatchFilter:
         return chosen.has_tombstone
 
     cdef int64_t most(self, int64_t size, const BatchView *batch, bint sets_horizon) noexcept nogil:
-        """Bytes that header and records may take at most."""
+        """Returns how many bytes header and records may take at most."""
         cdef int64_t longer = 2 * <int64_t>LONGEST_DELTA * batch.count if sets_horizon else 0
         return HEADER_SIZE + size + longer
 
@@ -441,7 +439,7 @@ cdef class BatchFilter:
     cdef Stop write_empty(
         self, const uint8_t *at, const BatchView *batch, const Plan *plan
     ) noexcept nogil:
-        """The header alone, where the batch stays without records."""
+        """Writes only the header, of a batch that stays without records."""
         cdef uint8_t *target
         if not plan.keeps_empty:
             return AT_END

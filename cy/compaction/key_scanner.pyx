@@ -1,8 +1,8 @@
 """Reads the keys of whole batches into an ``OffsetMap``: the first half of a compaction.
 
-Uncompressed records are read where they lie, without the GIL; records of other batches are
-inflated first, within the bound of ``compression``. CRCs are checked: a damaged key must not make
-another record look old.
+Uncompressed records are read in place, without the GIL; records of other batches are
+decompressed first, within the limit of ``compression``. CRCs are checked, so that a damaged key does not remove
+another key's record.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -46,7 +46,7 @@ cdef class KeyScanner:
         self.latest = first - 1
 
     def scan(self, data):
-        """Reads ``data``, whole v2 batches; stops early where the map is full."""
+        """Reads ``data``, whole v2 batches; stops early if the map is full."""
         cdef Py_buffer view
         cdef const uint8_t *at
         cdef const uint8_t *end
@@ -72,7 +72,7 @@ cdef class KeyScanner:
             PyBuffer_Release(&view)
 
     def skip_to(self, int64_t offset):
-        """Everything below ``offset`` has been read."""
+        """Notes that everything below ``offset`` has been read."""
         self.latest = max(self.latest, offset - 1)
 
     cdef Stop walk(self, const uint8_t **cursor, const uint8_t *end, BatchView *batch) noexcept nogil:
@@ -105,7 +105,7 @@ cdef class KeyScanner:
     cdef Stop read(
         self, const uint8_t *at, const uint8_t *end, const BatchView *batch
     ) noexcept nogil:
-        """Takes the keys of a batch's records."""
+        """Adds the keys of a batch's records to the map."""
         cdef RecordView record
         cdef int64_t offset
         cdef int32_t _index

@@ -18,6 +18,6 @@ cdef class OffsetMap:
     # The offset of a key, -1 where it is not in the map.
     cdef int64_t find(self, const uint8_t *key, int32_t size) noexcept nogil
 
-    # Sets the offset of a key; False, and nothing done, where the map is full, whether or not it
-    # has the key.
+    # Sets the offset of a key; returns False, without a change, if the map is full, even if it has
+    # the key.
     cdef bint put(self, const uint8_t *key, int32_t size, int64_t offset) noexcept nogil

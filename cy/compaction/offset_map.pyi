@@ -4,15 +4,15 @@ ENTRY_BYTES: Final = 24
 
 @final
 class OffsetMap:
-    """Key → last offset, in ``memory_bytes`` (at most 2 GiB), of which ``load_factor`` are used."""
+    """Maps each key to its last offset, in ``memory_bytes`` (at most 2 GiB), of which ``load_factor`` is used."""
 
     slots: int
     limit: int
-    """Keys that it takes."""
+    """How many keys fit."""
     count: int
     def __init__(self, memory_bytes: int, load_factor: float, secret: bytes) -> None:
-        """``secret``: 16 random bytes. ``MemoryError``."""
+        """``secret`` has 16 random bytes. Raises ``MemoryError``."""
     def __len__(self) -> int: ...
     def get(self, key: bytes) -> int | None: ...
     def set(self, key: bytes, offset: int) -> bool:
-        """False, and nothing is done, where the map is full."""
+        """Sets the offset of a key. Returns False, without a change, if the map is full."""

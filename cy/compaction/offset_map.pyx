@@ -1,4 +1,4 @@
-"""The last offset of each key in a part of a log, in memory that was agreed beforehand.
+"""The last offset of each key in a part of a log, in memory of a fixed size.
 
 An entry is 24 bytes: a hash of the key of 128 bits under a secret of its own (``siphash``), which stands for the key,
 and the offset. Open addressing, linear probing. At the load that Kafka allows (0.9) a miss looks at fifty entries in a

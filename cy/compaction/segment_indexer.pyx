@@ -1,6 +1,6 @@
-"""The offset and time index of a segment, made while its batches are written.
+"""Builds the offset and time index of a segment while its batches are written.
 
-The rules are those of an active segment's: an entry for the batch that begins more than
+The rules are those of an active segment: an entry for the batch that begins more than
 ``interval`` bytes behind the last one; formats in ``pybroker.log.files.offset_index`` and ``time_index``.
 """
 
@@ -22,7 +22,7 @@ cdef enum:
 
 
 cdef uint8_t *add(Memory *entries, int size) noexcept nogil:
-    """Room for one more entry, NULL where memory is short."""
+    """Returns room for one more entry, NULL if memory runs out."""
     cdef uint8_t *at = room(entries, size)
     if at != NULL:
         entries.size += size
@@ -53,7 +53,7 @@ cdef class SegmentIndexer:
         free(self.times.at)
 
     def add(self, data):
-        """Takes whole v2 batches that follow those before."""
+        """Adds the next whole v2 batches."""
         cdef Py_buffer view
         cdef bint done
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -103,7 +103,7 @@ cdef class SegmentIndexer:
         return True
 
     def finish(self):
-        """(offset index, time index): no batch follows."""
+        """Returns (offset index, time index), after the last batch."""
         if not self.note_time():
             raise MemoryError
         return (

@@ -1,4 +1,4 @@
-"""SipHash-2-4 with 128 bits (Aumasson, Bernstein): a keyed hash for maps whose keys strangers choose."""
+"""SipHash-2-4 with 128 bits (Aumasson, Bernstein): a keyed hash for maps whose keys untrusted clients choose."""
 from libc.stdint cimport uint8_t, uint64_t
 
 

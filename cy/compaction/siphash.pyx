@@ -1,8 +1,7 @@
 """SipHash-2-4, 128 bits: two rounds for each 8 bytes, four to finish each half of the result.
 
-Without the secret, keys that collide cannot be chosen. Compaction takes two keys of equal hashes for one key. This hash
-keeps a stranger from having another's record removed. Without an adversary the chance is 2^-64 for four thousand
-million keys.
+Without the secret, nobody can choose keys that collide. Compaction takes two keys with equal hashes for one key, so a
+collision would remove another client's record. By chance, among four thousand million keys, its probability is 2^-64.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

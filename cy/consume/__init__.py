@@ -1,7 +1,7 @@
-"""The SDK's way in: fetched batches become records, columns of Arrow, or lines of JSON.
+"""The SDK's consuming side: turns fetched batches into records, Arrow columns, or lines of JSON.
 
-Start with ``fetched`` (the batches of a partition, parsed as they are wanted) and ``records`` (what the application
-sees of them). It imports ``wire`` and ``batch``; of the broker only the command line uses it.
+Start with ``fetched`` (the batches of a partition, parsed on demand) and ``records`` (the application's view of
+them). This room imports ``wire`` and ``batch``; of the broker, only the command line uses it.
 """
 
 from pkgutil import extend_path

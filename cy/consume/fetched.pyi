@@ -10,32 +10,32 @@ class LegacyBatch(ValueError):
 
 @final
 class Chunk:
-    """Records of one partition, parsed; ``Records`` shows them."""
+    """Parsed records of one partition, for ``Records``."""
 
     topic: str
     partition: int
     count: int
     size: int
-    """Bytes of the records, as they lie in their batches, not compressed."""
+    """The uncompressed bytes of the records in their batches."""
 
 @final
 class Fetched:
-    """What a fetch brought of a partition, and how far it was taken."""
+    """What a fetch returned of a partition, and how much of that was taken."""
 
     topic: str
     partition: int
     next_offset: int
-    """The position behind what was taken: also behind markers and aborted records."""
+    """The position behind what was taken, including markers and aborted records."""
     end_offset: int
-    """Behind the last whole batch; the offset fetched where there is none."""
+    """The offset behind the last whole batch; the fetched offset if there is none."""
     last_epoch: int
-    """The leader epoch of the last whole batch, -1 where there is none."""
+    """The leader epoch of the last whole batch, -1 if there is none."""
     batch_epoch: int
     """The leader epoch of the batch that was read last, -1 before the first."""
     size: int
     """In bytes."""
     is_readable: bool
-    """Begins with a batch of format 2, or is too short to tell."""
+    """True if it begins with a batch of format 2, or is too short to tell."""
     is_done: bool
     state: Any
     turn: int
@@ -53,19 +53,18 @@ class Fetched:
         value_reader: Reader | None = None,
         max_inflated: int = 0,
     ) -> None:
-        """``records``: whole v2 batches, the last may be cut; records before ``offset`` are passed over.
+        """``records`` has whole v2 batches, of which the last may be cut. Records before ``offset`` are skipped.
 
-        ``aborted``: (producer id, first offset) of the aborted transactions in them (read_committed).
-        ``max_inflated``: bytes that a compressed batch may become, if that is more than
-        ``cy.batch.compression.output_limit`` allows.
+        ``aborted`` has (producer id, first offset) of their aborted transactions (read_committed). ``max_inflated``
+        is the limit of a batch's decompressed bytes, if it is more than ``cy.batch.compression.output_limit``.
         """
     def take(
         self, limit: int, until: int = ..., most: int = ..., is_first_free: bool = True
     ) -> Chunk | None:
-        """The next records before offset ``until``, at most ``limit``, and no more than ``most`` bytes, but for
-        the first where ``is_first_free``; None when there are no more. Bytes are touched without the GIL.
+        """Returns the next records before offset ``until``, None if there are no more. Releases the GIL.
 
-        Raises ``CorruptBatch`` where the CRC does not hold or there is no batch, ``InvalidBatch``
-        where a record does not parse, ``LegacyBatch``, ``CompressionError`` where a batch cannot be inflated, or
-        only into too much; what lies before it is given first.
+        Returns at most ``limit`` records and ``most`` bytes; with ``is_first_free``, the first record may be larger.
+        Raises ``CorruptBatch`` if the CRC does not match or there is no batch, ``InvalidBatch`` if a record does not
+        parse, ``LegacyBatch``, and ``CompressionError`` if a batch cannot be decompressed or becomes too large. The
+        records before the faulty batch are returned first.
         """

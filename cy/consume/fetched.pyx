@@ -1,12 +1,12 @@
-"""The records that a consumer takes out of a fetch, parsed batch by batch as they are wanted.
+"""Parses the records of a fetch batch by batch, as the consumer takes them.
 
-A fetch of a partition is a run of v2 batches, the last of which may be cut. ``Fetched`` walks over
-them; ``take`` gives the next records as a ``Chunk``: an array of entries that point into the
-response, or into what a compressed batch was inflated to. No Python object is made for a record;
-``records`` and ``record_columns`` make what the application wants of a chunk.
+A fetch of a partition returns a sequence of v2 batches, the last of which may be cut. ``Fetched`` walks over
+them. ``take`` returns the next records as a ``Chunk``: an array of entries that point into the
+response, or into a decompressed batch. It makes no Python object per record;
+``records`` and ``record_columns`` make from a chunk what the application wants.
 
-Passed over: what lies before the position; control batches; in read_committed the batches of
-aborted transactions. The broker names these by producer and first offset; from that offset on the
+It skips records before the position, control batches, and in read_committed the batches of
+aborted transactions. The broker lists these by producer and first offset; from that offset on the
 producer's transactional batches are aborted, until its abort marker (KIP-98).
 """
 
@@ -53,13 +53,13 @@ cdef class Chunk:
         free(self.entries)
 
     cdef void reuse(self) noexcept:
-        """Has the entries of an earlier chunk overwritten."""
+        """Reuses the entries of an earlier chunk."""
         global spare, spare_capacity
         self.entries, self.capacity = spare, spare_capacity
         spare, spare_capacity = NULL, 0
 
     cdef Entry *room(self) noexcept nogil:
-        """Where the next entry goes, NULL where memory is short; it counts when ``count`` grows."""
+        """Returns the place of the next entry, NULL if memory runs out. It counts when ``count`` grows."""
         cdef Entry *entries
         cdef int32_t capacity
         if self.count == self.capacity:
@@ -116,7 +116,7 @@ cdef class Fetched:
         self.aborting = Int64Map()
 
     cdef void measure(self) noexcept nogil:
-        """Where the last whole batch ends, by the headers alone."""
+        """Finds the end of the last whole batch, by the headers alone."""
         cdef const uint8_t *at = self.at
         cdef int64_t size
         self.end_offset = self.next_offset
@@ -222,7 +222,7 @@ cdef class Fetched:
         return OPENED
 
     cdef int is_unwanted(self) noexcept nogil:
-        """Whether the batch has no records for us; -1 where memory is short."""
+        """Returns 1 if the batch has no records for us, -1 if memory runs out."""
         cdef Aborted *next
         while self.aborted_reached < self.aborted_count:
             next = &self.aborted[self.aborted_reached]
@@ -249,7 +249,7 @@ cdef class Fetched:
         self.at += self.batch.size
 
     cdef Stop reach_end(self) noexcept nogil:
-        """Nothing before ``until`` is left."""
+        """Stops, because nothing before ``until`` is left."""
         self.next_offset = max(self.next_offset, self.until)
         return ENOUGH
 

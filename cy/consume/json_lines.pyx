@@ -1,9 +1,9 @@
-"""JSON objects, a value each, as lines: what readers of newline-delimited JSON take.
+"""Writes values that are JSON objects as lines, for readers of newline-delimited JSON.
 
 Such a reader trusts its lines: a line with two documents counts as two rows, and one with none
-(``null``) has been seen to end the process. So each value is looked through: it is one object, from
-its brace to the one that closes it, and nothing but white space round it. What it has inside is the
-reader's business. A value that is not so becomes ``{}``, as one that is null, and is marked.
+(``null``) may end the process. So each value is checked: it must be one object, from
+its brace to the one that closes it, with only white space around it. The reader parses what is inside. Any other
+value, or null, becomes ``{}`` and is marked.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -29,7 +29,7 @@ cdef inline bint is_space(uint8_t byte) noexcept nogil:
 
 
 cdef int64_t copy_object(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept nogil:
-    """Copies an object, line breaks as spaces; -> its bytes, 0 where it is not one object."""
+    """Copies an object, with line breaks as spaces. Returns its size in bytes, 0 if it is not one object."""
     cdef int64_t size = 0
     cdef int64_t depth = 0
     cdef bint in_string = False

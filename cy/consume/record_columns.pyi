@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 from cy.consume.fetched import Chunk
 
 class Strings(NamedTuple):
-    """A column of strings or bytes as Arrow lays it out: a bit per value (None where none is null), where each begins
-    (int32), the bytes. All are buffers.
+    """A column of strings or bytes in Arrow's layout: validity bits (None if none is null), int32 offsets, bytes.
+
+    All are buffers.
     """
 
     rows: int
@@ -14,7 +15,7 @@ class Strings(NamedTuple):
     data: Any
 
 class Columns(NamedTuple):
-    """Records as Arrow buffers; None for a column that is not wanted."""
+    """Records as Arrow buffers. A column that is not wanted is None."""
 
     rows: int
     topic: Strings | None

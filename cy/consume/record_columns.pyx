@@ -89,7 +89,7 @@ cdef void put_headers(const Entry *entry, Tail *keys, Tail *values) noexcept nog
 
 
 cdef void *place_of(object buffer) except NULL:
-    """The address of a new buffer. It stays valid, because no other code has the buffer."""
+    """Returns the address of a new buffer. It stays valid, because no other code has the buffer."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     cdef void *at = view.buf
@@ -98,7 +98,7 @@ cdef void *place_of(object buffer) except NULL:
 
 
 cdef class Column:
-    """Bytes that are filled before anyone else sees them; of a column that is not wanted nothing."""
+    """A column of bytes while it is filled. One that is not wanted has no bytes."""
     cdef object validity
     cdef object offsets
     cdef object data
@@ -136,7 +136,7 @@ cdef struct Fixed:
 
 
 cdef inline int64_t in_unit(int64_t ms, int64_t per_ms) noexcept nogil:
-    """A time in another unit; one that does not fit is the last or first that does."""
+    """Converts a time to another unit; one that does not fit becomes the greatest or least that does."""
     if ms > INT64_MAX // per_ms:
         return INT64_MAX
     if ms < -INT64_MAX // per_ms:

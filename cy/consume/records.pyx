@@ -1,7 +1,7 @@
-"""What the application sees of consumed records: a sequence of lazily decoded views.
+"""The application's view of consumed records: a sequence whose records are decoded lazily.
 
-A ``Record`` is a reference to its chunk and the place of its entry in it: 40 ns. Its bytes become
-Python objects when they are asked for.
+A ``Record`` has a reference to its chunk and the place of its entry, which takes 40 ns. Its bytes become
+Python objects on first access.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -32,7 +32,7 @@ cdef inline object optional_bytes(const uint8_t *data, int32_t length):
 cdef inline object read_by(
     Reader reader, Chunk chunk, const Entry *entry, const uint8_t *data, int32_t length
 ):
-    """A key or a value: the bytes, or what the deserializer makes of them."""
+    """Returns a key or a value: its bytes, or what the deserializer returns for them."""
     if reader is None or length < 0:
         return optional_bytes(data, length)
     return reader.read(
@@ -56,7 +56,7 @@ cdef list headers_of(const Entry *entry):
 
 
 cdef str shown(record, str part):
-    """A part of a record in words, whatever a deserializer, or what it has made, raises."""
+    """Describes a part of a record, even if its deserializer or its ``repr`` raises."""
     try:
         return repr(getattr(record, part))
     except Exception as error:
@@ -179,7 +179,7 @@ cdef class RecordsIterator:
         return self
 
     cdef bint advance(self) except -1:
-        """On to the next chunk that has records; False where there is none."""
+        """Advances to the next chunk with records. Returns False if there is none."""
         while self.next_chunk < len(self.chunks):
             self.chunk = self.chunks[self.next_chunk]
             self.next_chunk += 1

@@ -9,7 +9,7 @@ class Reader:
 
     function: Callable[..., Any]
     takes_topic: bool
-    """Whether it is called with (topic, data), else with the data alone."""
+    """True if it is called with (topic, data), else with the data alone."""
 
     def __init__(self, function: Callable[..., Any], takes_topic: bool, failed: Failed) -> None:
-        """``failed(topic, partition, offset, error)`` makes what is raised of an exception of the function."""
+        """``failed(topic, partition, offset, error)`` returns what to raise if the function raises ``error``."""

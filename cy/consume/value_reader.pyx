@@ -1,4 +1,4 @@
-"""What makes a key or a value of its bytes, when a record is asked for it: an application's deserializer."""
+"""Calls an application's deserializer when a record's key or value is first accessed."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
@@ -17,7 +17,7 @@ cdef class Reader:
         self.failed = failed
 
     cdef object read(self, str topic, int32_t partition, int64_t offset, bytes data):
-        """Raises what ``failed`` makes of an exception. Without ``try``, which costs as much as a short function."""
+        """Deserializes ``data``. Raises what ``failed`` returns. A ``try`` would cost as much as the call."""
         cdef PyObject *arguments[2]
         cdef PyObject *made
         arguments[0] = <PyObject *>topic
@@ -33,7 +33,7 @@ cdef class Reader:
         return result
 
     cdef int tell(self, str topic, int32_t partition, int64_t offset) except -1:
-        """What the function has just raised, as what ``failed`` makes of it."""
+        """Raises what ``failed`` returns for the function's exception."""
         try:
             raise_it()
         except Exception as error:
@@ -42,5 +42,5 @@ cdef class Reader:
 
 
 cdef int raise_it() except -1:
-    """The exception is set already."""
+    """Raises the exception that is already set."""
     return -1

@@ -1,8 +1,8 @@
-"""The SDK's way out: a record goes into a queue, a batch and a request, and its metadata come back.
+"""The SDK's producing side: puts records into queues, batches and requests, and returns their metadata.
 
-Start with ``record_queues`` (what ``send`` calls) and ``producer_batch`` (a batch until it is told).
-``produce_template`` makes requests of batches, ``sending`` writes them. It imports ``wire`` and ``batch``; no broker
-uses it.
+Start with ``record_queues`` (what ``send`` calls) and ``producer_batch`` (a batch until it is delivered or has failed).
+``produce_template`` makes requests from batches; ``sending`` is the coroutine of the asyncio face. This room imports
+``wire`` and ``batch``; no broker uses it.
 """
 
 from pkgutil import extend_path

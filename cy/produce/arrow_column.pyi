@@ -10,11 +10,12 @@ class BytesColumn:
 
 @final
 class ArrowColumn(BytesColumn):
-    """A column of bytes or text of any Arrow library, read where it lies. Do not change it meanwhile."""
+    """A column of bytes or text of any Arrow library, read in place. Do not change it meanwhile."""
 
     def __init__(self, array: Any) -> None:
-        """``array`` has ``__arrow_c_array__`` (the Arrow PyCapsule interface). Raises TypeError for
-        other types than binary, large_binary, string, large_string.
+        """``array`` must have ``__arrow_c_array__`` (the Arrow PyCapsule interface).
+
+        Raises TypeError for other types than binary, large_binary, string, large_string.
         """
 
 @final
@@ -22,6 +23,6 @@ class HeaderColumn(BytesColumn):
     """Headers of records: a column of lists of structs of a name and a value, of any Arrow library, encoded at once."""
 
     def __init__(self, array: Any) -> None:
-        """``array`` has ``__arrow_c_array__``. Raises TypeError for other types; ValueError where a name is null."""
+        """``array`` must have ``__arrow_c_array__``. Raises TypeError for other types, ValueError if a name is null."""
     def __getitem__(self, row: int) -> bytes:
-        """As they will lie in the record; empty where there are none."""
+        """Returns the headers of a row in the form of a record, empty if there are none."""

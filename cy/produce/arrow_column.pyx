@@ -53,7 +53,7 @@ cdef inline int64_t offset_at(const void *offsets, int64_t row, bint is_large) n
 
 
 cdef bytes kind_of(ArrowSchema *schema, tuple kinds, str wanted):
-    """The format. Raises TypeError for one that is not among ``kinds``."""
+    """Returns the Arrow format. Raises TypeError if it is not one of ``kinds``."""
     cdef bytes kind = schema.format
     if kind not in kinds or schema.dictionary != NULL:
         raise TypeError(f"an Arrow array of format {kind.decode()!r}: {wanted} is needed, cast it")
@@ -117,7 +117,7 @@ cdef struct Leaf:
 
 
 cdef inline int64_t leaf_at(const Leaf *leaf, int64_t row, const uint8_t **at) noexcept nogil:
-    """The length of a value; -1 where it is null."""
+    """Returns the length of a value, -1 if it is null."""
     if not is_valid(leaf.array, row):
         return -1
     row += leaf.array.offset
@@ -143,7 +143,7 @@ cdef struct Lists:
 
 
 cdef inline bint bounds(const Lists *given, int64_t row, int64_t *at, int64_t *end) noexcept nogil:
-    """The pairs of a row; False where there are none."""
+    """Finds the pairs of a row. Returns False if there are none."""
     if not is_valid(given.lists, row):
         return False
     row += given.lists.offset
@@ -153,7 +153,7 @@ cdef inline bint bounds(const Lists *given, int64_t row, int64_t *at, int64_t *e
 
 
 cdef int64_t most_of(const Lists *given) except -1:
-    """The bytes that all headers take at most. Raises ValueError where a name is null."""
+    """Returns how many bytes all headers take at most. Raises ValueError if a name is null."""
     cdef int64_t row, size, at = 0, end = 0, most = 0
     cdef const uint8_t *data
     for row in range(given.lists.length):

@@ -2,6 +2,6 @@ from typing import final
 
 @final
 class Blocks:
-    """Memory for batches: spare blocks of those that are done, of ``limit`` bytes at most."""
+    """Memory for batches. Keeps the blocks of finished batches for the next ones, up to ``limit`` bytes."""
 
     def __init__(self, limit: int) -> None: ...

@@ -1,10 +1,10 @@
-"""Memory for batches, which those that are done leave to the next.
+"""Memory for batches, which is reused after a batch is finished.
 
-A block is a ``bytes`` object that no other code sees while it is written. The kernel hands fresh memory out page by
-page, cleared, which takes longer than writing a batch there. So the block of a finished batch becomes a spare one,
+A block is a ``bytes`` object that no other code sees while it is written. The kernel clears fresh memory page by
+page, which takes longer than to write a batch there. So the block of a finished batch becomes a spare one,
 unless it is still being read.
 
-Spares are bounded, and not counted by ``buffer.memory``. They go some time after the last batch was done.
+Spares are limited, and ``buffer.memory`` does not count them. They are freed some time after the last batch.
 """
 
 from cpython.object cimport PyObject
@@ -33,7 +33,7 @@ cdef class Blocks:
         return block
 
     cdef int spare(self, Py_ssize_t size, Py_ssize_t most) noexcept:
-        """The spare that was given last, of those of that size; -1: none."""
+        """Returns the index of the newest spare block of that size, -1 if there is none."""
         cdef int at = self.count - 1
         while at >= 0 and not size <= self.sizes[at] <= most:
             at -= 1

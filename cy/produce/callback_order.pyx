@@ -1,7 +1,7 @@
-"""Whether a callback takes what it is called with, told by the names of its parameters.
+"""Checks that a callback takes its arguments, by the names of its parameters.
 
-confluent-kafka calls delivery callbacks with (error, message), under the same keyword: there a callback that was
-written for it would take each success for a failure. Its names show that, so it is refused before the record is sent.
+confluent-kafka calls delivery callbacks with (error, message), under the same keyword. A callback written for it
+would take each success for a failure here. Its parameter names show that, so it is refused before the record is sent.
 """
 
 from cpython.object cimport PyCallable_Check, PyObject
@@ -81,7 +81,7 @@ def check_parameters(callback, str what, str first):
 
 
 cdef tuple parameters(object callback):
-    """Names of what is passed by position, how many have no default, whether there may be more; None: not known."""
+    """Returns names of positional parameters, how many have no default, and if there may be more; None: unknown."""
     cdef Py_ssize_t given = 0
     by_name = ()
     if isinstance(callback, partial):
@@ -103,7 +103,7 @@ cdef tuple parameters(object callback):
 
 
 def is_reversed(first, second):
-    """Whether an error is expected first, or a message second."""
+    """Returns True if the names show an error first, or a message second."""
     one, two = words(first), words(second)
     if one & ERRORS:
         return True

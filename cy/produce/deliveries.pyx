@@ -1,4 +1,4 @@
-"""What ``send_many`` gives."""
+"""The result of ``send_many``: the reports of many records, made from their batches on demand."""
 
 from cython cimport final
 from libc.stdint cimport int32_t, int64_t
@@ -24,7 +24,7 @@ cdef class Deliveries:
         self.index = <int32_t *>index
 
     cdef int note(self, ProducerBatch batch, int32_t first, Py_ssize_t count) except -1:
-        """The next ``count`` records are in the batch, from index ``first``."""
+        """Notes that the next ``count`` records are in the batch, from index ``first``."""
         cdef Py_ssize_t at
         if count > self.size - self.filled:
             raise ValueError(f"record {self.filled + count} of {self.size}: the sequence has grown")
@@ -66,7 +66,7 @@ cdef class Deliveries:
 
     @property
     def error(self):
-        """The first error, None while there is none."""
+        """Returns the first error, None while there is none."""
         cdef ProducerBatch batch
         for batch in self.batches:
             if batch.error is not None:
@@ -74,7 +74,7 @@ cdef class Deliveries:
         return None
 
     def pending(self):
-        """The batches that are not done."""
+        """Returns the unfinished batches."""
         return [batch for batch in self.batches if not (<ProducerBatch>batch).done]
 
     def ask(self):

@@ -9,20 +9,20 @@ class PartitionQueue:
     topic: str
     partition: int
     full: bool
-    """There is a batch that is worth sending now."""
+    """True if there is a batch that is worth sending now."""
     available: bool
-    """May be chosen for records without a key."""
+    """True if it may be chosen for records without a key."""
 
     @property
     def empty(self) -> bool: ...
     @property
     def waiting_bytes(self) -> int: ...
     def first(self) -> ProducerBatch | None:
-        """The batch that is next to be sent."""
+        """Returns the batch to send next, None if there is none."""
     def remove(self, batch: ProducerBatch) -> None:
-        """One leaves. Raises ValueError where it is not there."""
+        """Removes a waiting batch. Raises ValueError if it does not wait here."""
     def batches(self) -> list[ProducerBatch]:
-        """All, oldest first."""
+        """Returns all waiting batches, oldest first."""
 
 @final
 class TopicQueues:

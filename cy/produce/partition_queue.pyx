@@ -27,25 +27,25 @@ cdef class PartitionQueue:
         return total
 
     cdef int close(self) except -1:
-        """The growing batch waits from now on as it is."""
+        """Closes the growing batch: it takes no further records and waits to be sent."""
         if self.growing is not None:
             self.closed.append(self.grown())
             self.full = True
         return 0
 
     cdef ProducerBatch grown(self):
-        """What grows, and has stopped growing; the next one begins with as much room as it needed."""
+        """Takes the growing batch out and returns it. The next batch starts with about the room that it needed."""
         cdef ProducerBatch batch = self.growing
         self.growing = None
         self.usual = batch.capacity if batch.used > batch.capacity // 2 else batch.capacity // 2
         return batch
 
     def first(self):
-        """The batch that is next to be sent, None if there is none."""
+        """Returns the batch to send next, None if there is none."""
         return self.closed[0] if self.closed else self.growing
 
     def remove(self, ProducerBatch batch not None):
-        """The batch, which waits here, leaves. Raises ValueError where it does not wait here."""
+        """Removes a waiting batch. Raises ValueError if it does not wait here."""
         if batch is self.growing:
             self.grown()
             if self.owner.sticky == self.partition:
@@ -56,7 +56,7 @@ cdef class PartitionQueue:
         self.full = bool(self.closed)
 
     def batches(self):
-        """All that wait, oldest first."""
+        """Returns all waiting batches, oldest first."""
         return self.closed + ([] if self.growing is None else [self.growing])
 
 
@@ -68,7 +68,7 @@ cdef class TopicQueues:
         self.sticky = self.previous = -1
 
     def resize(self, int32_t count):
-        """The topic has ``count`` partitions; queues of those that are gone stay, unused."""
+        """Sets the number of partitions. Queues of partitions that no longer exist stay, unused."""
         cdef PartitionQueue queue
         for partition in range(len(self.queues), count):
             queue = PartitionQueue.__new__(PartitionQueue)

@@ -2,7 +2,7 @@ from typing import final
 
 @final
 class Partitioner:
-    """Which partition a record goes to; asked from Cython only. ``seed``: of its lots."""
+    """Chooses the partition of a record; called from Cython only. ``seed`` is that of its random numbers."""
 
     def __init__(
         self, batch_size: int, round_robin: bool, ignore_keys: bool, adaptive: bool, seed: int

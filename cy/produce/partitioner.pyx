@@ -1,9 +1,8 @@
-"""Which partition a record goes to: the one that was asked for, its key's, the next in turn, or the
-one that records without a key stick to.
+"""Chooses the partition of a record: the requested one, its key's, the next one by round robin, or the sticky one.
 
 A key goes to murmur2(key) modulo partitions, as in Kafka. Records without a key stick to a partition for ``batch_size``
-bytes or until its batch is sent. Then a partition is drawn by lot, with weights: the fewer batches wait for it, the
-likelier it is (KIP-794). What waits is more where the broker is slow, so a slow broker gets less.
+bytes or until its batch is sent. Then the next one is drawn at random. The fewer batches wait for a partition, the
+more likely it is (KIP-794). More batches wait for a slow broker, so it gets fewer records.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -27,7 +26,7 @@ cdef class Partitioner:
         self.random = seed or 1
 
     cdef PartitionQueue choose(self, TopicQueues topic, object key, object partition):
-        """The queue for a record; None for a partition that is not known."""
+        """Returns the queue for a record, None for an unknown partition."""
         cdef int32_t number = -1
         if partition is not None:
             number = partition
@@ -48,13 +47,13 @@ cdef class Partitioner:
         return <PartitionQueue>topic.queues[number]
 
     cdef int32_t of_key(self, TopicQueues topic, const uint8_t *key, Py_ssize_t size) noexcept:
-        """The key's partition; -1 where keys do not count."""
+        """Returns the key's partition, -1 if keys are ignored."""
         if self.ignore_keys or self.round_robin:
             return -1
         return (murmur2_of(key, <int>size) & 0x7FFFFFFF) % topic.count
 
     cdef int32_t next_in_turn(self, TopicQueues topic):
-        """The next partition that is available; of all where none is."""
+        """Returns the next available partition by round robin; the next of all if none is available."""
         cdef int32_t number = 0
         for _ in range(topic.count):
             number = <int32_t>(topic.turn % topic.count)
@@ -64,7 +63,7 @@ cdef class Partitioner:
         return number
 
     cdef int32_t draw(self, TopicQueues topic) except -1:
-        """A partition by lot; not the previous one, if there is another that is available."""
+        """Draws a partition at random, not the previous one if another one is available."""
         cdef PartitionQueue queue
         cdef int64_t ticket
         if topic.count == 1:
@@ -96,7 +95,7 @@ cdef class Partitioner:
         return (self.random * <uint64_t>0x2545F4914F6CDD1DULL) >> 11
 
     cdef void unstick(self, TopicQueues topic) noexcept:
-        """It is another partition's turn, if there is one."""
+        """Ends the stickiness: the next record without a key goes to another partition, if there is one."""
         if topic.count > 1:
             topic.previous = topic.sticky
             topic.sticky = -1

@@ -1,4 +1,4 @@
-"""What is with a producer's batch, from its first record until somebody is told what became of it."""
+"""The phases of a producer's batch, from its first record until its outcome is reported."""
 
 from __future__ import annotations
 

@@ -6,21 +6,21 @@ from cy.produce.producer_batch import ProducerBatch
 from cy.wire.sendfile import FileSlice
 
 PROBE: Final[bytes]
-"""The batch of the request that a template is made of."""
+"""The batch of the request from which a template is made."""
 
 class ProduceTemplate:
-    """The frames of Produce requests that take one batch to one partition, all alike but for the batch."""
+    """Makes the frames of Produce requests with one batch for one partition, which differ only in the batch."""
 
     def __init__(self, codec: Codec, message: Message, silent: bool) -> None:
-        """``message``: one of the requests, whose batch is ``PROBE``. ``silent``: they are not answered."""
+        """``message`` is one of the requests, with the batch ``PROBE``. ``silent`` requests get no response."""
     def cast(self, batch: ProducerBatch) -> Cast:
-        """The request with this batch, as it is now. Raises ValueError: it is not sealed."""
+        """Returns the request with the current bytes of this batch. Raises ValueError if it is not sealed."""
 
 class Cast:
     """A request with one batch."""
 
     @property
     def silent(self) -> bool:
-        """It is not answered."""
+        """True if the request gets no response."""
     def encode(self, version: int, correlation_id: int, client_id: str | None) -> bytes | list[bytes | FileSlice]:
-        """Its frame, as ``Codec.encode_request`` makes it. Raises EncodeError."""
+        """Returns its frame, as ``Codec.encode_request`` does. Raises EncodeError."""

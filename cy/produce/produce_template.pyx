@@ -1,8 +1,7 @@
-"""Produce requests that take one batch to one partition: their frames, without a message for each.
+"""Makes the frames of Produce requests with one batch for one partition, without a message for each.
 
-They are alike but for the correlation id and the batch. So the codec makes the frame of one of them, with a batch that
-is easy to find again. The bytes before and behind it are the *template* of all others. Nothing but this is known here
-of what the request consists of:
+They differ only in the correlation id and the batch. So the codec makes one frame, with a batch that is easy to find in
+it. The bytes before and behind that batch are the *template* of all others. This module knows only this of a request:
 
     head := int32 length, int16 api key, int16 api version, int32 correlation id, …
     size := int32, where the version is flexible uvarint of one more
@@ -26,12 +25,13 @@ cdef enum:
     LARGEST = 0x7fffffff
     WORTH_A_PIECE = 16384       # batches from here on are not copied into the frame
 
-PROBE = bytes(1 << 16)          # so large that the codec leaves it a piece of its own
+PROBE = bytes(1 << 16)          # so large that the codec makes it a separate piece
 
 
 cdef class ProduceTemplate:
-    """Of the requests to one partition. ``message``: one of them, with ``PROBE`` as its batch;
-    ``silent``: they are not answered.
+    """Makes the requests to one partition. ``message`` is one of them, with the batch ``PROBE``.
+
+    ``silent`` requests get no response.
     """
 
     def __init__(self, Codec codec not None, message, bint silent):
@@ -40,7 +40,7 @@ cdef class ProduceTemplate:
         self.silent = silent
 
     def cast(self, ProducerBatch batch not None):
-        """The request with this batch, which is sealed."""
+        """Returns the request with this batch. Raises ValueError if it is not sealed."""
         cdef Cast cast = Cast.__new__(Cast)
         if batch.records is None:
             raise ValueError(f"{batch!r} is not sealed")

@@ -6,13 +6,13 @@ from cy.produce.record_metadata import RecordMetadata
 
 @final
 class ProducerBatch:
-    """A batch of records on its way to one partition. Grows, is sealed, sent, and done once."""
+    """A batch of records for one partition. It grows, is sealed, is sent, and is completed or failed once."""
 
     topic: str
     partition: int
     count: int
     charged: int
-    """Bytes that it takes of buffer.memory."""
+    """The bytes of buffer.memory that it takes."""
     created: float
     records: bytes | None
     """The v2 batch between ``seal`` and the end."""
@@ -21,13 +21,13 @@ class ProducerBatch:
     base_sequence: int
     phase: Phase
     tell: Callable[[], object] | None
-    """Tells those who wait what became of it: known, and not told yet, as it is not its turn."""
+    """Reports the outcome when it is the batch's turn. None: the outcome is unknown, or reported already."""
     unprovable: bool
-    """If it was written, nobody will ever know: the one behind it that could have proved it was given up."""
+    """True if nothing can prove any longer that it was written: the batch that could have was given up."""
     attempts: int
     retry_at: float
     maybe_written: bool
-    """Sent, and no answer said that it was not appended."""
+    """True if it was sent and may have been appended."""
     last_error: Any
     asked: bool
     """The application asks what becomes of it, or a close will say so."""
@@ -38,61 +38,62 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Bytes on the wire."""
+        """The bytes on the wire."""
     @property
     def plain_size(self) -> int:
-        """Bytes before compression."""
+        """The bytes before compression."""
     @property
     def sealed(self) -> bool: ...
     @property
     def has_sequence(self) -> bool: ...
     @property
     def is_decided(self) -> bool:
-        """What became of it is told, or will be in its turn."""
+        """True if its outcome is known: reported already, or to be reported in its turn."""
     @property
     def is_watched(self) -> bool:
-        """Callbacks hang on its records."""
+        """True if some of its records have callbacks."""
     @property
     def is_heard(self) -> bool:
-        """Somebody hears what becomes of it: a callback, a caller who asks, a close."""
+        """True if somebody hears its outcome: a callback, a caller who asks, a close."""
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Any = None
     ) -> DeliveryReport:
         """Adds a record, however large."""
     def seal(self, codec: int = 0, level: int | None = None, transactional: bool = False) -> None:
-        """No record comes any more: compresses, writes the header. Again: does nothing."""
+        """Ends the batch: compresses the records and writes the header. A second call does nothing."""
     def assign(self, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> None:
-        """Writes who sends it, and the CRC. After a first attempt into a copy."""
+        """Writes producer id, epoch, sequence and CRC; into a copy if the batch was sent before."""
     def clear_sequence(self) -> None:
-        """It was not appended, and will get another sequence."""
+        """Removes the sequence, because the batch was not appended and will get another one."""
     def reserve_sequence(self, sequence: int) -> None:
-        """The sequence that ``assign`` will write."""
+        """Sets the sequence that ``assign`` will write."""
     def split(self, limit: int) -> list[ProducerBatch]:
-        """Its records in batches of at most ``limit`` bytes (or one record), at least two, which it stands
-        for from now on.
+        """Splits the records into at least two batches of at most ``limit`` bytes, or one record, each.
+
+        This batch then represents them.
         """
     def complete(self, base_offset: int, log_append_time: int = -1) -> None:
-        """It was appended at ``base_offset`` (-1: unknown)."""
+        """Ends the batch as appended at ``base_offset`` (-1: unknown)."""
     def fail(self, error: Any, record_errors: Any = None) -> None:
-        """It will not be appended; ``record_errors``: index to error (KIP-467)."""
+        """Ends the batch as failed. ``record_errors`` has errors by the records' indexes (KIP-467)."""
     def run_callbacks(self, on_error: Callable[[Any], object]) -> None:
-        """Calls the callbacks of the records; ``on_error(callback)`` in the ``except`` of one that raises."""
+        """Calls the records' callbacks. If one raises, calls ``on_error(callback)`` in its ``except`` block."""
     def add_waiter(self, waiter: Callable[[], object]) -> None:
         """Calls ``waiter()`` once the batch is done; at once if it is."""
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it was done within ``timeout`` seconds."""
+        """Waits, and returns True if the batch was done within ``timeout`` seconds."""
 
 def begin(topic: str, partition: int, *, capacity: int = 16384, created: float = 0) -> ProducerBatch:
-    """A new batch."""
+    """Creates a batch."""
 
 def not_within(timeout: float, batch: ProducerBatch) -> str:
-    """What to say of a batch that was not done within ``timeout`` seconds."""
+    """Returns the message for a batch that was not done within ``timeout`` seconds."""
 
 def how_to_wait(them: str) -> str:
     """What to do about a report, or many, in a thread with a loop or without."""
 
 def set_wait_async(function: Callable[[Any], Generator[Any, Any, Any]]) -> None:
-    """What ``await report`` iterates: ``function(report)``."""
+    """Makes ``await report`` iterate over ``function(report)``."""
 
 @final
 class DeliveryReport:

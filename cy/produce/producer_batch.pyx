@@ -1,14 +1,14 @@
-"""A batch that grows record by record, and what became of it.
+"""A batch that grows record by record, and its outcome.
 
-The bytes are written once, where they stay: in a block (``cy/produce/blocks``) that nobody else sees until ``seal``.
+The bytes are written once, into a block (``cy/produce/blocks``) that no other code sees until ``seal``.
 ``seal`` fills in the header (grammar: batch.py) and sets the length. It does not shrink the block, because memory that
 is given back in pieces of all sizes cannot be used again. Then ``assign`` writes producer id, epoch and sequence, and
 the CRC. A batch that has once been sent may still lie in a send queue, so a second ``assign`` works on a copy.
 
-The life of a batch: it grows, is sealed, is sent (perhaps often) and is done, by ``complete`` or
-``fail``, once. What applications hold is a ``DeliveryReport``: the batch, an index and a timestamp.
-A batch that the broker finds too large is split: its records move into ``parts``, which it stands
-for from then on.
+A batch grows, is sealed, is sent (perhaps several times) and is ended once, by ``complete`` or
+``fail``. Applications have a ``DeliveryReport``: the batch, an index and a timestamp.
+A batch that the broker finds too large is split: its records move into ``parts``, which it
+represents from then on.
 
 All of it happens under the GIL, and nothing in ``write`` can yield it.
 """
@@ -44,7 +44,7 @@ cdef extern from "Python.h":
     char *block_data "PyBytes_AS_STRING"(PyObject *block)
     void set_size "Py_SET_SIZE"(void *block, Py_ssize_t size)
 
-# Below this the GIL costs more to hand over than the sum: who wants it back waits for milliseconds.
+# Below this it costs more to release the GIL than to compute the sum: to get it back may take milliseconds.
 cdef enum:
     GIL_BYTES = 1 << 20
 
@@ -219,15 +219,15 @@ cdef class ProducerBatch:
         self.base_sequence = sequence
 
     def clear_sequence(self):
-        """It was not appended, and will get another sequence."""
+        """Removes the sequence, because the batch was not appended and will get another one."""
         self.base_sequence = -1
 
     def reserve_sequence(self, int32_t sequence):
-        """The sequence that ``assign`` is to write."""
+        """Sets the sequence that ``assign`` will write."""
         self.base_sequence = sequence
 
     def split(self, Py_ssize_t limit):
-        """New batches with these records: of at most ``limit`` bytes each, or one record; at least two."""
+        """Splits the records into at least two batches of at most ``limit`` bytes, or one record, each."""
         cdef list parts = []
         cdef ProducerBatch part = None
         cdef Py_ssize_t size
@@ -251,7 +251,7 @@ cdef class ProducerBatch:
         return [batch for _, batch in parts]
 
     cdef replace_by(self, list parts):
-        """The parts stand for this batch: its reports move to them, its waiters wait for all."""
+        """Replaces this batch by its parts: its reports move to them, and its waiters wait for all of them."""
         cdef DeliveryReport report
         cdef ProducerBatch part
         self.parts = parts
@@ -296,7 +296,7 @@ cdef class ProducerBatch:
         self.waiters.tell()
 
     def run_callbacks(self, on_error):
-        """Calls the callbacks of the records; ``on_error(callback)`` inside ``except``."""
+        """Calls the records' callbacks. If one raises, calls ``on_error(callback)`` in its ``except`` block."""
         cdef DeliveryReport report
         reports, self.reports = self.reports, None
         for report in reports or ():
@@ -310,7 +310,7 @@ cdef class ProducerBatch:
         self.waiters.add(waiter)
 
     def wait(self, timeout=None):
-        """Whether the batch was done within ``timeout`` seconds. A signal interrupts it."""
+        """Waits, and returns True if the batch was done within ``timeout`` seconds. A signal interrupts the wait."""
         if self.done:
             return True
         self.asked = True
@@ -351,7 +351,7 @@ cdef inline uint8_t *write_field(
 
 
 cdef bytes packed(bytes plain, int codec, object level):
-    """The batch with its records compressed."""
+    """Returns the batch with its records compressed."""
     cdef bytes records = compress(codec, memoryview(plain)[HEADER_SIZE:], level)
     cdef bytes batch = PyBytes_FromStringAndSize(NULL, HEADER_SIZE + len(records))
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
@@ -362,7 +362,7 @@ cdef bytes packed(bytes plain, int codec, object level):
 
 
 cdef bytes plain_of(bytes plain):
-    """The batch before compression, with attributes that say so."""
+    """Returns the batch before compression, with attributes without a codec."""
     cdef bytes batch = PyBytes_FromStringAndSize(PyBytes_AS_STRING(plain), len(plain))
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
     store_int16(at + ATTRIBUTES_AT, load_int16(at + ATTRIBUTES_AT) & ~CODEC_MASK)
@@ -370,7 +370,7 @@ cdef bytes plain_of(bytes plain):
 
 
 def not_within(timeout, ProducerBatch batch not None):
-    """What to say of a batch that was not done within ``timeout`` seconds."""
+    """Returns the message for a batch that was not done within ``timeout`` seconds."""
     cdef str text = f"{batch.topic}-{batch.partition}: not delivered within {timeout:.3g} s: "
     if batch.last_error is not None:
         return text + f"after {batch.attempts} attempts, the last: {batch.last_error}"
@@ -385,7 +385,7 @@ cdef object wait_async = None
 
 
 def set_wait_async(function):
-    """What ``await report`` iterates: ``function(report)``; the event loop is not known here."""
+    """Makes ``await report`` iterate over ``function(report)``, because this module knows no event loop."""
     global wait_async
     wait_async = function
 
@@ -417,7 +417,7 @@ cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t times
 @freelist(1024)
 cdef class DeliveryReport:
     cdef ProducerBatch home(self):
-        """The batch that the record is in, after splits."""
+        """Returns the batch that has the record, after splits."""
         cdef Py_ssize_t at
         while self.batch.parts is not None:
             at = len(self.batch.parts) - 1
@@ -429,7 +429,7 @@ cdef class DeliveryReport:
         return self.batch
 
     cdef int deliver(self) except -1:
-        """Calls the callback with what became of the record."""
+        """Calls the record's callback with its outcome."""
         error = self.error
         self.callback(self.metadata if error is None else None, error)
         return 0
@@ -480,7 +480,7 @@ cdef class DeliveryReport:
         return self.metadata
 
     def add_done_callback(self, function):
-        """Calls ``function()`` when it is known what became of the record, on the sender's thread."""
+        """Calls ``function()`` when the record's outcome is known, on the sender's thread."""
         self.batch.asked = True
         self.batch.add_waiter(function)
 

@@ -3,13 +3,13 @@ from typing import Any, final
 
 @final
 class RecordMetadata:
-    """Where a record is; -1 where the broker did not say."""
+    """The partition, offset and timestamp of a delivered record; -1 for what the broker did not return."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds; the broker's where the topic has LogAppendTime."""
+    """In milliseconds; the broker's time if the topic has LogAppendTime."""
 
     def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None: ...
     def __iter__(self) -> Iterator[Any]: ...

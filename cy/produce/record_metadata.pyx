@@ -1,4 +1,4 @@
-"""Where a record is: what a producer tells about one that was delivered."""
+"""The metadata of a delivered record: its partition, offset and timestamp."""
 
 from cython cimport final, freelist, no_gc
 from libc.stdint cimport int32_t, int64_t

@@ -8,7 +8,7 @@ from cy.produce.record_metadata import RecordMetadata
 from cy.produce.shared_queues import SharedQueues
 
 def milliseconds(timestamp: int | None) -> int:
-    """A record's timestamp, of None the time now. Raises TypeError, ValueError."""
+    """Returns a record's timestamp in milliseconds, the current time for None. Raises TypeError, ValueError."""
 
 class RecordQueues(SharedQueues):
     """Records on their way into batches; see the module. Thread-safe under the GIL."""
@@ -38,16 +38,16 @@ class RecordQueues(SharedQueues):
         headers: Any = None,
         on_delivery: Callable[[RecordMetadata | None, Any], object] | None = None,
     ) -> Any:
-        """Sends a record; does not wait, except for metadata of a topic and for room (max.block.ms).
+        """Sends a record. Waits only for the topic's metadata and for memory, up to max.block.ms.
 
-        Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by default.
+        Returns the record's report. ``timestamp`` is in milliseconds, the current time by default.
         ``headers``: pairs of name and bytes. Raises BufferExhausted, RecordTooLarge, KafkaError;
         TypeError for what is not bytes.
         """
     def try_send(
         self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any, on_delivery: Any
     ) -> DeliveryReport | None:
-        """As ``send``; None where the topic or partition is not known, or there is no room, or it is closed."""
+        """Sends a record without waiting. Returns None if that would need a wait, or if the producer is closed."""
     def add_many(
         self,
         topic: str,
@@ -59,6 +59,7 @@ class RecordQueues(SharedQueues):
         deliveries: Deliveries,
         headers: HeaderColumn | None = None,
     ) -> int:
-        """Appends ``values[start:]`` as far as there is room; the index of the first that is not in. ``headers``: with
-        Arrow columns only.
+        """Appends ``values[start:]`` as far as there is room; returns the index of the first that was not appended.
+
+        ``headers`` are for Arrow columns only.
         """

@@ -1,12 +1,11 @@
-"""Records on their way into batches: the half of a producer that applications' threads enter.
+"""Puts records into batches: the part of a producer that runs on applications' threads.
 
-``send`` finds the partition's growing batch and writes the record into it. That needs no lock: it
-happens under the GIL, and between the look at a batch and the write into it nothing runs that could
-yield the GIL. What can (the allocation of a batch may collect garbage, and so run anything) comes
-before, and looks again.
+``send`` finds the partition's growing batch and writes the record into it. It needs no lock, because it
+holds the GIL, and nothing between the check of a batch and the write into it can release the GIL. An allocation of
+a batch may collect garbage and so run any code; it comes before, and the batch is checked again after it.
 
-A list or a column of many records, which fill a batch, gets a batch of its own, which is filled without
-the GIL: the sender works meanwhile.
+If many records of a list or a column fill a batch, they get one of their own. It is filled without
+the GIL, so that the sender can work meanwhile.
 """
 
 from cpython.bytes cimport (
@@ -42,7 +41,7 @@ cdef inline int64_t now_ms() noexcept:
 
 
 cpdef int64_t milliseconds(object timestamp) except? -1:
-    """A record's timestamp, of None the time now. Raises TypeError, ValueError."""
+    """Returns a record's timestamp in milliseconds, the current time for None. Raises TypeError, ValueError."""
     if timestamp is None:
         return now_ms()
     cdef int64_t stamp = timestamp if PyLong_CheckExact(timestamp) else whole(timestamp)
@@ -62,7 +61,7 @@ cdef object whole(object timestamp):
 
 
 cdef inline bytes as_bytes(object data, str what):
-    """``data`` itself if it is bytes; a copy of another buffer."""
+    """Returns ``data`` itself if it is bytes, else a copy of its buffer."""
     if data is None or PyBytes_CheckExact(data):
         return <bytes>data
     return copied(data, what)
@@ -105,10 +104,10 @@ cdef class RecordQueues(SharedQueues):
         self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
-        """Sends a record; does not wait, except for the metadata of a topic and for room (max.block.ms).
+        """Sends a record. Waits only for the topic's metadata and for memory, up to max.block.ms.
 
-        Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by default;
-        ``headers``: pairs of name and bytes, or a mapping of them; an iterator is read once. Raises
+        Returns the record's report. ``timestamp`` is in milliseconds, the current time by default.
+        ``headers`` are pairs of name and bytes, or a mapping of them; an iterator is read once. Raises
         BufferExhausted, RecordTooLarge, InvalidTopicException, KafkaError; TypeError for what is not
         bytes.
         """
@@ -122,11 +121,11 @@ cdef class RecordQueues(SharedQueues):
         return self.send_later(topic, value, key, partition, timestamp, headers, on_delivery)
 
     def try_send(self, topic, value, key, partition, timestamp, headers, on_delivery):
-        """As ``send``, or None: the topic is not known, the partition is not, there is no room."""
+        """Sends a record without waiting. Returns None if topic or partition is unknown, or memory is used up."""
         return self.add(topic, value, key, partition, timestamp, headers, on_delivery)
 
     def send_later(self, topic, value, key, partition, timestamp, headers, on_delivery):
-        """What ``send`` does where it cannot append at once; a face knows how it waits."""
+        """Sends a record that cannot be appended at once. Each face implements its own wait."""
         raise NotImplementedError
 
     cdef DeliveryReport add(
@@ -169,10 +168,10 @@ cdef class RecordQueues(SharedQueues):
         self, str topic, values, keys, Py_ssize_t start, partition, timestamp,
         Deliveries deliveries not None, HeaderColumn headers=None,
     ):
-        """Appends ``values[start:]`` as far as there is room; the index of the first that is not in.
+        """Appends ``values[start:]`` as far as there is room; returns the index of the first that was not appended.
 
         ``values`` and ``keys`` are tuples or lists that do not change, or both Arrow columns; ``keys``
-        may be None. ``headers``: with Arrow columns only.
+        may be None. ``headers`` are for Arrow columns only.
         """
         cdef ItemColumn items = None
         cdef TopicQueues queues = self.topics.get(topic)
@@ -221,7 +220,7 @@ cdef class RecordQueues(SharedQueues):
         self, TopicQueues topic, BytesColumn values, Py_ssize_t start, object partition,
         int64_t timestamp, Deliveries deliveries, HeaderColumn headers, Py_ssize_t least,
     ) except -1:
-        """Rows, if they have ``least`` bytes, into a batch of its own, which is filled without the GIL."""
+        """Appends rows of at least ``least`` bytes to a batch of their own, which is filled without the GIL."""
         cdef Py_ssize_t stop, size = HEADER_SIZE
         with nogil:
             stop = self.fitting(values, start, headers, &size)
@@ -248,8 +247,9 @@ cdef class RecordQueues(SharedQueues):
     cdef Py_ssize_t fitting(
         self, BytesColumn values, Py_ssize_t start, HeaderColumn headers, Py_ssize_t *size
     ) noexcept nogil:
-        """The first row that is too many for a batch of those from ``start``, or cannot be sent as it
-        is. Adds to ``size`` what those before it take.
+        """Returns the first row from ``start`` that does not fit into a batch, or cannot be sent as it is.
+
+        Adds the bytes of the rows before it to ``size``.
         """
         cdef const uint8_t *at = NULL
         cdef bint with_headers = headers is not None
@@ -273,7 +273,7 @@ cdef class RecordQueues(SharedQueues):
         self, TopicQueues topic, ArrowColumn values, ArrowColumn keys, Py_ssize_t row,
         object partition, int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1:
-        """Appends one row; the index of the next one, or its own."""
+        """Appends one row. Returns the index of the next one, or its own if there is no room."""
         cdef const uint8_t *key
         cdef const uint8_t *value
         cdef const uint8_t *tail = NULL

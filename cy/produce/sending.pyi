@@ -7,11 +7,11 @@ from cy.produce.record_queues import RecordQueues
 
 @final
 class Sending(Coroutine[Any, Any, DeliveryReport]):
-    """A coroutine that appends its record to a batch when it first runs, and gives the report."""
+    """A coroutine that appends its record to a batch when it first runs, and returns the report."""
 
     def __await__(self) -> Generator[Any, Any, DeliveryReport]: ...
     def send(self, value: None, /) -> Any:
-        """The next step. Raises StopIteration with the report; RuntimeError where it has ended before."""
+        """Runs the next step. Raises StopIteration with the report, or RuntimeError if it has ended before."""
     def throw(
         self,
         kind: type[BaseException] | BaseException,
@@ -19,9 +19,9 @@ class Sending(Coroutine[Any, Any, DeliveryReport]):
         trace: TracebackType | None = None,
         /,
     ) -> Any:
-        """Raises this where it waits; the record is not sent."""
+        """Raises an exception where the coroutine waits; the record is not sent."""
     def close(self) -> None:
-        """Ends it; the record is not sent."""
+        """Ends the coroutine; the record is not sent."""
 
 class SendingQueues(RecordQueues):
     """A producer's queues whose ``send`` returns a coroutine, a ``Sending``."""

@@ -1,12 +1,12 @@
-"""What ``send`` of the asyncio face returns: a coroutine that costs little.
+"""The cheap coroutine that ``send`` of the asyncio face returns.
 
-Most records can be appended at once: the coroutine ends in its first step, without a frame of Python. Where
-a topic is not known, or there is no room, it goes on as ``send_later``. Whatever becomes of it, it is one
-thing to its user: nothing is sent before it runs, and what is cancelled before it has ended is not sent.
+Most records can be appended at once: then the coroutine ends in its first step, without a Python frame. If
+a topic is unknown, or memory is used up, it continues as ``send_later``. In both cases, nothing is sent
+before the coroutine runs, and a record that is cancelled before its end is not sent.
 
-An application that sends and never waits would keep the loop, and so the sender, from running. So the loop
-runs once before a record is appended, when much has been since it last ran. All that come meanwhile wait
-behind that record: they keep their order.
+An application that sends and never waits would block the loop, and so the sender. So after many bytes,
+the next record waits until the loop has run once. Records that come meanwhile wait behind it, to keep
+their order.
 """
 
 from cpython.object cimport PyObject
@@ -37,7 +37,7 @@ cdef tuple NOTHING_MORE = (None, None, None, None)
 
 
 cdef inline PyObject *held(object given) noexcept:
-    """A reference that is ours."""
+    """Returns a new reference, which the caller owns."""
     Py_INCREF(given)
     return <PyObject *>given
 
@@ -152,14 +152,14 @@ cdef class Sending:
             rest.close()
 
     cdef object begun_rest(self):
-        """The coroutine that does what cannot be done at once."""
+        """Returns the coroutine for what cannot be done at once."""
         more = NOTHING_MORE if self.more == NULL else <object>self.more
         return (<SendingQueues>self.queues).send_later(
             <object>self.topic, <object>self.value, <object>self.key, *more
         )
 
     cdef int spend(self) except -1:
-        """It has ended: what it held may go. Does nothing where a step that is under way uses that."""
+        """Drops all references of a coroutine that has ended, unless a running step still uses them."""
         if self.state == SPENT:
             return 0
         if self.state == PAUSED:
@@ -170,7 +170,7 @@ cdef class Sending:
 
 
 cdef object raised(object kind, object value, object trace):
-    """The exception that ``throw`` means by its arguments."""
+    """Returns the exception that the arguments of ``throw`` describe."""
     if isinstance(kind, BaseException):
         error = kind
     elif isinstance(value, BaseException):
@@ -222,7 +222,7 @@ cdef PyObject *step(PyObject *iterator) except? NULL:
 
 
 cdef inline DeliveryReport appended(Sending sending, SendingQueues queues):
-    """The report, None where the record cannot be appended at once."""
+    """Appends the record and returns its report, None if it cannot be appended at once."""
     if sending.more == NULL:
         return queues.add(
             <object>sending.topic, <object>sending.value, <object>sending.key, None, None, None, None

@@ -10,7 +10,7 @@ class SharedQueues:
     limit: int
     max_record: int
     closed: bool
-    """Nothing is appended any more."""
+    """True if nothing may be appended any longer."""
     before_wait: Callable[[ProducerBatch], Callable[[], object] | None] | None
     """Called before a thread waits for a batch; raises if the wait would never end. Its result is called when the
     batch is done within that wait.
@@ -21,26 +21,26 @@ class SharedQueues:
     ) -> None: ...
     @property
     def spare(self) -> int:
-        """Bytes of memory that is kept for the next batches."""
+        """The bytes of memory that are kept for the next batches."""
     def attach(self, wake: Callable[[], object]) -> None:
         """``wake()`` is called, in whatever thread, when the sender should look."""
     def poke(self) -> None:
         """Wakes the sender."""
     def take_news(self) -> list[PartitionQueue]:
-        """The queues that got something since the last call."""
+        """Returns the queues that got records since the last call."""
     def release(self, batch: ProducerBatch) -> None:
-        """The batch is done: its memory is free."""
+        """Frees the memory of a finished batch."""
     def trim(self) -> None:
-        """Gives spare memory back, if nothing is under way."""
+        """Frees spare memory if there are no unfinished batches."""
     def charge(self, batch: ProducerBatch) -> None:
-        """The batch did not come by ``send``."""
+        """Counts the memory of a batch that was not made by ``send``."""
     def close_all(self) -> None:
         """Puts the next records into new batches."""
     def topic(self, name: str) -> TopicQueues | None: ...
     def set_partitions(self, name: str, count: int) -> None: ...
     def forget_topic(self, name: str) -> None:
-        """The next record of the topic has to wait for ``set_partitions``; unless batches wait."""
+        """Makes the topic's next record wait for ``set_partitions``, unless the topic has waiting batches."""
     def fits(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes may ever be sent."""
+        """Returns True if a record of ``size`` bytes is not too large to be sent."""
     def has_room(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes finds room."""
+        """Returns True if there is room for a record of ``size`` bytes now."""

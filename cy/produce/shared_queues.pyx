@@ -50,7 +50,7 @@ cdef class SharedQueues:
         return self.begun(queue, size)
 
     cdef ProducerBatch extended(self, PartitionQueue queue, Py_ssize_t size):
-        """The growing batch with more room. None: it was closed, or (if not) memory is used up."""
+        """Returns the growing batch with more room, None if it was closed or memory is used up."""
         cdef ProducerBatch batch = queue.growing
         cdef Py_ssize_t wanted = batch.used + size, capacity, before
         if wanted > self.batch_size and not queue.full:
@@ -72,7 +72,7 @@ cdef class SharedQueues:
         return batch
 
     cdef ProducerBatch begun(self, PartitionQueue queue, Py_ssize_t size):
-        """A new batch; None where memory is used up."""
+        """Returns a new batch, None if memory is used up."""
         cdef Py_ssize_t capacity = max(self.first_size, <Py_ssize_t>HEADER_SIZE + size)
         if self.used + capacity > self.limit:
             return None
@@ -91,7 +91,7 @@ cdef class SharedQueues:
         return batch
 
     cdef bint settle(self, ProducerBatch batch, Py_ssize_t size) except -1:
-        """Gives the new batch a block of so many bytes; False where memory is used up."""
+        """Gives the new batch a block of ``size`` bytes. Returns False if memory is used up."""
         if self.used + size > self.limit:
             return False
         batch.settle(self.blocks, size, min(2 * size, self.limit - self.used))
@@ -110,7 +110,7 @@ cdef class SharedQueues:
         self.signalled = False
 
     cdef int announce(self, PartitionQueue queue) except -1:
-        """The sender should look at the queue."""
+        """Tells the sender that the queue has news."""
         if not queue.listed:
             queue.listed = True
             self.news.append(queue)
@@ -134,7 +134,7 @@ cdef class SharedQueues:
         self.notify()
 
     def take_news(self):
-        """The queues that got something since the last call."""
+        """Returns the queues that got records since the last call."""
         cdef PartitionQueue queue
         self.signalled = False
         self.seen = self.used
@@ -144,23 +144,23 @@ cdef class SharedQueues:
         return news
 
     def release(self, ProducerBatch batch not None):
-        """The batch is done: its memory is free."""
+        """Frees the memory of a finished batch."""
         self.used -= batch.charged
         self.seen = min(self.seen, self.used)
         batch.charged = 0
         batch.leave(self.blocks)
 
     def trim(self):
-        """Gives spare memory back, if nothing is under way."""
+        """Frees spare memory if there are no unfinished batches."""
         if self.used == 0:
             self.blocks.clear()
 
     def charge(self, ProducerBatch batch not None):
-        """The batch came by ``split`` or another way than ``send``."""
+        """Counts the memory of a batch that was not made by ``send``, but by ``split`` for example."""
         self.used += batch.charged
 
     def close_all(self):
-        """What grows waits from now on as it is: what comes next goes into new batches."""
+        """Closes all growing batches, so that the next records go into new ones."""
         cdef PartitionQueue queue
         for queues in self.topics.values():
             for queue in queues.queues:
@@ -170,7 +170,7 @@ cdef class SharedQueues:
         return self.topics.get(name)
 
     def set_partitions(self, str name, int32_t count):
-        """The topic has ``count`` partitions."""
+        """Sets how many partitions the topic has."""
         cdef TopicQueues queues = self.topics.get(name)
         self.latest = self.latest_name = None
         if queues is None:
@@ -181,8 +181,9 @@ cdef class SharedQueues:
             queues.resize(count)
 
     def forget_topic(self, str name):
-        """How many partitions the topic has is not known any more, unless something waits for them. Its queues come
-        back by ``set_partitions``: they have the sequence numbers, which go on.
+        """Forgets how many partitions the topic has, unless it has waiting batches.
+
+        ``set_partitions`` brings its queues back, with the sequence numbers that must continue.
         """
         cdef TopicQueues queues = self.topics.get(name)
         cdef PartitionQueue queue
@@ -200,13 +201,13 @@ cdef class SharedQueues:
         return queues
 
     def fits(self, Py_ssize_t size):
-        """Whether a record of ``size`` bytes (key, value, headers) may ever be sent."""
+        """Returns True if a record of ``size`` bytes (key, value, headers) is not too large to be sent."""
         return RECORD_OVERHEAD + size <= self.max_record and self.room_for(size) <= self.limit
 
     def has_room(self, Py_ssize_t size):
-        """Whether a record of ``size`` bytes finds room, in a batch that grows or in a new one."""
+        """Returns True if there is room for a record of ``size`` bytes, in a growing batch or a new one."""
         return self.used + self.room_for(size) <= self.limit
 
     cdef Py_ssize_t room_for(self, Py_ssize_t size) noexcept:
-        """The memory that a record of ``size`` bytes takes at most."""
+        """Returns how much memory a record of ``size`` bytes takes at most."""
         return max(self.first_size, HEADER_SIZE + RECORD_OVERHEAD + size)

@@ -1,7 +1,7 @@
 """Functions that are called once, when something is done, and threads that wait until then.
 
-What one of them raises is logged, and not the matter of the others. A wait that timed out leaves
-nothing. All of it happens under the GIL.
+If one of them raises, that is logged, and the others are still called. A wait that timed out leaves
+nothing behind. All of it happens under the GIL.
 """
 
 from cython cimport final
@@ -58,7 +58,7 @@ cdef int call(function) except -1:
 
 
 cdef bint acquired(object lock, double left) except -1:
-    """Whether the lock was free within ``left`` seconds. A signal interrupts the wait."""
+    """Returns True if the lock was acquired within ``left`` seconds. A signal interrupts the wait."""
     while left > SLICE:
         if lock.acquire(True, SLICE):
             return True

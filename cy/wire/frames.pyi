@@ -14,10 +14,10 @@ class FrameError(ValueError):
     def __init__(self, message: str, prefix: bytes) -> None: ...
 
 def protocol_of(prefix: bytes) -> str:
-    """What the first bytes of a stream that is not Kafka's look like, as the end of a sentence."""
+    """Returns which protocol the first bytes of a stream look like, as the end of a sentence."""
 
 class ReceiveMemory:
-    """What the connections of one event loop receive into."""
+    """The memory into which the connections of one event loop receive."""
 
     scratch: object
     """What whole small frames are views of."""
@@ -43,20 +43,18 @@ class FrameReader:
     max_frame: int
     """The largest length that is accepted, in bytes."""
     late: bool
-    """The time of the visit was over before its frames were."""
+    """True if the visit's time ended before all its frames were handed out."""
     def __init__(self, memory: ReceiveMemory, max_frame: int) -> None: ...
     @property
     def pending(self) -> int:
-        """Bytes that were received and not handed out."""
+        """The bytes that were received but not handed out."""
     @property
     def taken(self) -> int:
-        """Bytes of memory that this connection holds."""
+        """The bytes of memory that this connection holds."""
     @property
     def reuses(self) -> bool: ...
     def receive(self, fd: int) -> int:
-        """Receives once: the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError,
-        OSError.
-        """
+        """Receives once; returns the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError, OSError."""
     def receive_by(self, read: Callable[[int, memoryview], int]) -> int:
         """Receives all that ``read(size, view)`` has, as a layer that decrypts gives it; the view dies with the call.
 
