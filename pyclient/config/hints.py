@@ -107,7 +107,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 _TOKENS: Final = "sasl.oauth.token.provider may get a token in any way"
 _PREFIXES: Final[Mapping[str, str]] = {
-    "sasl.kerberos.": "this client does not speak GSSAPI yet",
+    "sasl.kerberos.": "sasl.kerberos.service.name, .keytab and .principal are there; the host is the broker's",
     "sasl.oauthbearer.assertion.": _TOKENS,
     "sasl.oauthbearer.metadata.": _TOKENS,
     "sasl.oauthbearer.grant.": _TOKENS,

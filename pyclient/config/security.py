@@ -33,14 +33,15 @@ SSL: Final = (
 
 _LOGIN: Final = "sasl.login."
 _ENDPOINT: Final = "sasl.oauthbearer."
+_KERBEROS: Final = "sasl.kerberos."
 SASL: Final = (
-    Key("sasl.mechanism", STRING, None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
+    Key("sasl.mechanism", STRING, None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"),
     Key("sasl.username", STRING, None, "the name of PLAIN and SCRAM"),
     Key("sasl.password", PASSWORD, None, "the password of PLAIN and SCRAM"),
     Key("sasl.tokenauth", BOOL, False, "SCRAM: the name is the id of a delegation token, and the password its hmac in "
         "base64; in Java's sasl.jaas.config it is tokenauth=\"true\""),
-    Key("sasl.jaas.config", PASSWORD, None, "the same, or a token's client id and secret, in Java's syntax; no class "
-        "that it names is loaded"),
+    Key("sasl.jaas.config", PASSWORD, None, "the same, or a token's client id and secret, or a keytab, in Java's "
+        "syntax; no class that it names is loaded"),
     Key("sasl.oauth.token.provider", OBJECT, None, "OAUTHBEARER: a function, or an object with a method `token`, that "
         "returns a token, or a token and the second since 1970 at which it expires; plain or `async`"),
     Key(f"{_ENDPOINT}token.endpoint.url", STRING, None, "OAUTHBEARER: where a token is to be had for the client's id "
@@ -57,6 +58,14 @@ SASL: Final = (
     Key(f"{_LOGIN}refresh.window.jitter", FLOAT, 0.05, "up to so much later, at random", 0.0, 0.25),
     Key(f"{_LOGIN}refresh.min.period.seconds", INT, 60, "no sooner than after this time", 0, 900),
     Key(f"{_LOGIN}refresh.buffer.seconds", INT, 300, "no later than this before its end", 0, 3600),
+    Key(f"{_KERBEROS}service.name", STRING, "kafka", "GSSAPI: the name of the broker's service, the first part of its "
+        "principal"),
+    Key(f"{_KERBEROS}keytab", STRING, None, "GSSAPI: the file with the client's key; without it, the credential cache "
+        "that kinit fills"),
+    Key(f"{_KERBEROS}principal", STRING, None, "GSSAPI: who the client is; without it, the first principal of the "
+        "keytab, or that of the cache"),
+    *(Key(f"{_KERBEROS}{name}", STRING, None, "without effect; the library of Kerberos fetches tickets itself")
+      for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")),
     *(Key(f"sasl.{name}", STRING, None, "without effect; the mechanism and the keys above decide")
       for name in ("login.class", "login.callback.handler.class", "client.callback.handler.class")),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """The client's side of SASL's mechanisms: what it says to a broker, and what it makes of the answers. No I/O.
 
-An exchange is a generator. It yields the bytes to send and is sent the broker's answer; or it yields a ``Derive``,
-which takes too long for an event loop, and is sent its result. When it returns, both sides have said what they have to.
+An exchange is a generator. It yields the bytes to send and is sent the broker's answer. Or it yields a ``Derive`` or
+``Away``, which take too long for an event loop, and is sent the result. When it returns, both sides have said what they
+have to.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from pyclient.protocol import scram
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, *scram.MECHANISMS, OAUTHBEARER)
+GSSAPI: Final = "GSSAPI"
+MECHANISMS: Final = (PLAIN, *scram.MECHANISMS, OAUTHBEARER, GSSAPI)
 MOST_TOLD: Final = 300
 """Characters of the words of others that an error repeats."""
 _SEPARATOR: Final = "\x01"
@@ -38,7 +40,13 @@ class Derive(NamedTuple):
     iterations: int
 
 
-Exchange = Generator[bytes | Derive, bytes, None]
+class Away(NamedTuple):
+    """Asks for what ``run`` returns, which may block."""
+
+    run: Callable[[], bytes]
+
+
+Exchange = Generator[bytes | Derive | Away, bytes, None]
 
 
 def plain(username: str, password: str) -> Exchange:

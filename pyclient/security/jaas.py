@@ -27,8 +27,13 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "OAuthBearerLoginModule": (
         *("scope", "clientId", "clientSecret", "extension_*", "unsecured*", "ssl.*", "serviceName"),
     ),
+    "Krb5LoginModule": (
+        *("useKeyTab", "keyTab", "principal", "storeKey", "useTicketCache", "ticketCache", "serviceName"),
+        *("renewTGT", "doNotPrompt", "isInitiator", "refreshKrb5Config", "useFirstPass", "tryFirstPass", "storePass"),
+        *("clearPass", "debug"),
+    ),
 }
-"""The options of Kafka's modules, which a client has, or a broker."""
+"""The options of Kafka's modules, and of Java's for Kerberos, which a client has, or a broker."""
 _IS: Final = (True, "=")
 _END: Final = (True, ";")
 _MARKS: Final = (_IS, _END)

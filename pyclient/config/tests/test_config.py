@@ -131,7 +131,7 @@ def test_a_setting_of_other_clients_only_is_told_as_theirs(name, told):
         ("sasl_plain_password", "hush", "it is sasl.password"),
         ("oauth_cb", print, "it is sasl.oauth.token.provider"),
         ("sasl_oauthbearer_client_id", "x", "it is sasl.oauthbearer.client.credentials.client.id"),
-        ("sasl_kerberos_service_name", "kafka", "does not speak GSSAPI yet"),
+        ("sasl_kerberos_domain_name", "kafka", "the host is the broker's"),
         ("ssl_ca_location", "ca.pem", "it is ssl.truststore.location"),
         ("ssl_certificate_location", "me.pem", "it is ssl.keystore.location"),
         ("ssl_key_location", "me.key", "it is ssl.keystore.location"),

@@ -13,13 +13,12 @@ from pyclient.config import Config
 from pyclient.core.backoff import Backoff
 from pyclient.core.security.oauth import PROVIDER, Token, Tokens, Window, by_provider, on_own_thread, unsecured
 from pyclient.errors import ConfigError
-from pyclient.protocol import sasl, scram
+from pyclient.protocol import gssapi, sasl, scram
 from pyclient.protocol.sasl import Exchange
 from pyclient.security import jaas
 
 JAAS: Final = "sasl.jaas.config"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
-GSSAPI: Final = "GSSAPI"
 TOKEN_ADVICE: Final = (
     "; are sasl.username the id of a delegation token and sasl.password its hmac in base64, and has it not expired?"
 )
@@ -28,6 +27,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "PlainLoginModule": (sasl.PLAIN,),
     "ScramLoginModule": tuple(scram.MECHANISMS),
     "OAuthBearerLoginModule": (sasl.OAUTHBEARER,),
+    "Krb5LoginModule": (sasl.GSSAPI,),
 }
 _EXTENSION: Final = "extension_"
 _CLAIM: Final = "unsecuredLoginStringClaim_"
@@ -43,7 +43,8 @@ class Credentials:
     mechanism: str
     advice: str
     """What to look at where the broker does not accept them."""
-    begin: Callable[[], Exchange] = field(repr=False)
+    begin: Callable[[str], Exchange] = field(repr=False)
+    """With the broker of that host."""
     password: str = field(default="", repr=False)
     """Of SCRAM."""
     user: str | None = None
@@ -56,12 +57,18 @@ def credentials(config: Config, random: Callable[[], float]) -> tuple[Credential
     if mechanism not in sasl.MECHANISMS:
         found = f"={mechanism} is none of" if mechanism else " is missing: it is one of"
         known = ", ".join(sasl.MECHANISMS)
-        raise ConfigError(f"sasl.mechanism{found} {known}{', GSSAPI is not there yet' if mechanism == GSSAPI else ''}")
+        raise ConfigError(f"sasl.mechanism{found} {known}")
     options = _options(config, mechanism)
+    if mechanism == sasl.GSSAPI:
+        from pyclient.core.security.kerberos import initiator
+
+        advice = "; does the broker know the principal, and has its keytab the key that the KDC has?"
+        begin_with = initiator(config, options)
+        return Credentials(mechanism, advice, lambda host: gssapi.client(begin_with(host))), None
     if mechanism == sasl.OAUTHBEARER:
         tokens = _tokens(config, options, random)
         advice = "; does the broker know the token's issuer, audience and scope, and are the clocks right?"
-        return Credentials(mechanism, advice, lambda: _by_token(tokens.token)), tokens
+        return Credentials(mechanism, advice, lambda _: _by_token(tokens.token)), tokens
     username: str = config.sasl_username or options.get("username", "")
     password: str = config.sasl_password or options.get("password", "")
     missing = [name for name, given in (("username", username), ("password", password)) if not given]
@@ -73,10 +80,10 @@ def credentials(config: Config, random: Callable[[], float]) -> tuple[Credential
     if mechanism == sasl.PLAIN:
         if is_token:
             raise ConfigError("a delegation token logs in by SCRAM-SHA-256 or SCRAM-SHA-512, not by PLAIN")
-        return Credentials(mechanism, advice, partial(sasl.plain, username, password), user=username), None
+        return Credentials(mechanism, advice, lambda _: sasl.plain(username, password), user=username), None
     more = {scram.TOKENAUTH: "true"} if is_token else {}
     kind = scram.MECHANISMS[mechanism]
-    begin = lambda: sasl.scrammed(kind, username, secrets.token_urlsafe(NONCE_BYTES), more)  # noqa: E731
+    begin = lambda _: sasl.scrammed(kind, username, secrets.token_urlsafe(NONCE_BYTES), more)  # noqa: E731
     return Credentials(mechanism, advice, begin, password, None if is_token else username), None
 
 

@@ -18,13 +18,14 @@ from pyclient.core.nodes.versions import Versions
 from pyclient.core.security.credentials import Credentials, credentials
 from pyclient.core.security.oauth import PHASE as TOKEN_PHASE
 from pyclient.core.security.oauth import Tokens
-from pyclient.errors import ConnectionLost, SaslRefused, UnsupportedByBroker, of_code
+from pyclient.errors import ConnectionFailed, ConnectionLost, SaslRefused, UnsupportedByBroker, of_code
 from pyclient.protocol import SaslAuthenticate, SaslHandshake, scram
 from pyclient.protocol.answers import answer_on
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import IllegalSaslState, UnsupportedSaslMechanism
-from pyclient.protocol.sasl import Derive, SaslError, told
+from pyclient.protocol.sasl import Away, Derive, SaslError, told
 from pyclient.protocol.threads import on_thread
+from pyclient.security.kerberos import KerberosError
 
 PHASE: Final = "SASL authentication"
 MOST_NAMED: Final = 10
@@ -67,13 +68,15 @@ class Sasl:
         ask = partial(_ask, transport, peer)
         await self._choose(ask, versions, peer)
         version = versions.choose(SaslAuthenticate)
-        exchange = self._given.begin()
+        exchange = self._given.begin(peer.rpartition(":")[0])
         lifetime_ms = 0
         try:
             step = next(exchange)
             while True:
                 if isinstance(step, Derive):
                     answer = await self._derived(step)
+                elif isinstance(step, Away):
+                    answer = await on_thread(get_running_loop(), "sasl", step.run)
                 else:
                     response = await ask(SaslAuthenticate, SaslAuthenticate.Request(auth_bytes=step), version)
                     self._check(response, peer)
@@ -83,6 +86,9 @@ class Sasl:
             return min(lifetime_ms / 1000, LONGEST_S) if lifetime_ms > 0 else math.inf
         except SaslError as error:
             raise SaslRefused(peer, PHASE, str(error), self._given.advice) from None
+        except KerberosError as error:
+            kind = SaslRefused if error.lasts else ConnectionFailed
+            raise kind(peer, PHASE, str(error)) from None
 
     async def _choose(self, ask: Callable[..., Awaitable[Any]], versions: Versions, peer: str) -> None:
         """Agrees on the mechanism. Raises SaslRefused."""

@@ -147,4 +147,4 @@ def test_what_cannot_be_said_is_told_without_the_secret(begin):
 
 
 def test_the_mechanisms_are_those_of_kafka_that_need_no_library():
-    assert sasl.MECHANISMS == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    assert sasl.MECHANISMS == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")

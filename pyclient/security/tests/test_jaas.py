@@ -63,6 +63,8 @@ def test_what_is_wrong_is_told_without_a_secret(text, told):
 def test_modules_that_are_not_kafkas_have_options_of_their_own():
     kerberos = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;"
     assert parse(kerberos).options == {"useKeyTab": "true"}
+    with pytest.raises(JaasError, match=r"its option 1 is unknown: Krb5LoginModule has useKeyTab, keyTab"):
+        parse(kerberos.replace("useKeyTab", "usekeytab"))
 
 
 @given(some.text("aB. =;\"'/*\\\n", max_size=40))
