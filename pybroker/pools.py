@@ -17,6 +17,7 @@ SYNC_THREADS = 8
 CHANGE_THREADS = 2
 UPKEEP_THREADS = 4
 REMOVAL_THREADS = 1
+LOGIN_THREADS = 4
 
 
 class Pools(NamedTuple):
@@ -32,6 +33,8 @@ class Pools(NamedTuple):
     """Logs are copied to other log dirs: whole logs, one after the other in each thread."""
     removals: Executor
     """Files that have lost their names are removed."""
+    logins: Executor
+    """Clients that say who they are by Kerberos wait for it."""
 
     @classmethod
     def threads(cls, copies: int) -> Pools:
@@ -42,12 +45,13 @@ class Pools(NamedTuple):
             ThreadPoolExecutor(UPKEEP_THREADS, "upkeep"),
             ThreadPoolExecutor(max(1, copies), "copy"),
             ThreadPoolExecutor(REMOVAL_THREADS, "removal"),
+            ThreadPoolExecutor(LOGIN_THREADS, "login"),
         )
 
     @classmethod
     def one(cls, executor: Executor) -> Pools:
         """One for all purposes: for tests, and where there are no threads."""
-        return cls(executor, executor, executor, executor, executor)
+        return cls(executor, executor, executor, executor, executor, executor)
 
     def shutdown(self) -> None:
         """Drops work that has not begun; running work continues to its end."""

@@ -72,7 +72,7 @@ class Protection:
         key = self._config["delegation.token.secret.key"]
         held = TokenLogins(key, lambda: image().tokens, self._clock.now_ms) if key else None
         self.sasl = await self._loop.run_in_executor(
-            self._pools.changes, authenticated, self._config, endpoints, stored, secret, held
+            self._pools.changes, authenticated, self._config, endpoints, stored, secret, self._pools.logins, held
         )
         for each in self.sasl.values():
             if each.tokens is not None and each.tokens.source is not None:

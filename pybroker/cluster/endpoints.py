@@ -25,7 +25,7 @@ def addresses(
 
     ``advertised`` are this broker's advertised listeners by name. If it has none for the listener, the client gets the
     address it already uses: ``local``, the local address of its connection. On a listener of TLS it gets the name that
-    is registered, because a certificate names hosts.
+    is registered, because a certificate names hosts; where clients come by Kerberos, ``advertised`` has that name.
     """
     found = {}
     for broker in image.brokers.values():

@@ -30,6 +30,7 @@ from pybroker.cluster.nodes.loading import NOT_OURS
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
+from pybroker.config.sasl_listeners import has_kerberos
 from pybroker.store.interface import CoordinationError, CoordinationStore, SessionExpired, SessionState
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import random_uuid, to_base64
@@ -138,10 +139,14 @@ class ClusterNode:
         order, so that leader epochs need not move on. As long as the machine and the ``directory_ids`` stay the same,
         all written records are there.
         """
+        endpoints = registered(listeners, self._advertised)
+        by_kerberos = [each for each in endpoints if each.is_sasl and has_kerberos(self._config, each.listener)]
+        # a service has the name of its host
+        self._advertised = {each.listener: each for each in by_kerberos} | self._advertised
         registration = BrokerRegistration(
             self._node_id,
             0,
-            registered(listeners, self._advertised),
+            endpoints,
             self._config["broker.rack"],
             log_dirs,
             was_clean,
@@ -243,7 +248,7 @@ class ClusterNode:
         """Host and port by node id of every broker, for a client that came by ``listener``.
 
         ``local`` is the local address of the client's connection. The client gets it if ``advertised.listeners`` is
-        unset.
+        unset and no name is needed.
         """
         return addresses(self.metadata.image, listener, self._node_id, self._advertised, local)
 

@@ -120,6 +120,13 @@ _TIERED: tuple[_Row, ...] = (
     ("remote.log.storage.system.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
 )
 
+_TICKETS: tuple[_Row, ...] = (
+    ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", ANY, MEDIUM, PER_BROKER),
+    ("sasl.kerberos.min.time.before.relogin", LONG, 60_000, ANY, MEDIUM, PER_BROKER),
+    ("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, ANY, MEDIUM, PER_BROKER),
+    ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, ANY, MEDIUM, PER_BROKER),
+)
+
 _SECURITY: tuple[_Row, ...] = (
     ("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
@@ -128,12 +135,6 @@ _SECURITY: tuple[_Row, ...] = (
      "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
      ANY, MEDIUM, PER_BROKER),
     ("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
-    ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", ANY, MEDIUM, PER_BROKER),
-    ("sasl.kerberos.min.time.before.relogin", LONG, 60_000, ANY, MEDIUM, PER_BROKER),
-    ("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), ANY, MEDIUM, PER_BROKER),
-    ("sasl.kerberos.service.name", STRING, None, ANY, MEDIUM, PER_BROKER),
-    ("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, ANY, MEDIUM, PER_BROKER),
-    ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, ANY, MEDIUM, PER_BROKER),
     ("sasl.login.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
     ("sasl.login.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
     ("sasl.login.connect.timeout.ms", INT, None, ANY, LOW, READ_ONLY),
@@ -306,7 +307,8 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
 REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
-    ("no class of Java is loaded, there is no Kerberos, and no endpoint for tokens is asked", _SECURITY),
+    ("no class of Java is loaded, and no endpoint for tokens is asked", _SECURITY),
+    ("a broker needs no ticket of Kerberos, only its keytab", _TICKETS),
     ("OpenSSL does this work, and ssl.enabled.protocols says what it speaks", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
     ("there are no JMX metrics", _METRICS),

@@ -46,14 +46,16 @@ ANY_ISSUER: Final = f"{OAUTH}allow.unverified.issuer"
 ANY_AUDIENCE: Final = f"{OAUTH}allow.unverified.audience"
 SKEW: Final = f"{OAUTH}clock.skew.seconds"
 USER_CLAIM: Final = f"{OAUTH}sub.claim.name"
+SERVICE: Final = "sasl.kerberos.service.name"
+RULES: Final = "sasl.kerberos.principal.to.local.rules"
 
 SASL_KEYS: Final[tuple[Key, ...]] = (
     Key(MECHANISMS, LIST, ("GSSAPI",), ANY, MEDIUM, READ_ONLY,
-        "The ways in which a client may say who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER "
-        "are there."),
+        "The ways in which a client may say who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and "
+        "GSSAPI are there; GSSAPI needs the extra pybroker[gssapi]."),
     Key(JAAS, PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The login module of a mechanism and its options, in Java's syntax; of PLAIN they are the users and their "
-        "passwords. Nothing is loaded."),
+        "The login module of a mechanism and its options, in Java's syntax. Those of PLAIN are users and passwords, "
+        "those of GSSAPI keytab and principal. Nothing is loaded."),
     Key(HANDLER, CLASS, None, ANY, MEDIUM, READ_ONLY,
         "A class that checks who clients are. None can be loaded: a listener of SASL with one does not start."),
     Key(MAX_REAUTH, LONG, 0, ANY, MEDIUM, READ_ONLY,
@@ -83,6 +85,10 @@ SASL_KEYS: Final[tuple[Key, ...]] = (
         "The seconds by which the clock of who makes tokens may differ."),
     Key(USER_CLAIM, STRING, "sub", ANY, LOW, READ_ONLY,
         "What of a token is the name of its user."),
+    Key(SERVICE, STRING, None, ANY, MEDIUM, READ_ONLY,
+        "The name of the broker's service at Kerberos, the first part of its principal."),
+    Key(RULES, LIST, ("DEFAULT",), ANY, MEDIUM, READ_ONLY,
+        "How a principal of Kerberos becomes the name of a user; the first rule that is about it counts."),
 )
 _OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name not in (MAX_RECEIVE, FAILED_DELAY)}
 

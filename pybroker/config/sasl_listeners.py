@@ -28,7 +28,9 @@ from pybroker.config.sasl_keys import (
     MECHANISMS,
     REFRESH,
     RETRY,
+    RULES,
     SASL_KEYS,
+    SERVICE,
     SKEW,
     USER_CLAIM,
     key_of_listener,
@@ -41,13 +43,20 @@ from pyclient.security import http_call, jaas
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER: Final = "OAUTHBEARER"
-BUILT: Final = (PLAIN, *SCRAM, OAUTHBEARER)
+GSSAPI: Final = "GSSAPI"
+BUILT: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI)
 _USER: Final = "user_"
 _PACKAGE: Final = "org.apache.kafka.common.security"
 PLAIN_MODULE: Final = f"{_PACKAGE}.plain.PlainLoginModule"
 SCRAM_MODULE: Final = f"{_PACKAGE}.scram.ScramLoginModule"
 OAUTH_MODULE: Final = f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule"
-_MODULES: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE), OAUTHBEARER: OAUTH_MODULE}
+KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+_MODULES: Final = {
+    PLAIN: PLAIN_MODULE,
+    **dict.fromkeys(SCRAM, SCRAM_MODULE),
+    OAUTHBEARER: OAUTH_MODULE,
+    GSSAPI: KERBEROS_MODULE,
+}
 _OF_JWKS: Final = (
     f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
@@ -59,7 +68,8 @@ JAVA_OPTIONS: Final = "KAFKA_OPTS"
 ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Kafka's system property with the URLs from which keys may come; without it, any that the settings name."""
 _ALLOWED: Final = re.compile(rf"-D{re.escape(ALLOWED)}=(\S*)")
-_KAFKAS: Final = frozenset(each.lower() for each in (*BUILT, "GSSAPI"))
+_SERVICE_PRINCIPAL: Final = re.compile(r"([^/@]+)/[^/@]+(?:@[^/@]+)?")
+_KAFKAS: Final = frozenset(each.lower() for each in BUILT)
 _FAMILY: Final = "sasl."
 _OF_CLIENTS: Final = "sasl.mechanism"
 _OF_ALL: Final = [name for name in KEYS if name.startswith(_FAMILY)]
@@ -88,6 +98,15 @@ class OAuth(NamedTuple):
     remote: Remote | None = None
 
 
+class Kerberos(NamedTuple):
+    """The broker's service of GSSAPI."""
+
+    principal: str
+    keytab: str
+    """Empty: that of krb5.conf."""
+    rules: tuple[str, ...]
+
+
 class SaslListener(NamedTuple):
     """One listener: its mechanisms, each with the time after which a client says again who it is (0: never)."""
 
@@ -95,6 +114,7 @@ class SaslListener(NamedTuple):
     passwords: Mapping[str, str]
     """Of the users of PLAIN."""
     oauth: OAuth | None = None
+    kerberos: Kerberos | None = None
 
 
 def check(config: BrokerConfig) -> None:
@@ -135,7 +155,9 @@ def without_effect(config: BrokerConfig) -> list[str]:
 def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
     """Keys of mechanisms that their listener of SASL has not. Raises ConfigError for bad listeners."""
     enabled = {
-        each.listener.lower(): {name.lower() for name in config.of_listener(each.listener, MECHANISMS)}
+        each.listener.lower(): {
+            name.lower() for name in config.of_listener(each.listener, MECHANISMS) or config[MECHANISMS]
+        }
         for each in listeners(config)
         if each.is_sasl
     }
@@ -146,16 +168,23 @@ def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
             yield key.name
 
 
+def has_kerberos(config: BrokerConfig, listener: str) -> bool:
+    """Whether clients of a listener of SASL may come by GSSAPI."""
+    return GSSAPI in (config.of_listener(listener, MECHANISMS) or config[MECHANISMS])
+
+
 def read(config: BrokerConfig, listener: str) -> SaslListener:
     """What is set for one listener. Raises ConfigError."""
     names = config.of_listener(listener, MECHANISMS)
+    if names is None and _value(config, listener, GSSAPI, JAAS) is not None:
+        names = config[MECHANISMS]  # Kafka's default is GSSAPI
     if not names:
-        default = ", ".join(config[MECHANISMS])
-        raise _error(config, listener, MECHANISMS, f"is not set, and {default} is not there: set {_choice()}")
+        complaint = f"is not set, and {GSSAPI}, which it would be, has no {JAAS}: set {_choice()}"
+        raise _error(config, listener, MECHANISMS, complaint)
     for name in names:
         if name not in BUILT:
             raise _error(config, listener, MECHANISMS, f"has {name}, which is not there, only {_choice()}")
-    passwords = {}
+    passwords, kerberos = {}, None
     for name in names:
         handler = _value(config, listener, name, HANDLER)
         if handler is not None and not (name == OAUTHBEARER and handler in _OF_JWKS):
@@ -166,9 +195,33 @@ def read(config: BrokerConfig, listener: str) -> SaslListener:
             if not passwords:
                 complaint = 'has no user: user_NAME="PASSWORD"'
                 raise _error(config, listener, JAAS, complaint, name, with_others=len(names) == 1)
+        elif name == GSSAPI:
+            kerberos = _kerberos(config, listener, options, is_only=len(names) == 1)
     oauth = _oauth(config, listener) if OAUTHBEARER in names else None
     max_reauth_ms = {name: int(_value(config, listener, name, MAX_REAUTH) or 0) for name in names}
-    return SaslListener(max_reauth_ms, passwords, oauth)
+    return SaslListener(max_reauth_ms, passwords, oauth, kerberos)
+
+
+def _kerberos(config: BrokerConfig, listener: str, options: Mapping[str, str], *, is_only: bool) -> Kerberos:
+    """The service, whose name the settings and the module may both have."""
+    named, meant = _value(config, listener, GSSAPI, SERVICE), options.get("serviceName")
+    if not named and not meant:
+        raise _error(config, listener, SERVICE, "is not set: the first part of the broker's principal", GSSAPI)
+    if named and meant and named != meant:
+        raise _error(config, listener, SERVICE, f"is {named}, and serviceName of {JAAS} is {meant}", GSSAPI)
+    principal = options.get("principal", "")
+    found = _SERVICE_PRINCIPAL.fullmatch(principal)
+    complaint = ""
+    if options.get("useKeyTab", "").lower() != "true":
+        complaint = 'has not useKeyTab="true", and a broker has no other key than that of a keytab'
+    elif found is None:
+        complaint = f'has not principal="{named or meant}/HOST@REALM"'
+    elif found[1] != (named or meant):
+        complaint = f"has the principal {principal}, and the service is {named or meant}"
+    if complaint:
+        raise _error(config, listener, JAAS, complaint, GSSAPI, with_others=is_only)
+    rules = _value(config, listener, GSSAPI, RULES)
+    return Kerberos(principal, options.get("keyTab", ""), tuple(config[RULES] if rules is None else rules))
 
 
 def _oauth(config: BrokerConfig, listener: str) -> OAuth:

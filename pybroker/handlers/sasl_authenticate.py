@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import cast
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, cast
 
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.handlers.common.call import Call, SaslConnection
 from pyclient.protocol import SaslAuthenticate, errors
+
+if TYPE_CHECKING:
+    from pybroker.security.authentication import Authentication
 
 Response = SaslAuthenticate.Response
 
@@ -28,6 +32,21 @@ def handle(
         return refused(error)
     except errors.SaslAuthenticationFailed as error:
         return refused(error) if sasl is None else connection.refuse(refused(error), error)
+    return _later(answer, connection, sasl) if isinstance(answer, Future) else _answered(answer, connection, sasl)
+
+
+async def _later(
+    answer: Future[bytes], connection: SaslConnection, sasl: Authentication
+) -> SaslAuthenticate.Response:
+    """Returns what a thread makes of the message."""
+    try:
+        found = await connection.answer(answer)
+    except errors.SaslAuthenticationFailed as error:
+        return await connection.refuse(refused(error), error, is_due=True)
+    return _answered(found, connection, sasl)
+
+
+def _answered(answer: bytes, connection: SaslConnection, sasl: Authentication) -> SaslAuthenticate.Response:
     connection.on_said()
     return Response(auth_bytes=answer, session_lifetime_ms=sasl.lifetime_ms if sasl.is_known else 0)
 

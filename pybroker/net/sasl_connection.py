@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from cy.wire.frames import FrameReader
@@ -42,7 +45,9 @@ class Says(Protocol):
 
     def admit(self, api_key: int, now_s: float) -> None: ...
 
-    def on_message(self, message: bytes, now_s: float) -> bytes: ...
+    def on_message(self, message: bytes, now_s: float) -> bytes | Future[bytes]: ...
+
+    def on_answer(self, answer: Future[bytes], now_s: float) -> bytes: ...
 
 
 class Authenticated(Protocol):
@@ -109,11 +114,37 @@ class SaslConnection(Connection):
         try:
             answer = self.sasl.on_message(token, self._server.loop.time())
         except KafkaError as error:
-            result = waiting.start(self.refuse(None, error), self._server.loop)
-            self._answer_with(result, Reply(None, 0, 0))  # type: ignore[arg-type]
+            self._wait_for(self.refuse(None, error))
+            return
+        if isinstance(answer, Future):
+            self._wait_for(self._take_later(answer))
             return
         self._put(_length.pack(len(answer)) + answer)
         self.on_said()
+
+    async def _take_later(self, answer: Future[bytes]) -> None:
+        try:
+            found = await self.answer(answer)
+        except KafkaError as error:
+            await self.refuse(None, error, is_due=True)
+            return
+        self._put(_length.pack(len(found)) + found)
+        self.on_said()
+
+    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """What follows has no request, and so no response."""
+        result = waiting.start(work, self._server.loop)
+        self._answer_with(result, Reply(None, 0, 0))  # type: ignore[arg-type]
+
+    async def answer(self, answer: Future[bytes]) -> bytes:
+        """What a thread makes of the client's message; nothing further is read meanwhile. Raises KafkaError."""
+        self.hold()
+        try:
+            with suppress(Exception):  # on_answer raises it
+                await asyncio.wrap_future(answer, loop=self._server.loop)
+            return self.sasl.on_answer(answer, self._server.loop.time())
+        finally:
+            self.release()
 
     def on_said(self) -> None:
         """The client has said something that was right."""
@@ -122,14 +153,14 @@ class SaslConnection(Connection):
             self._reader.max_frame = self._server.limits.max_request_bytes
             self._server.strangers[self.listener_name].pop(self, None)
 
-    async def refuse(self, response: Any, error: KafkaError) -> Any:
+    async def refuse(self, response: Any, error: KafkaError, *, is_due: bool = False) -> Any:
         """The last response, after a delay; nothing is read any more. Where others are due before it, in a session that
-        is over, the connection ends without any.
+        is over, the connection ends without any. ``is_due``: it is one of those that are due.
         """
         why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
         complaint.refused(self._server.log, self, why)
         self.hold()
-        if self.unanswered:
+        if self.unanswered > is_due:
             self.close()
         await asyncio.sleep(self._server.limits.refusal_delay_s)
         self._is_refused = True

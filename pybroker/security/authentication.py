@@ -4,12 +4,15 @@
     known  -> SaslHandshake -> messages again          -> known, or refused      where its session ends some time
 
 It does no I/O and reads no clock: seconds of a clock that only goes on are arguments. A mechanism's part is an
-``Exchange``. Whatever is wrong with a user, a password or a proof, the client hears the same.
+``Exchange``. Where that takes long, a thread makes its answer, and its client says nothing meanwhile. Whatever is wrong
+with a user, a password or a proof, the client hears the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from pyclient.protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
@@ -33,8 +36,8 @@ class Exchange(Protocol):
     is_by_token: bool
     """It is proved by a delegation token."""
 
-    def on_message(self, message: bytes) -> bytes:
-        """The answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client."""
+    def on_message(self, message: bytes) -> bytes | Future[bytes]:
+        """The answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client. So may the future."""
 
 
 class Mechanism(Protocol):
@@ -140,16 +143,34 @@ class Authentication:
         """It is a broker."""
         self._is_peer = self.is_strange = False
 
-    def on_message(self, message: bytes, now_s: float) -> bytes:
-        """The answer to a message of the mechanism; ``user`` and ``lifetime_ms`` stand after the last. Raises
-        SaslAuthenticationFailed, with the text for the client, which is the end, and IllegalSaslState.
+    def on_message(self, message: bytes, now_s: float) -> bytes | Future[bytes]:
+        """The answer to a message of the mechanism; ``user`` and ``lifetime_ms`` stand after the last. A future is to
+        be given to ``on_answer`` when it is done. Raises SaslAuthenticationFailed, with the text for the client, which
+        is the end, and IllegalSaslState.
         """
-        if self._exchange is None:
+        exchange = self._exchange
+        if exchange is None:
             raise IllegalSaslState("SaslAuthenticate request received after successful authentication")
+        with self._judged():
+            answer = exchange.on_message(message)
+            return answer if isinstance(answer, Future) else self._answered(exchange, answer, now_s)
+
+    def on_answer(self, answer: Future[bytes], now_s: float) -> bytes:
+        """That of a future of ``on_message`` which is done. Raises SaslAuthenticationFailed."""
+        assert self._exchange is not None
+        with self._judged():
+            return self._answered(self._exchange, answer.result(), now_s)
+
+    def _answered(self, exchange: Exchange, answer: bytes, now_s: float) -> bytes:
+        if exchange.user is not None:
+            self._know(exchange, exchange.user, now_s)
+        return answer
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """What is refused is the end."""
         try:
-            answer = self._exchange.on_message(message)
-            if self._exchange.user is not None:
-                self._know(self._exchange, self._exchange.user, now_s)
+            yield
         except BadMessage as error:
             self.is_over = True
             again = "authentication" if self.is_strange else "re-authentication"
@@ -158,7 +179,6 @@ class Authentication:
         except SaslAuthenticationFailed:
             self.is_over = True
             raise
-        return answer
 
     def _know(self, exchange: Exchange, user: str, now_s: float) -> None:
         if not self.is_strange and user != self.user:

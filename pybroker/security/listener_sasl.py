@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, Endpoint
-from pybroker.config.sasl_listeners import PLAIN, SaslListener, read
+from pybroker.config.sasl_listeners import OAUTHBEARER, PLAIN, Kerberos, SaslListener, read
 from pybroker.security.authentication import Authentication, Mechanism
 from pybroker.security.plain import Plain
 from pybroker.security.scram_server import ScramUsers, Stored
@@ -21,9 +22,15 @@ class ListenerSasl:
     """SASL of one listener."""
 
     def __init__(
-        self, config: BrokerConfig, listener: str, stored: Stored, secret: bytes, held: TokenLogins | None = None
+        self,
+        config: BrokerConfig,
+        listener: str,
+        stored: Stored,
+        secret: bytes,
+        pool: Executor,
+        held: TokenLogins | None = None,
     ) -> None:
-        """``secret``, ``held``: as of ``ScramUsers``. Raises ConfigError."""
+        """``secret``, ``held``: as of ``ScramUsers``. ``pool`` does what may block. Raises ConfigError."""
         settings = read(config, listener)
         self.listener = listener
         self._max_reauth_ms = settings.mechanisms
@@ -34,8 +41,10 @@ class ListenerSasl:
                 self._mechanisms[name] = Plain(settings.passwords)
             elif name in scram.MECHANISMS:
                 self._mechanisms[name] = ScramUsers(scram.MECHANISMS[name], stored, secret, held)
-            elif self.tokens is not None:
+            elif name == OAUTHBEARER and self.tokens is not None:
                 self._mechanisms[name] = self.tokens
+            elif settings.kerberos is not None:
+                self._mechanisms[name] = _kerberized(listener, settings.kerberos, pool)
 
     def begin(self) -> Authentication:
         """For a new connection."""
@@ -51,13 +60,21 @@ def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
     return Tokens(listener, settings.oauth)
 
 
+def _kerberized(listener: str, settings: Kerberos, pool: Executor) -> Mechanism:
+    """GSSAPI, whose library is an extra. Raises ConfigError."""
+    from pybroker.security.kerberos import kerberized
+
+    return kerberized(listener, settings, pool)
+
+
 def authenticated(
     config: BrokerConfig,
     endpoints: Iterable[Endpoint],
     stored: Stored,
     secret: bytes,
+    pool: Executor,
     held: TokenLogins | None = None,
 ) -> Mapping[str, ListenerSasl]:
     """SASL of those listeners that speak it, by name. Raises ConfigError."""
     names = [each.listener for each in endpoints if each.is_sasl]
-    return {name: ListenerSasl(config, name, stored, secret, held) for name in names}
+    return {name: ListenerSasl(config, name, stored, secret, pool, held) for name in names}

@@ -125,8 +125,8 @@ def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(
           "listener.name.plaintext.sasl.enabled.mechanisms=PLAIN"],
          ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
           "listener.name.plaintext.sasl.enabled.mechanisms"]),
-        (["sasl.kerberos.service.name=kafka"],
-         [f"without effect, as {UNMET['sasl.kerberos.service.name']}: sasl.kerberos.service.name"]),
+        (["principal.builder.class=a.B"],
+         [f"without effect, as {UNMET['principal.builder.class']}: principal.builder.class"]),
         (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=PLAIN", "connections.max.reauth.ms=1"], []),
         (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=SCRAM-SHA-256",
           "listener.name.sasl_ssl.plain.sasl.jaas.config=secret",
@@ -176,7 +176,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
         ("listener.name.a.ssl.protocol=x", "creation.rate have an effect: listener.name.a.ssl.protocol"),
         ("sasl.mechanism.inter.broker.protocol=PLAIN", "secret of the cluster: sasl.mechanism.inter.broker.protocol"),
-        ("sasl.kerberos.service.name=kafka", "endpoint for tokens is asked: sasl.kerberos.service.name"),
+        ("principal.builder.class=a.B", "endpoint for tokens is asked: principal.builder.class"),
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],
 )

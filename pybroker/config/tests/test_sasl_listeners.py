@@ -6,7 +6,7 @@ import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, unprotected
 from pybroker.config.key import PASSWORD
-from pybroker.config.sasl_listeners import PLAIN_MODULE, SCRAM_MODULE, OAuth, Remote, read
+from pybroker.config.sasl_listeners import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE, OAuth, Remote, read
 
 PLAIN = f'{PLAIN_MODULE} required user_alice="secret-1" user_bob=\'secret 2\';'
 SCRAM = f"{SCRAM_MODULE} required;"
@@ -55,12 +55,12 @@ def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ([], "sasl.enabled.mechanisms is not set, and GSSAPI is not there: set PLAIN, SCRAM-SHA-256, .* or OAUTH"),
-        (["sasl.enabled.mechanisms=GSSAPI"], r"sasl.enabled.mechanisms \(from --set\) has GSSAPI, which is not there"),
-        (["sasl.enabled.mechanisms=SCRAM-SHA-256,GSSAPI"], "has GSSAPI, which is not there"),
+        ([], "sasl.enabled.mechanisms is not set, and GSSAPI, .*: set PLAIN, SCRAM-SHA-256, .* or GSSAPI"),
+        (["sasl.enabled.mechanisms=NTLM"], r"sasl.enabled.mechanisms \(from --set\) has NTLM, which is not there"),
+        (["sasl.enabled.mechanisms=SCRAM-SHA-256,NTLM"], "has NTLM, which is not there"),
         (["sasl.enabled.mechanisms=plain"], "has plain, which is not there"),
         (["sasl.enabled.mechanisms="], "is not set"),
-        ([f"{OWN}.sasl.enabled.mechanisms=GSSAPI", ENABLED], f"{OWN}.sasl.enabled.mechanisms .* GSSAPI"),
+        ([f"{OWN}.sasl.enabled.mechanisms=NTLM", ENABLED], f"{OWN}.sasl.enabled.mechanisms .* NTLM"),
         ([ENABLED], f"{OWN}.plain.sasl.jaas.config has no user: user_NAME="),
         ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required username=a password=b;"], "has no user"),
         ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required usr_a=secret;"], "option 1 is unknown: .* user_"),
@@ -82,6 +82,54 @@ def test_a_listener_of_sasl_that_cannot_be_as_it_is_meant_stops_the_start(settin
     with pytest.raises(ConfigError, match=says) as caught:
         check(LISTENS, *settings)
     assert "secret" not in str(caught.value)
+
+
+BY_KERBEROS = "sasl.enabled.mechanisms=GSSAPI"
+SERVICE = "sasl.kerberos.service.name=kafka"
+KEYTAB = f'{KERBEROS_MODULE} required useKeyTab=true storeKey=true keyTab="/etc/k" principal="kafka/host@REALM.COM";'
+
+
+def test_the_service_of_kerberos_is_that_of_the_login_module() -> None:
+    rules = "sasl.kerberos.principal.to.local.rules=RULE:[1:$1]/L,DEFAULT"
+    config = loaded(LISTENS, BY_KERBEROS, SERVICE, f"{OWN}.gssapi.sasl.jaas.config={KEYTAB}", rules)
+    unprotected.check(config, alone=True)
+    found = read(config, "SASL_PLAINTEXT")
+    service = ("kafka/host@REALM.COM", "/etc/k", ("RULE:[1:$1]/L", "DEFAULT"))
+    assert (found.mechanisms, found.kerberos) == ({"GSSAPI": 0}, service)
+
+
+def test_the_keys_of_kerberos_may_be_those_of_a_listener_and_its_mechanism() -> None:
+    settings = ["sasl.enabled.mechanisms=PLAIN,GSSAPI", f"{OWN}.plain.sasl.jaas.config={PLAIN}"]
+    own = [f"{OWN}.gssapi.sasl.jaas.config={KEYTAB}", f"{OWN}.sasl.kerberos.service.name=kafka"]
+    own += [f"{OWN}.gssapi.sasl.kerberos.principal.to.local.rules=RULE:[1:$1]"]
+    config = loaded(LISTENS, *settings, *own, "sasl.kerberos.service.name=other")
+    unprotected.check(config, alone=True)
+    assert read(config, "SASL_PLAINTEXT").kerberos == ("kafka/host@REALM.COM", "/etc/k", ("RULE:[1:$1]",))
+
+
+def test_without_mechanisms_a_login_module_of_kerberos_counts_as_in_kafka() -> None:
+    config = loaded(LISTENS, f"sasl.jaas.config={KEYTAB.replace(';', ' serviceName=kafka;')}")
+    unprotected.check(config, alone=True)
+    assert read(config, "SASL_PLAINTEXT").kerberos == ("kafka/host@REALM.COM", "/etc/k", ("DEFAULT",))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ([f"sasl.jaas.config={KEYTAB}"], "service.name is not set: the first part of the broker's principal"),
+        ([SERVICE], f"{OWN}.gssapi.sasl.jaas.config has not useKeyTab"),
+        ([SERVICE, f"sasl.jaas.config={KERBEROS_MODULE} required useTicketCache=true;"], "has not useKeyTab"),
+        ([SERVICE, f"sasl.jaas.config={KERBEROS_MODULE} required useKeyTab=true;"], 'principal="kafka/HOST@REALM"'),
+        ([SERVICE, f"sasl.jaas.config={KEYTAB.replace('/host', '')}"], 'principal="kafka/HOST@REALM"'),
+        (["sasl.kerberos.service.name=x", f"sasl.jaas.config={KEYTAB}"], "principal kafka/host.*the service is x"),
+        ([SERVICE, f"sasl.jaas.config={KEYTAB.replace(';', ' serviceName=x;')}"], "is kafka, and serviceName .* is x"),
+        ([SERVICE, f"sasl.jaas.config={PLAIN}"], "is not of com.sun.*Krb5LoginModule"),
+        ([SERVICE, f"sasl.jaas.config={KEYTAB.replace('keyTab=', 'keytab=')}"], "option 3 is unknown: .* keyTab"),
+    ],
+)
+def test_a_service_of_kerberos_that_cannot_be_stops_the_start(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check(LISTENS, BY_KERBEROS, *settings)
 
 
 TOKENS = "sasl.enabled.mechanisms=OAUTHBEARER"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -75,8 +75,14 @@ class SaslConnection(Connection, Protocol):
         """Called after a successful step of the authentication; ``principal`` may have changed."""
         ...
 
-    async def refuse(self, response: T, error: KafkaError) -> T:
-        """Returns the response to a failed authentication, and closes the connection after it."""
+    async def answer(self, answer: Future[bytes]) -> bytes:
+        """Waits for what a thread answers to the client's message, and reads nothing meanwhile. Raises KafkaError."""
+        ...
+
+    async def refuse(self, response: T, error: KafkaError, *, is_due: bool = False) -> T:
+        """Returns the response to a failed authentication, and closes the connection after it. ``is_due``: the handler
+        had to wait, and owes the response.
+        """
         ...
 
 

@@ -1,0 +1,130 @@
+"""GSSAPI at the broker, by a library that stands in for Kerberos: tokens, the layers, the name, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from pybroker.config import ConfigError
+from pybroker.config.sasl_listeners import Kerberos
+from pybroker.pools import Inline
+from pybroker.security.authentication import Authentication
+from pybroker.security.kerberos import kerberized
+from pyclient.protocol import gssapi
+from pyclient.protocol.errors import SaslAuthenticationFailed
+from pyclient.security import kerberos
+from pyclient.tests.fake_gssapi import SIGNED, Library
+
+SERVICE = Kerberos("kafka/localhost@REALM.COM", "/etc/kafka.keytab", ("RULE:[2:$1-of-$2]", "DEFAULT"))
+HELLO = b"alice to kafka@localhost"
+CHOICE = SIGNED + gssapi.NONE_ONLY
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    made = Library()
+    monkeypatch.setattr(kerberos, "library", lambda: made)
+    return made
+
+
+class Client:
+    """What a client says, and hears."""
+
+    def __init__(self, sasl: Authentication | None = None, now_s: float = 0.0) -> None:
+        mechanisms = {"GSSAPI": kerberized("INSIDE", SERVICE, Inline())}
+        self.sasl = sasl or Authentication("INSIDE", mechanisms, {"GSSAPI": 60_000})
+        self.sasl.on_handshake("GSSAPI", is_framed=True, now_s=now_s)
+        self.now_s = now_s
+
+    def say(self, *messages: bytes) -> bytes:
+        for message in messages:
+            future = self.sasl.on_message(message, self.now_s)
+            assert not isinstance(future, bytes), "a thread makes each answer"
+            answer = self.sasl.on_answer(future, self.now_s)
+        return answer
+
+    def refused(self, *messages: bytes) -> str:
+        """Why, as the log has it; the client hears one text."""
+        with pytest.raises(SaslAuthenticationFailed, match="due to invalid credentials") as caught:
+            self.say(*messages)
+        assert self.sasl.is_over
+        return str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("who", "user"), [("alice", "alice"), ("alice/h", "alice-of-h"), ("alice@REALM.COM", "alice")]
+)
+def test_a_client_that_has_a_ticket_is_known_by_the_short_name_of_its_principal(who: str, user: str) -> None:
+    client = Client()
+    assert client.say(HELLO.replace(b"alice", who.encode())) == b"welcome"
+    assert client.sasl.is_strange
+    assert client.say(b"") == SIGNED + b"\x01\0\0\0"
+    assert client.say(CHOICE) == b""
+    assert (client.sasl.user, client.sasl.is_known, client.sasl.lifetime_ms) == (user, True, 60_000)
+
+
+def test_a_client_that_wants_no_proof_of_the_broker_hears_the_layers_at_once() -> None:
+    client = Client()
+    assert client.say(b"hasty to kafka@localhost") == SIGNED + b"\x01\0\0\0"
+    client.say(CHOICE)
+    assert client.sasl.user == "hasty"
+
+
+def test_the_name_that_a_client_asks_for_is_not_the_one_that_it_gets() -> None:
+    client = Client()
+    client.say(HELLO, b"", CHOICE + b"admin")
+    assert client.sasl.user == "alice"
+
+
+def test_a_client_says_again_who_it_is_as_the_same_user_only() -> None:
+    client = Client()
+    client.say(HELLO, b"", CHOICE)
+    again = Client(client.sasl, 30.0)
+    again.say(HELLO, b"", CHOICE)
+    assert again.sasl.is_known
+    other = Client(client.sasl, 60.0)
+    other.say(HELLO.replace(b"alice", b"bob"), b"")
+    with pytest.raises(SaslAuthenticationFailed, match="Cannot change principals"):
+        other.say(CHOICE)
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([b"alice to other@localhost"], "it does not fit"),
+        ([b"alice to late"], "it does not fit; the clocks differ"),
+        ([b"x" * (gssapi.MOST_BYTES + 1)], "or one of more than 65536 bytes"),
+        ([HELLO, b"more"], "a token came after the last one"),
+        ([HELLO, b"", b"\x01\0\0\0"], "it is not signed"),
+        ([HELLO, b"", SIGNED + b"\x01\0\0"], "wants to sign or encrypt"),
+        ([HELLO, b"", SIGNED + b"\x02\0\0\0"], "wants to sign or encrypt"),
+        ([HELLO, b"", SIGNED + b"\x05\0\0\0"], "wants to sign or encrypt"),
+        ([b"alice@OTHER.COM to kafka@localhost", b"", CHOICE], "no rule of .* is about the principal alice@OTHER.COM"),
+        ([b"nobody to kafka@localhost", b"", CHOICE], "the client is anonymous"),
+        ([b"a\\/admin to kafka@localhost", b"", CHOICE], "has not the form"),
+    ],
+)
+def test_what_is_wrong_is_for_the_log(messages: list[bytes], why: str) -> None:
+    assert re.search(why, Client().refused(*messages))
+
+
+def test_an_exchange_has_an_end() -> None:
+    exchange = kerberized("INSIDE", SERVICE, Inline()).begin()
+    for _ in range(gssapi.MOST_STEPS):
+        exchange.on_message(b"")
+    with pytest.raises(ValueError, match="more than 8 messages"):
+        exchange.on_message(b"")
+
+
+def test_a_listener_without_the_library_a_key_or_rules_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = SERVICE._replace(principal="absent/localhost")
+    with pytest.raises(ConfigError, match=r"INSIDE: GSSAPI: /etc/kafka.keytab does not serve absent/loc.*: no key"):
+        kerberized("INSIDE", absent, Inline())
+    with pytest.raises(ConfigError, match="INSIDE: GSSAPI: 'RULE' is neither DEFAULT nor"):
+        kerberized("INSIDE", SERVICE._replace(rules=("RULE",)), Inline())
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pybroker\[gssapi\]'"):
+        kerberized("INSIDE", SERVICE, Inline())
