@@ -2,9 +2,9 @@
 # sh install.sh          installs pybroker into .venv (Debian's compiler and Python headers too, where they are missing); the
 #                        Cython parts are compiled in this folder, from which .venv's Python takes everything: it has to stay
 # PYTHON=python3.14 sh install.sh    by that Python; without, python3
-# sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, examples) as well
+# sh install.sh spark    and PySpark with a Java; other extras of setup.cfg (arrow, avro, gssapi, examples) as well
 # sh install.sh tests    what `tox` needs instead: tox, kcat, and a newer Python where there is none (tox installs pybroker)
-# sh install.sh nightly  and what `tox -e nightly` needs: a JDK, maven, ZooKeeper, PostgreSQL, strace, iproute2, git
+# sh install.sh nightly  and what `tox -e nightly` needs: a JDK, maven, ZooKeeper, PostgreSQL, strace, iproute2, git, Kerberos
 set -eu
 cd "$(dirname "$0")"
 
@@ -57,6 +57,7 @@ needed() {
         echo "${python##*/}-venv $python -c 'import ensurepip,venv'"
     fi
     case "${1:-}" in spark | examples) printf '%s\n' "default-jre-headless $java_17" ;; esac
+    case "${1:-}" in gssapi | nightly) echo "libkrb5-dev krb5-config --version" ;; esac
     case "${1:-}" in tests | nightly) ;; *) return 0 ;; esac
     echo "libc6-dev test -e /usr/include/stdio.h"
     echo "kcat kcat -V"
@@ -71,6 +72,9 @@ needed() {
     echo "git git --version"
     echo "iproute2 ip -V"
     echo "zookeeper test -e /usr/share/java/zookeeper.jar"
+    echo "krb5-kdc test -x /usr/sbin/krb5kdc"
+    echo "krb5-admin-server test -x /usr/sbin/kadmin.local"
+    echo "krb5-user command -v kinit"
 }
 
 install_debian_packages() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
@@ -12,6 +13,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 from conformance.security.issuer import LIFETIME_S, Issuer
 from harness.guarded import MODULES, PASSWORD, jaas
+
+KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+SERVICE = {"sasl.kerberos.service.name": "kafka"}
 
 
 class Login(NamedTuple):
@@ -27,6 +31,8 @@ class Login(NamedTuple):
     issuer: Issuer | None = None
     #: Whether the user is a delegation token.
     is_token: bool = False
+    #: Of GSSAPI. The clients of Python take it from the environment.
+    keytab: Path | None = None
 
     @property
     def principal(self) -> str:
@@ -50,6 +56,9 @@ class Login(NamedTuple):
                 "sasl.login.callback.handler.class": f"{MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler",
                 **self._credentials(),
             }
+        if self.keytab:
+            options = f'useKeyTab=true storeKey=true keyTab="{self.keytab}" principal="{self.user}"'
+            return found | {"sasl.jaas.config": f"{KERBEROS_MODULE} required {options};", **SERVICE}
         more = {"tokenauth": "true"} if self.is_token else {}
         return found | {"sasl.jaas.config": jaas(self.mechanism, username=self.user, password=self.password, **more)}
 
@@ -84,6 +93,8 @@ class Login(NamedTuple):
         found["sasl_mechanism"] = self.mechanism
         if self.issuer:
             return found | {"sasl_oauth_token_provider": tokens(self._token)}
+        if self.keytab:
+            return found | {key.replace(".", "_"): text for key, text in SERVICE.items()}
         return found | {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
 
     def spark(self) -> dict[str, str]:

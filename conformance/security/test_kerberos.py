@@ -1,0 +1,128 @@
+"""Users of Kerberos come in, with a key distribution center of Debian's: our client, and others; others are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.security.aio import AiokafkaClient
+from conformance.security.base import Client, Refused
+from conformance.security.java import JavaClient
+from conformance.security.kafka_python import KafkaPythonClient
+from conformance.security.kdc import REALM, Kdc, serving
+from conformance.security.logins import KERBEROS_MODULE, SERVICE, Login
+from harness.brokers import Broker, OurBroker, free_port
+from harness.jvm import Jvm
+from harness.support import until
+from pyclient import Admin, Consumer, Producer
+from pyclient.errors import SaslRefused
+
+pytestmark = pytest.mark.nightly
+
+HOST = "localhost"
+#: After which a client says again who it is.
+SESSION_MS = 1500
+
+
+@pytest.fixture(scope="module")
+def kdc(data_root: Path) -> Iterator[Kdc]:
+    with serving(data_root / "kdc") as one, pytest.MonkeyPatch.context() as patch:
+        for name, text in one.environment.items():
+            patch.setenv(name, text)
+        yield one
+
+
+@pytest.fixture(scope="module")
+def broker(kdc: Kdc, data_root: Path) -> Iterator[Broker]:
+    made = OurBroker(data_root / "kerberos")
+    made.port = free_port()
+    keytab = kdc.keytab(f"kafka/{HOST}")
+    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/{HOST}@{REALM}"'
+    made.config = {
+        "listeners": f"PLAINTEXT://{made.bootstrap},SASL_PLAINTEXT://{HOST}:{free_port()}",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": f"{KERBEROS_MODULE} required {options};",
+        "sasl.kerberos.principal.to.local.rules": "RULE:[1:$1](.*)s/^/user-/L,DEFAULT",
+        "connections.max.reauth.ms": str(SESSION_MS),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:user-alice",
+        **SERVICE,
+    }
+    with made:
+        yield made
+
+
+def login(broker: Broker, kdc: Kdc, user: str = "alice") -> Login:
+    """A user with a new keytab, at the listener of SASL."""
+    where = broker.config["listeners"].rpartition("://")[2]
+    return Login(where, user, mechanism="GSSAPI", keytab=kdc.keytab(user))
+
+
+def settings(login: Login, **more: str) -> dict[str, str]:
+    """Those of our client."""
+    given = {"sasl_kerberos_keytab": str(login.keytab), "sasl_kerberos_principal": login.user}
+    return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", **given, **more}
+
+
+@pytest.fixture(scope="module")
+def java(kdc: Kdc) -> Iterator[Client]:
+    jvm = Jvm(options=[f"-Djava.security.krb5.conf={kdc.krb5_conf}"])
+    yield JavaClient(jvm)
+    jvm.close()
+
+
+@pytest.mark.parametrize("name", ["java", "kafka-python", "aiokafka"])
+def test_s112_a_user_of_kerberos_comes_in_with_a_foreign_client(
+    name: str, broker: Broker, kdc: Kdc, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = {"kafka-python": KafkaPythonClient, "aiokafka": AiokafkaClient}
+    client = python[name]() if name in python else request.getfixturevalue("java")
+    alice, eve = login(broker, kdc), login(broker, kdc, "eve")
+    topic = f"kerberos-{name}"
+    broker.make_topic(topic)
+    for user in (eve, alice):
+        monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(user.keytab))
+        monkeypatch.setenv("KRB5CCNAME", f"MEMORY:{name}-{user.user}")
+        if user is eve:
+            with pytest.raises(Refused, match=client.refusals["topic"]):
+                client.write(eve, topic, b"x")
+    client.write(alice, topic, b"by alice")
+    assert client.read(alice, topic, topic) == [b"by alice"]
+
+
+def test_our_client_comes_in_with_a_keytab_or_the_cache_that_kinit_fills(
+    broker: Broker, kdc: Kdc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, before = login(broker, kdc), len(broker.logged())
+    with Producer(alice.bootstrap, **settings(alice)) as producer:
+        producer.send("kerberos-ours", value=b"one").result(timeout=60)
+        until(lambda: producer.send("kerberos-ours", value=b"more").result(timeout=60).offset > 3, "more", pause_s=1)
+    assert "session has expired" not in broker.logged()[before:], "it says in time again who it is"
+    assert alice.keytab is not None
+    monkeypatch.setenv("KRB5CCNAME", str(kdc.cache("alice", alice.keytab)))
+    cached = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    with Consumer(alice.bootstrap, topics=["kerberos-ours"], auto_offset_reset="earliest", **cached) as consumer:
+        assert next(iter(consumer)).value == b"one"
+
+
+def told(login: Login, **more: str) -> str:
+    """How our client is refused."""
+    with Admin(login.bootstrap, **settings(login, **more)) as admin, pytest.raises(SaslRefused) as caught:
+        admin.describe_cluster(timeout=60)
+    return str(caught.value)
+
+
+def test_what_is_wrong_with_a_keytab_or_a_service_is_told(broker: Broker, kdc: Kdc, java: Client) -> None:
+    bob = login(broker, kdc, "bob")
+    kdc.renew_key("bob")
+    assert "the keytab has another key than the KDC" in told(bob)
+    with pytest.raises(Refused, match=r"^LoginException"):
+        java.write(bob._replace(user=f"bob@{REALM}"), "kerberos-refused", b"x")
+    bob = login(broker, kdc, "bob")
+    assert "has no key of mallory" in told(bob, sasl_kerberos_principal="mallory")
+    assert "does sasl.kerberos.service.name name the broker's service" in told(bob, sasl_kerberos_service_name="other")
+    kdc.keytab(f"third/{HOST}")
+    assert "invalid credentials with SASL mechanism GSSAPI" in told(bob, sasl_kerberos_service_name="third")
+    assert f"Cannot decrypt ticket for third/{HOST}" in broker.logged()
