@@ -25,6 +25,8 @@ _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
 _LONGEST = 8_191
 """A member id, made of an instance id or a client id, fits into a record's 32,767 bytes, whatever its characters."""
+_MOST_PROTOCOLS = 100
+"""Of a member, which Kafka does not limit. Clients know a handful."""
 
 
 Sees = Callable[[str], bool]
@@ -61,7 +63,9 @@ class Join(NamedTuple):
 
 
 def check_lengths(request: JoinGroup.Request) -> None:
-    """Raises InvalidRequest for a text that the group's record cannot hold."""
+    """Raises InvalidRequest for a text that the group's record cannot hold, and for too many protocols."""
+    if len(request.protocols) > _MOST_PROTOCOLS:
+        raise errors.InvalidRequest(f"a member has more than {_MOST_PROTOCOLS} protocols")
     texts = [request.group_id, request.group_instance_id or "", request.protocol_type]
     texts += [each.name for each in request.protocols]
     if any(len(text) > _LONGEST for text in texts):

@@ -7,7 +7,7 @@ the rest.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sized
 from dataclasses import replace
 
 from pybroker.coordinator.group.consumer import (
@@ -40,6 +40,8 @@ Response = ConsumerGroupHeartbeat.Response
 
 _FIRST_WITH_CLIENTS_IDS = 1
 _STABLE = MemberState.STABLE
+MOST_NAMES = 10_000
+"""Topics that the members of a group list. Kafka does not limit them; ours are all looked at in one turn."""
 
 
 def check(request: Request, version: int, assignors: Collection[str]) -> None:
@@ -60,6 +62,7 @@ def check(request: Request, version: int, assignors: Collection[str]) -> None:
             raise errors.InvalidRequest("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC:
         raise errors.InvalidRequest("MemberEpoch is invalid.")
+    _check_names(request.subscribed_topic_names or ())
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise errors.UnsupportedAssignor(
             f"ServerAssignor {request.server_assignor} is not supported. "
@@ -70,6 +73,13 @@ def check(request: Request, version: int, assignors: Collection[str]) -> None:
 def _check_not_blank(text: str | None, name: str) -> None:
     if text is not None and not text.strip():
         raise errors.InvalidRequest(f"{name} can't be empty.")
+
+
+def _check_names(names: Sized) -> None:
+    if len(names) > MOST_NAMES:
+        raise errors.InvalidRequest(
+            f"the members of a group list {MOST_NAMES} topics at most: let them subscribe by an expression"
+        )
 
 
 def _check_join(request: Request) -> None:
@@ -314,6 +324,8 @@ def subscribe(
     changed = names_changed or change is not regexes.Change.NONE
     was = known(group, before)
     subscriptions = group.subscriptions.after(was, updated)
+    if names_changed:
+        _check_names(subscriptions.by_name)
     bump = names_changed or change is regexes.Change.RESOLVED or (bumps_unresolved and changed)
     bump = bump or group.preferred_assignor() != group.preferred_assignor(was, updated)
     epoch = group.epoch

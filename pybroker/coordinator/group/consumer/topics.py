@@ -47,7 +47,7 @@ class Topics:
         """The metadata hash of a group that reads these topics, as a signed 64-bit number."""
         self._look()
         topics = self._seen.topics
-        found = [self._hash(topics[name]) for name in sorted(names) if name in topics]
+        found = [self._hash(topics[name]) for name in sorted(name for name in names if name in topics)]
         if not found:
             return 0
         return _signed(xxhash.xxh3_64_intdigest(struct.pack(f"<{len(found)}q", *found)))

@@ -304,3 +304,12 @@ def test_semantics_33_metadata_is_only_shown_of_a_stable_group() -> None:
     shown = describing.describe(driver.group())
     assert (shown.group_state, shown.protocol_data) == ("PreparingRebalance", "")
     assert all(not each.member_metadata for each in shown.members)
+
+
+def test_a_member_with_more_protocols_than_any_client_has_is_refused() -> None:
+    """Each is compared with those of the other members, in one turn of the loop."""
+    driver = Driver()
+    protocols = {f"protocol-{number}": b"" for number in range(101)}
+    assert driver.join(protocols=protocols).code == errors.InvalidRequest.code
+    del protocols["protocol-100"]
+    assert driver.join(protocols=protocols).code == errors.MemberIdRequired.code

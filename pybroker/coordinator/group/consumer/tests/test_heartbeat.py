@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pybroker.coordinator.group.consumer.heartbeating import MOST_NAMES
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace
 from pybroker.coordinator.group.consumer.tests.driver import (
     LEAVE,
@@ -27,6 +28,19 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert answer.answer.heartbeat_interval_ms == 5_000
     assert driver.told(answer) == ALL
     assert driver.consumers().state == "Stable"
+
+
+def test_the_topics_that_members_list_are_limited_for_a_member_and_for_its_group() -> None:
+    driver = Driver()
+    names = [f"topic-{number}" for number in range(MOST_NAMES + 1)]
+    assert driver.come("m", *names).code == errors.InvalidRequest.code
+    assert not driver.shard.groups
+    assert not driver.come("m", *names[:-1]).code
+    assert not driver.come("n", *names[:-1]).code
+    before = len(driver.log)
+    assert driver.come("o", names[-1]).code == errors.InvalidRequest.code
+    assert len(driver.log) == before
+    assert set(driver.consumers().members) == {"m", "n"}
 
 
 def test_a_heartbeat_without_news_is_answered_without_an_assignment_and_writes_nothing() -> None:
