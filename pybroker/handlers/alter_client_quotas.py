@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import AlterClientQuotas
 from pyclient.protocol.errors import KafkaError
@@ -25,9 +26,16 @@ async def handle(request: AlterClientQuotas.Request, call: Call) -> AlterClientQ
     return response
 
 
-def refused(request: AlterClientQuotas.Request, call: Call, error: KafkaError) -> AlterClientQuotas.Response:
+@in_turns
+def refused(
+    request: AlterClientQuotas.Request, call: Call, error: KafkaError
+) -> Paced[AlterClientQuotas.Response]:
     """Returns the response to a client that may not change quotas."""
-    return Response(entries=[_result(_entity(entry), error) for entry in request.entries])
+    response = Response()
+    for entry in request.entries:
+        yield
+        response.entries.append(_result(_entity(entry), error))
+    return response
 
 
 def _key(entry: Entry) -> Hashable:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from pybroker.handlers import alter_client_quotas
 from pybroker.handlers.common import identity, rights
 from pybroker.handlers.common.call import Call, ForwardedCall
 from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, check_all, check_topic, permitted
 from pybroker.handlers.tests.harness import Node, OneItemTurns
-from pyclient.protocol import errors
+from pyclient.protocol import AlterClientQuotas, errors
 from pyclient.protocol.acls import AclOperation, AclResourceType
 
 NAMES = [f"t{number}" for number in range(5)]
@@ -112,6 +113,14 @@ def test_many_names_are_asked_for_in_several_turns(node: Node, authorizer: Count
     with pytest.raises(errors.TopicAuthorizationFailed):
         node.run(check_all(call, DESCRIBE_TOPIC, ["hidden"]))
     assert call.connection.held == 0  # type: ignore[attr-defined]
+
+
+def test_a_refusal_of_many_changes_takes_turns(node: Node) -> None:
+    node.turns = turns = OneItemTurns()
+    request = AlterClientQuotas.Request(entries=[AlterClientQuotas.Request.EntryData() for _ in NAMES])
+    response = node.run(alter_client_quotas.refused(request, node.call(1), errors.ClusterAuthorizationFailed()))
+    assert [each.error_code for each in response.entries] == [errors.ClusterAuthorizationFailed.code] * len(NAMES)
+    assert turns.count >= len(NAMES) - 1
 
 
 def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
