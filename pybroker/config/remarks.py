@@ -8,7 +8,7 @@ from pybroker.config import rights, sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
 from pybroker.config.inert_keys import UNMET
 from pybroker.config.listeners import between_brokers
-from pybroker.config.tls_keys import CLIENT_AUTH
+from pybroker.config.tls_keys import CLIENT_AUTH, of_listener
 
 OF_LISTENERS = (
     "of the settings of a single listener only those of TLS, of SASL and max.connection.creation.rate have an effect"
@@ -56,7 +56,11 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
 def _is_between_brokers(config: BrokerConfig) -> bool:
     """Brokers show certificates to each other."""
     between = between_brokers(config)
-    return between is not None and config.of_listener(between.listener, CLIENT_AUTH) == "required"
+    if between is None or not between.is_tls:
+        return False
+    own = of_listener(between.listener, CLIENT_AUTH)
+    asks = not between.is_sasl or config.is_set(own)  # the key of all listeners is not for those of SASL
+    return asks and config.of_listener(between.listener, CLIENT_AUTH) == "required"
 
 
 def _unmet(config: BrokerConfig, told: Set[str]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BUILT: Final = (STANDARD, "kafka.security.authorizer.AclAuthorizer")
 """Kafka's own, by their names with and without KRaft. Here both are the same one."""
 SUPER_USERS: Final = "super.users"
+STORE_ACL: Final = "zookeeper.set.acl"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 OPEN: Final = "the broker starts, open to everybody who reaches its port"
 _SEPARATOR: Final = ";"
@@ -34,8 +35,12 @@ def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
 
 def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
     """What is said of rights, and does not hold. ``is_between_brokers``: they show certificates to each other."""
+    knows_clients = any(_knows_clients(config, each) for each in listeners(config))
+    is_open = config["zookeeper.connect"] and not (config[STORE_ACL] or is_between_brokers)
+    if is_open and (config[AUTHORIZER] or knows_clients):
+        yield f"{STORE_ACL} is not true: who reads ZooKeeper learns the brokers' secret, and may then do everything"
     if config[AUTHORIZER]:
-        if not any(_knows_clients(config, each) for each in listeners(config)):
+        if not knows_clients:
             yield f"{AUTHORIZER} is set, and no listener asks clients who they are: all of them are User:ANONYMOUS"
         return
     names = [ALLOW_EVERYONE] if config[ALLOW_EVERYONE] else []

@@ -1,8 +1,9 @@
 """TLS of a broker: of its listeners, and of its way to other brokers.
 
 Brokers know each other by the secret of the cluster (``cluster.peer_secret``), which all can read who can read the
-coordination store. Where the listener for brokers is SSL and asks for certificates, the secret does not suffice: a
-broker shows the certificate of this one's name, or of one in ``super.users``.
+coordination store: of ZooKeeper everybody, unless ``zookeeper.set.acl`` is set. Where the listener for brokers is SSL
+and asks for certificates, the secret does not suffice: a broker shows the certificate of this one's name, or of one in
+``super.users``.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE, Permissions
 
 from pybroker.config.zookeeper_login import Login
 from pybroker.loop_watch import LoopWatch
@@ -73,8 +73,9 @@ REFUSED_S = 1.0
 """The pause after a login that is refused."""
 TOLD_S = 2.0
 """A start that waits so long says for which server."""
-_SECRET = re.compile(r"/(pybroker|config/users|config/brokers|delegation_token/tokens)(/|\Z)")
-"""Nodes with passwords and the like, as Kafka has it, and of our own all."""
+_SECRETS = ("/pybroker", "/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Nodes with passwords and the like, and what is below them: as Kafka has it, and of our own all."""
+_SECRET = re.compile(rf"({'|'.join(_SECRETS)})(/|\Z)")
 ALONE = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
 
 T = TypeVar("T")
@@ -182,7 +183,17 @@ class ZooKeeperStore(StoreOfBatches):
             telling.cancel()
         store._client.chroot = chroot
         store._is_open = True
+        if is_guarded:
+            await store._tell_what_is_open()
         return store
+
+    async def _tell_what_is_open(self) -> None:
+        """Logs which secrets were there before they were to be the brokers' alone, and are everybody's still."""
+        calls = [lambda path=path: self._client.get_acls_async(path) for path in _SECRETS]
+        for path, result in zip(_SECRETS, await self._ask_all(calls), strict=True):
+            acls = [] if isinstance(result, Exception) else result[0]
+            if any(each.id.scheme == "world" and each.perms & Permissions.READ for each in acls):
+                logger.warning("ZooKeeper: everybody may read %s, which is older than zookeeper.set.acl", path)
 
     async def _ways(self) -> str:
         ways = (way_to(host, port, self._tls) for host, port in self._client.hosts)

@@ -205,3 +205,28 @@ def test_the_cluster_id_of_kafkas_image_is_named() -> None:
     assert list(of_environment({"CLUSTER_ID": "x", "PATH": "/bin"})) == [
         "CLUSTER_ID is ignored: a new data folder gets a cluster id of its own"
     ]
+
+
+OF_SASL = "listener.name.sasl_ssl.ssl.client.auth"
+SECRET = "zookeeper.set.acl is not true: who reads ZooKeeper learns the brokers' secret, and may then do everything"
+
+
+@pytest.mark.parametrize(
+    ("more", "is_told"),
+    [
+        ({}, False),
+        ({"listeners": "SASL_SSL://:1"}, True),
+        ({"listeners": "SSL://:1", "ssl.client.auth": "required"}, True),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, True),
+        ({"listeners": "SASL_SSL://:1", "zookeeper.set.acl": "true"}, False),
+        ({"listeners": "SSL://:1", "ssl.client.auth": "required", "security.inter.broker.protocol": "SSL"}, False),
+        ({"listeners": "SASL_SSL://:1", "ssl.client.auth": "required", "inter.broker.listener.name": "SASL_SSL"}, True),
+        ({"listeners": "SASL_SSL://:1", OF_SASL: "required", "inter.broker.listener.name": "SASL_SSL"}, False),
+    ],
+)
+def test_a_secret_that_everybody_can_read_is_told_where_protection_was_wanted(
+    more: dict[str, str], is_told: bool
+) -> None:
+    assert (SECRET in of_settings(BrokerConfig({"zookeeper.connect": "a:1", **more}))) is is_told
+    without = {name: text for name, text in more.items() if not name.startswith("zookeeper.")}
+    assert SECRET not in of_settings(BrokerConfig(without))

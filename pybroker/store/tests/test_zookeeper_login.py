@@ -87,6 +87,24 @@ def test_a_login_that_is_refused_is_one_clear_error_without_the_password(zookeep
     asyncio.run(scenario())
 
 
+def test_secrets_that_were_there_before_they_were_the_brokers_alone_are_told(
+    zookeeper: Ensemble, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        options = StoreOptions(zookeeper=f"{zookeeper.hosts}/older")
+        before = await open_store(options)
+        await ensure_path(before, "/pybroker/secret")
+        await before.close()
+        for _ in range(2):
+            store = await open_store(options._replace(login=KAFKA, is_guarded=True))
+            await ensure_path(store, "/config/users/alice")
+            await store.close()
+
+    asyncio.run(scenario())
+    assert caplog.text.count("everybody may read /pybroker,") == 2
+    assert caplog.text.count("everybody may read") == 2
+
+
 def test_a_zookeeper_without_sasl_is_told(tmp_path: Path) -> None:
     async def scenario(hosts: str) -> None:
         with pytest.raises(NotAllowed, match="it knows no passwords, its JAAS section Server is missing"):
