@@ -74,15 +74,18 @@ def standalone(broker: Broker, folder: Path, connectors: Mapping[str, Mapping[st
 
 
 class DistributedWorker(Application):
-    """A worker that keeps everything in topics; exactly-once for sources is on."""
+    """A worker that keeps everything in topics; exactly-once for sources is on, unless ``settings`` say otherwise."""
 
-    def __init__(self, broker: Broker, folder: Path, name: str = "worker") -> None:
+    def __init__(
+        self, broker: Broker, folder: Path, name: str = "worker", settings: Mapping[str, str] | None = None
+    ) -> None:
         self._url = f"http://127.0.0.1:{_quiet_port()}"
         worker = {
             **COMMON,
             **DISTRIBUTED,
             "bootstrap.servers": broker.bootstrap,
             "listeners": self._url.replace("http", "HTTP"),
+            **(settings or {}),
         }
         file = _properties(folder / f"{name}.properties", worker)
         made = _worker("ConnectDistributed", [file], folder / f"{name}.log")
@@ -114,6 +117,11 @@ class DistributedWorker(Application):
         """
         self.check()
         assert "FAILED" not in self.states(name), self._ask("GET", f"/connectors/{name}/status")
+
+    def failure(self, name: str) -> str:
+        """What tasks of the connector have failed with; empty while none has."""
+        status = self._ask("GET", f"/connectors/{name}/status")
+        return "" if status is None else "".join(task.get("trace", "") for task in status["tasks"])
 
     def offsets(self, name: str) -> Any:
         """The offsets that the connector has stored."""
