@@ -355,7 +355,8 @@ def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
     if not queues.fits(size):
         raise RecordTooLarge(
             f"{topic}: a record of {size} bytes is larger than max.request.size={queues.max_record} "
-            f"or buffer.memory={queues.limit}"
+            f"or buffer.memory={queues.limit}: raise this setting of the producer. "
+            "The topic has a limit of its own, max.message.bytes (on the broker message.max.bytes)"
         )
 
 

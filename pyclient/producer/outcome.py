@@ -358,6 +358,8 @@ def _refusal(batch: ProducerBatch, row: Any) -> KafkaError:
     if error.name in TOO_LARGE:
         records = "1 record" if batch.count == 1 else f"{batch.count} records"
         what += f": a batch of {records} and {batch.plain_size} bytes (before compression)"
+        limit = "the topic's max.message.bytes, by `pybroker config set topic`, or the broker's message.max.bytes"
+        return type(error)(f"{what}: {str(error).rstrip('.')}: raise {limit}")
     return type(error)(f"{what}: {error}")
 
 

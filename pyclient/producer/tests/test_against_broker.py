@@ -86,8 +86,10 @@ def test_acks(broker, topic, acks):
 
 def test_errors_come_at_once(broker, topic):
     with Producer(broker.bootstrap, max_block_ms=10_000) as producer:
-        with pytest.raises(RecordTooLarge, match=r"larger than max\.request\.size=1048576 or buffer\.memory="):
+        with pytest.raises(RecordTooLarge, match=r"larger than max\.request\.size=1048576 or buffer\.memory=") as told:
             producer.send(topic, b"v" * 2_000_000)
+        assert "raise this setting of the producer" in str(told.value)
+        assert "max.message.bytes" in str(told.value)
         with pytest.raises(KafkaError, match="no partition 3"):
             producer.send(topic, b"v", partition=3)
         with pytest.raises(KafkaError):
@@ -106,6 +108,7 @@ def test_batch_beyond_the_topics_limit_is_split(broker):
         with pytest.raises(KafkaError) as error:
             producer.send(name, b"v" * 6000).result(PATIENCE_S)
         assert error.value.name == "MESSAGE_TOO_LARGE"
+        assert ": raise the topic's max.message.bytes, by `pybroker config set topic`, or" in str(error.value)
         assert producer.send(name, b"v").result(PATIENCE_S).offset == 300
 
 
