@@ -55,6 +55,9 @@ class ProducerBatch:
     @property
     def is_heard(self) -> bool:
         """True if somebody hears its outcome: a callback, a caller who asks, a close."""
+    @property
+    def leaves(self) -> list[ProducerBatch]:
+        """The batches that have its records: its parts and theirs if it was split, otherwise itself."""
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Any = None
     ) -> DeliveryReport:

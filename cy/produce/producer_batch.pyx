@@ -90,6 +90,15 @@ cdef class ProducerBatch:
     def is_heard(self):
         return self.asked or bool(self.reports)
 
+    @property
+    def leaves(self):
+        cdef list found = []
+        if self.parts is None:
+            return [self]
+        for _, batch in self.parts:
+            found += (<ProducerBatch>batch).leaves
+        return found
+
     # ---- growing ------------------------------------------------------------------------------
 
     cdef int settle(self, Blocks blocks, Py_ssize_t size, Py_ssize_t most) except -1:

@@ -141,8 +141,9 @@ CLOSED: Final = "a %s was closed before %d records could be delivered, which are
 
 
 def tell_lost(owner: str, batches: Iterable[ProducerBatch], text: str = NOT_CLOSED) -> bool:
-    """Logs, as an error, how many records of these are not delivered; whether there are any."""
-    lost = [batch for batch in batches if not batch.done or batch.error is not None]
+    """Logs, as an error, how many records of these are not delivered, each once; whether there are any."""
+    leaves = dict.fromkeys(leaf for batch in batches for leaf in batch.leaves)
+    lost = [batch for batch in leaves if not batch.done or batch.error is not None]
     if not lost:
         return False
     why = next((str(error) for batch in lost if (error := batch.error or batch.last_error) is not None), "")

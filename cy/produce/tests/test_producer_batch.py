@@ -153,9 +153,12 @@ def test_split_of_a_split():
     batch = begin("t", 0)
     reports = [batch.append(1, None, b"v" * 50) for _ in range(20)]
     batch.seal()
+    assert batch.leaves == [batch]
     first, second = batch.split(700)
     first.seal()
-    for part in first.split(200):
+    parts = first.split(200)
+    assert batch.leaves == [*parts, second]
+    for part in parts:
         part.complete(10)
     second.fail(KeyError("second"))
     assert reports[0].error is None

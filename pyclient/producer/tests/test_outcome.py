@@ -9,6 +9,7 @@ import pytest
 
 from cy.produce.deliveries import Deliveries
 from pyclient.errors import ClientClosed, ConnectionLost, RequestTimedOut
+from pyclient.producer import at_exit
 from pyclient.producer.errors import TransactionAborted
 from pyclient.producer.lane import Identity
 from pyclient.producer.tests.scripted import answer, make
@@ -269,3 +270,17 @@ def test_a_refusal_of_which_somebody_hears_is_not_logged(caplog, hear):
     sender.fail_all(ClientClosed())
     assert isinstance(report.error, ClientClosed)
     assert caplog.records == []
+
+
+def test_the_lost_records_of_a_batch_that_was_split_are_counted_once_and_without_the_delivered(caplog):
+    client, queues, sender = make()
+    for _ in range(8):
+        queues.send("t", bytes(1000), partition=0)
+    sender.run()
+    (whole,) = sender.last()
+    answer(client, 10)
+    answer(client, 0)
+    rest = sum(batch.count for batch in sender.last())
+    assert 0 < rest < 8
+    at_exit.tell_lost("producer", [whole, *sender.last()])
+    assert lines(caplog)[-1].startswith(f"a producer was not closed: {rest} records are lost")
