@@ -1,8 +1,9 @@
 """The client that must not notice: a record of 100 bytes each millisecond, in a process of its own.
 
-``python -m conformance.bench.hostility.neighbour HOST PORT TOPIC ACKS`` produces until its stdin ends, then prints the
-delays of all records, from when each was due to when it was acknowledged, in milliseconds as JSON. It waits for no
-acknowledgement before it sends the next record. The delay of a record that was refused is infinite.
+``python -m conformance.bench.hostility.neighbour HOST PORT TOPIC ACKS`` says that it is ready, once a record was
+acknowledged. It produces until its stdin ends, then prints the delays of all other records, from when each was due to
+when it was acknowledged, in milliseconds as JSON. It waits for no acknowledgement before it sends the next record. The
+delay of a record that was refused is infinite.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from conformance.data import batches
 from harness.wire_client import Wire, encode_request
 
 RECORDS_PER_S = 1_000
+READY = "ready"
 ERROR_AT = 12
 """Where the error code of a response of Produce v9 is, behind a topic's name of no length."""
 
@@ -32,6 +34,9 @@ def run(host: str, port: int, topic: str, acks: int, ended: threading.Event) -> 
     sent: SimpleQueue[float | None] = SimpleQueue()
     delays: list[float] = []
     with Wire((host, port), 600) as wire:
+        wire.send(frame)
+        wire.receive()
+        print(READY, flush=True)
         error_at = ERROR_AT + len(topic)
         reader = threading.Thread(target=_receive, args=(wire, sent, delays, error_at))
         reader.start()
@@ -63,7 +68,8 @@ class Neighbour:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        time.sleep(1)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # READY
         return self
 
     def __exit__(self, *error: object) -> None:
