@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def login(broker: Broker, kdc: Kdc, user: str = "alice") -> Login:
     return Login(where, user, mechanism="GSSAPI", keytab=kdc.keytab(user))
 
 
-def settings(login: Login, **more: str) -> dict[str, str]:
+def settings(login: Login, **more: str) -> dict[str, Any]:
     """Those of our client."""
     given = {"sasl_kerberos_keytab": str(login.keytab), "sasl_kerberos_principal": login.user}
     return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", **given, **more}
@@ -102,7 +103,7 @@ def test_our_client_comes_in_with_a_keytab_or_the_cache_that_kinit_fills(
     assert "session has expired" not in broker.logged()[before:], "it says in time again who it is"
     assert alice.keytab is not None
     monkeypatch.setenv("KRB5CCNAME", str(kdc.cache("alice", alice.keytab)))
-    cached = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    cached: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
     with Consumer(alice.bootstrap, topics=["kerberos-ours"], auto_offset_reset="earliest", **cached) as consumer:
         assert next(iter(consumer)).value == b"one"
 
