@@ -20,9 +20,11 @@ AT_ONCE = 0.05
 LONG_S, HOUR_S = 30.0, 3600.0
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    monkeypatch.setattr(node, "FIRST_S", AT_ONCE)
+@pytest.fixture
+def impatient(monkeypatch):
+    """Makes outages of connections that begin from now on short: before, one that takes its time is none."""
+    monkeypatch.setattr(node, "FIRST_S", LONG_S)
+    return lambda: monkeypatch.setattr(node, "FIRST_S", AT_ONCE)
 
 
 def told(caplog) -> list[str]:
@@ -45,10 +47,11 @@ def dead(number: int) -> ScriptedBroker:
 
 
 @on_loop
-async def test_a_broker_whose_advertised_address_is_not_reached_is_named_once(caplog):
+async def test_a_broker_whose_advertised_address_is_not_reached_is_named_once(caplog, impatient):
     async with ScriptedBroker(1) as first, client_of(first.address) as client:
         first.others.append(dead(7))
         await client.metadata(["t"], timeout=PATIENCE_S)
+        impatient()
         await fails_until(client, 7, caplog, 1)
     (line,) = told(caplog)
     assert "broker 7 cannot be reached: 127.0.0.1:1: connect failed" in line
@@ -56,7 +59,7 @@ async def test_a_broker_whose_advertised_address_is_not_reached_is_named_once(ca
 
 
 @on_loop
-async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_back(caplog):
+async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_back(caplog, impatient):
     async with ScriptedBroker(1) as first, client_of(first.address) as client:
         await client.metadata(["t"], timeout=PATIENCE_S)
         async with ScriptedBroker(2) as second:
@@ -67,6 +70,7 @@ async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_
             second.handlers[ListGroups] = lambda request, version: ListGroups.Response()
             await client.send(2, ListGroups, ListGroups.Request())
             address, port = second.address, second.port
+            impatient()
             second._server.close()
             second.hang_up()
             while client.nodes.is_ready(2):
@@ -77,14 +81,15 @@ async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_
         third.handlers[ListGroups] = second.handlers[ListGroups]
         async with third:
             await client.send(2, ListGroups, ListGroups.Request())
-    gone, back = told(caplog)
+            gone, back = told(caplog)
     assert f"broker 2 can no longer be reached: {address}: connect failed" in gone
     assert "advertised" not in gone
     assert back == f"{address} can be reached again"
 
 
 @on_loop
-async def test_a_bootstrap_server_is_no_matter_while_another_is_reached(caplog):
+async def test_a_bootstrap_server_is_no_matter_while_another_is_reached(caplog, monkeypatch):
+    monkeypatch.setattr(node, "FIRST_S", LONG_S)  # until the other one is reached
     async with ScriptedBroker(1) as first, client_of(first.address, "127.0.0.1:1") as client:
         await client.metadata(["t"], timeout=PATIENCE_S)
         await fails_until_refused(client)
@@ -104,10 +109,11 @@ async def test_two_vain_attempts_that_are_an_hour_apart_are_no_outage(caplog, mo
 
 
 @on_loop
-async def test_an_address_that_is_given_up_is_forgotten(caplog):
+async def test_an_address_that_is_given_up_is_forgotten(caplog, impatient):
     async with ScriptedBroker(1) as first, client_of(first.address) as client:
         first.others.append(dead(7))
         await client.metadata(["t"], timeout=PATIENCE_S)
+        impatient()
         await fails_until(client, 7, caplog, 1)
         client.nodes.by_id[7].move("127.0.0.1", 2)
         assert not client.outages._told
@@ -117,7 +123,7 @@ async def fails_until_refused(client) -> None:
     """Asks the second bootstrap server in vain, for a while by its clock."""
     server = client.nodes.by_id[-2]
     for later in range(5):
-        server._clock = lambda later=later: client.clock() + later
+        server._clock = lambda later=later: client.clock() + later * LONG_S
         with pytest.raises(ConnectionFailed):
             await client.send(-2, ListGroups, ListGroups.Request())
 
