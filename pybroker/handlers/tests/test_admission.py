@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -251,7 +253,20 @@ def test_word_that_comes_after_the_end_of_the_transaction_admits_nothing(node: N
     assert log(node).last_stable_offset == log(node).log_end_offset == 2
 
 
+class Later(Executor):
+    """A thread that does its work when ``go_on`` is called."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        self._done: Future[Any] = Future()
+        self._work = partial(work, *arguments)
+        return self._done
+
+    def go_on(self) -> None:
+        self._done.set_result(self._work())
+
+
 def test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended(node: Node) -> None:
+    thread = node.unpackers = Later()
     assert write(node, version=11) == "NONE"
     value = bytes(2 * UNPACKED_ON_LOOP)
     large = batch(value, codec=Codec.ZSTD, producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
@@ -261,6 +276,7 @@ def test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_
     node.turn()
     assert node.connection.held == 1
     end(node, 0, version=1)
+    thread.go_on()
     answer = node.run(work).responses[0].partition_responses[0]
     assert answer.error_code == errors.TransactionAbortable.code
     assert log(node).last_stable_offset == log(node).log_end_offset == 2
