@@ -91,9 +91,13 @@ class DistributedWorker(Application):
         made = _worker("ConnectDistributed", [file], folder / f"{name}.log")
         super().__init__(made.command, made.log_file)
 
-    def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Creates or changes a connector and waits until it and its task run."""
+    def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Creates or changes a connector."""
         until(lambda: self._ask("PUT", f"/connectors/{name}/config", config), f"{name} configured", WAIT_S)
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """As ``put``, and waits until the connector and its task run."""
+        self.put(name, config)
         self.await_running(name)
 
     def await_running(self, name: str) -> None:

@@ -59,7 +59,7 @@ def test_s112_connect_moves_a_file_there_and_back_with_the_least_rights(
         worker.configure("source", connect.source(there, topic))
         values = ConfluentClient().read(admin, topic, f"reader-{user.user}", LINES)
         assert [value.decode() for value in values] == lines
-        worker.configure(sink, connect.sink(back, topic))
+        worker.put(sink, connect.sink(back, topic))  # its task fails, perhaps before anybody sees it run
         until(lambda: "GroupAuthorizationException" in worker.failure(sink), "a refusal of the group", WAIT_S)
         worker.delete(sink)
         grant(("READ", "GROUP", f"connect-{sink}"))
