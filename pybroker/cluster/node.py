@@ -30,7 +30,6 @@ from pybroker.cluster.nodes.loading import NOT_OURS
 from pybroker.cluster.producer_ids import ProducerIds
 from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig, Endpoint, advertised_listeners
-from pybroker.config.sasl_listeners import has_kerberos
 from pybroker.store.interface import CoordinationError, CoordinationStore, SessionExpired, SessionState
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.uuids import random_uuid, to_base64
@@ -140,9 +139,7 @@ class ClusterNode:
         all written records are there.
         """
         endpoints = registered(listeners, self._advertised)
-        by_kerberos = [each for each in endpoints if each.is_sasl and has_kerberos(self._config, each.listener)]
-        # a service has the name of its host
-        self._advertised = {each.listener: each for each in by_kerberos} | self._advertised
+        self._advertised = self._of_kerberos(endpoints) | self._advertised  # a service has the name of its host
         registration = BrokerRegistration(
             self._node_id,
             0,
@@ -169,6 +166,15 @@ class ClusterNode:
         self._looking.append(asyncio.ensure_future(self._look_now_and_then(self._membership)))
         if self._config["delegation.token.secret.key"]:
             self._looking.append(asyncio.ensure_future(self._expire_tokens_now_and_then()))
+
+    def _of_kerberos(self, endpoints: Iterable[Endpoint]) -> dict[str, Endpoint]:
+        """Returns the endpoints, by listener, whose clients may log in by GSSAPI."""
+        by_sasl = [each for each in endpoints if each.is_sasl]
+        if not by_sasl:
+            return {}
+        from pybroker.config.sasl_listeners import has_kerberos  # so that a broker without SASL does not import it
+
+        return {each.listener: each for each in by_sasl if has_kerberos(self._config, each.listener)}
 
     async def _look_now_and_then(self, membership: Membership) -> None:
         """Whether topics that were not whole are so again, and whether preferred leaders should come back."""
