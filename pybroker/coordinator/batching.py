@@ -1,4 +1,4 @@
-"""From the records of an event to the batches in which they are written."""
+"""Turns the records of an event into batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPLIT_BYTES = 512 << 10
 
 
 def parts(records: list[Record]) -> Iterator[list[Record]]:
-    """The records in runs that fit into a batch."""
+    """Yields the records in parts that each fit into a batch."""
     part: list[Record] = []
     size = 0
     for record in records:
@@ -24,7 +24,7 @@ def parts(records: list[Record]) -> Iterator[list[Record]]:
 
 
 def builder(codec: int, producer: Producer | None) -> Builder:
-    """An empty batch, in the transaction of ``producer`` where there is one."""
+    """Returns an empty batch, in the transaction of ``producer`` if there is one."""
     if producer is None:
         return Builder(codec=codec)
     return Builder(

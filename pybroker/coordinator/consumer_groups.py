@@ -1,4 +1,4 @@
-"""Consumer groups of the new protocol as handlers see them, and what they need of the broker."""
+"""Consumer groups of the KIP-848 protocol: the part that handlers call, and that uses the broker."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 GROUP_VERSION = "group.version"
 NAMES_AT_ONCE: Final = 100
-"""Topics that a client's rights are asked for in one turn of the loop."""
+"""How many topics are checked against a client's rights in one turn of the loop."""
 
 logger = logging.getLogger(__name__)
 
 
 class ConsumerGroups:
-    """The new protocol of a broker's group coordinator.
+    """The KIP-848 part of a broker's group coordinator.
 
-    ``partition_of`` tells which shard of ``runtime`` a group belongs to.
+    ``partition_of`` returns the shard of ``runtime`` to which a group belongs.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ConsumerGroups:
     async def heartbeat(
         self, request: ConsumerGroupHeartbeat.Request, caller: Caller
     ) -> ConsumerGroupHeartbeat.Response:
-        """A member joins, goes on, or leaves."""
+        """Handles a member's heartbeat, with which it joins, continues or leaves."""
         try:
             self._check_supported()
             heartbeating.check(request, caller.version, self.facts.settings.assignors)
@@ -72,7 +72,7 @@ class ConsumerGroups:
             )
 
     async def describe(self, group_id: str) -> ConsumerGroupDescribe.Response.DescribedGroup:
-        """One group."""
+        """Describes one group."""
         described = ConsumerGroupDescribe.Response.DescribedGroup
         try:
             self._check_supported()
@@ -87,7 +87,7 @@ class ConsumerGroups:
             return described(group_id=group_id, error_code=error.code, error_message=str(error))
 
     def _check_supported(self) -> None:
-        """Raises UnsupportedVersion where the cluster or this broker has switched it off."""
+        """Raises UnsupportedVersion if the cluster or this broker has disabled the protocol."""
         if not self._enabled:
             raise errors.UnsupportedVersion("the consumer protocol is not enabled")
         if self._image().features.get(GROUP_VERSION, 1) < 1:
@@ -96,7 +96,7 @@ class ConsumerGroups:
     # Effects
 
     def perform(self, partition: int, effect: object) -> None:
-        """Looks up regular expressions on another thread, and tells the group."""
+        """Resolves regular expressions on another thread, and passes the result to the group."""
         if not isinstance(effect, Resolve):
             raise TypeError(f"unknown effect {effect!r}")
         task = asyncio.get_running_loop().create_task(self._resolve(partition, effect))
@@ -117,13 +117,13 @@ class ConsumerGroups:
         )
 
     def close(self) -> None:
-        """Nothing is looked up any more."""
+        """Cancels all lookups."""
         for task in tuple(self._tasks):
             task.cancel()
 
 
 async def _seen(found: Mapping[str, Resolved], sees: Sees) -> dict[str, Resolved]:
-    """What is left of it for a member that may not know of all topics; looked for in turns."""
+    """Removes topics that the member may not describe; checks them in turns of the loop."""
     names = list(frozenset().union(*(each.topics for each in found.values())))
     seen: set[str] = set()
     for begin in range(0, len(names), NAMES_AT_ONCE):

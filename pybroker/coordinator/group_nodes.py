@@ -1,10 +1,9 @@
-"""The members of groups, for readers of ZooKeeper: ``/consumers/<group>/ids/<member>``.
+"""Shows the members of groups in ZooKeeper: ``/consumers/<group>/ids/<member>``.
 
-Consumers of old registered themselves there. Today the coordinator knows them, and shows the members of
-the groups that it coordinates: an ephemeral node each, in the form of that time. Nothing depends on
-them. They follow what is true by rounds, ``ROUND_S`` apart, which compare and write what differs; so no
-request waits for ZooKeeper, and a storm of rejoining members costs a round. When another broker
-coordinates a group, it makes its nodes after the ones before have gone.
+Old consumers registered themselves there, and tools still read it. The coordinator makes an ephemeral node for each
+member of its groups, in that old format. Nothing depends on these nodes. Every ``ROUND_S`` a round compares them with
+the groups and writes the differences. So no request waits for ZooKeeper, and many rejoining members cost only one
+round. When another broker becomes a group's coordinator, it makes its nodes after the old ones have gone.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
 ROUND_S: Final = 2.0
 MAX_NODES: Final = 20_000
-"""More members than that are not shown."""
+"""How many members are shown at most."""
 AT_ONCE: Final = 100
-"""Writes under way at one time."""
+"""How many writes are in flight at a time."""
 
 Said = Subscription | bytes
 
@@ -54,7 +53,7 @@ class GroupNodes:
         self._clock = clock
         self._session = store.session.id
         self._made: dict[str, Said] = {}
-        """By path, what the node says."""
+        """The subscription in each node, by path."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -62,7 +61,7 @@ class GroupNodes:
         self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Ends it; the nodes end with the session."""
+        """Stops it; the nodes end with the session."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -73,12 +72,12 @@ class GroupNodes:
             try:
                 await self.round()
             except CoordinationError as error:
-                logger.debug("members of groups are not shown yet: %s", error)
+                logger.debug("the members of groups are not in ZooKeeper yet: %s", error)
             except Exception:
-                logger.exception("members of groups are not shown")
+                logger.exception("the members of groups could not be written to ZooKeeper")
 
     async def round(self) -> None:
-        """Makes the nodes what the groups are. Raises CoordinationError where the store cannot be asked."""
+        """Makes the nodes match the groups. Raises CoordinationError if the store cannot be reached."""
         session = self._store.session
         if session.state is not SessionState.CONNECTED:
             return
@@ -117,10 +116,10 @@ class GroupNodes:
         except NodeExists:
             stat = await self._store.exists(path)
             if stat is not None and stat.owner == self._session:
-                await self._store.delete(path)  # the answer to its creation was lost
+                await self._store.delete(path)  # # the answer to its creation was lost
             return
         except NoNode:
-            return  # the folder went meanwhile; in the next round it is made again
+            return  # # the folder was deleted meanwhile; the next round makes it again
         self._made[path] = said
 
     def _data(self, said: Said) -> bytes:
@@ -133,7 +132,7 @@ class GroupNodes:
             await self._store.delete(path)
 
     async def _tidy(self, gone: Iterable[str], wanted: Mapping[str, Said]) -> None:
-        """Groups without members have no folder."""
+        """Removes the folders of groups without members."""
         for folder in {_folder(path) for path in gone} - {_folder(path) for path in wanted}:
             with contextlib.suppress(NoNode, NotEmpty):
                 await self._store.delete(folder)

@@ -1,7 +1,7 @@
-"""The group coordinator as handlers see it: one async method per API, messages in and out.
+"""The group coordinator for handlers: one async method per API, with messages in and out.
 
-Which shard a group belongs to is decided here, and domain errors become codes of the response,
-wherever it has a place for them. Topic ids are the handlers' matter: here a topic has its name.
+It finds the shard of a group, and puts errors into the response where it has a field for them. Handlers translate topic
+ids; here topics have names.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
 MOST_ADMISSIONS = 3
-"""How often it is asked whether a commit belongs to a transaction that is going on."""
+"""How often the transaction coordinator is asked whether a commit belongs to an open transaction."""
 _UNANSWERED = (errors.BrokerNotAvailable, errors.NetworkException)
-"""The transactional id's coordinator, on another broker, has not said anything: clients would give up."""
+"""Errors if the transactional id's coordinator is on another broker that did not answer. Clients would give up on them.
+"""
 
 
 class Transactions(Protocol):
-    """The part of ``pybroker.coordinator.transactions.TransactionCoordinator`` that is used here."""
+    """The part of ``pybroker.coordinator.transactions.TransactionCoordinator`` that this module uses."""
 
     def admit(
         self,
@@ -66,15 +67,15 @@ class Transactions(Protocol):
 
 
 class Metadata(Protocol):
-    """The part of ``pybroker.cluster.metadata_cache.MetadataCache`` that is used here."""
+    """The part of ``pybroker.cluster.metadata_cache.MetadataCache`` that this module uses."""
 
     image: MetadataImage
 
 
 class GroupCoordinator:
-    """The groups of those partitions of ``__consumer_offsets`` that this broker leads.
+    """The groups of the partitions of ``__consumer_offsets`` that this broker leads.
 
-    ``runtime.on_leadership`` has to be told which these are. To be made on the broker's loop.
+    Its owner must call ``runtime.on_leadership``, and create it on the broker's loop.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class GroupCoordinator:
         self._settings = GroupSettings.from_config(config)
         self._metadata = metadata
         self.transactions: Transactions | None = None
-        """Admits transactional commits; to be set before requests are served."""
+        """Admits transactional commits. Set it before requests are served."""
         self.runtime: Runtime[GroupShard] = Runtime(
             OFFSETS_TOPIC,
             self._new_shard,
@@ -94,7 +95,7 @@ class GroupCoordinator:
             perform=lambda partition, effect: self.consumers.perform(partition, effect),
         )
         self.consumers = ConsumerGroups(config, lambda: metadata.image, self.partition_of, self.runtime)
-        """The new protocol (KIP-848)."""
+        """The groups of KIP-848."""
 
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(
@@ -110,9 +111,8 @@ class GroupCoordinator:
         self.runtime.close()
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that holds the group.
-
-        Raises NotCoordinator while that topic does not exist.
+        """Returns the partition of ``__consumer_offsets`` that contains the group. Raises NotCoordinator while that
+        topic does not exist.
         """
         topic = self._metadata.image.topic(OFFSETS_TOPIC)
         if topic is None:
@@ -120,9 +120,9 @@ class GroupCoordinator:
         return partition_for(group_id, len(topic.partitions))
 
     async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A listener of the metadata cache: of deleted topics nothing stays committed.
+        """Listens to the metadata cache: deletes the offsets of deleted topics.
 
-        Interrupted deletions are given by the topic's id; their names may be in use again.
+        For interrupted deletions the key is the topic's id, because its name may be in use again.
         """
         gone = {
             topic.name: topic.id
@@ -136,7 +136,7 @@ class GroupCoordinator:
     # Members
 
     async def join_group(self, request: JoinGroup.Request, caller: Caller) -> JoinGroup.Response:
-        """Waits until the group has its next generation, or refuses."""
+        """Returns the response when the group has its next generation, or a refusal."""
         try:
             reply: JoinGroup.Response = await self._submit(
                 _named(request.group_id),
@@ -147,7 +147,7 @@ class GroupCoordinator:
             return refusal(error, request.member_id)
 
     async def sync_group(self, request: SyncGroup.Request) -> SyncGroup.Response:
-        """Waits for the member's assignment."""
+        """Returns the response when the member's assignment is known."""
         try:
             reply: SyncGroup.Response = await self._submit(
                 _named(request.group_id),
@@ -158,7 +158,7 @@ class GroupCoordinator:
             return SyncGroup.Response(error_code=error.code)
 
     async def heartbeat(self, request: Heartbeat.Request) -> Heartbeat.Response:
-        """A sign of life."""
+        """Renews the member's session."""
         try:
             reply: Heartbeat.Response = await self._submit(
                 _named(request.group_id),
@@ -169,7 +169,7 @@ class GroupCoordinator:
             return Heartbeat.Response(error_code=error.code)
 
     async def leave_group(self, request: LeaveGroup.Request, version: int) -> LeaveGroup.Response:
-        """Members leave; before v3 one, and its error is the response's."""
+        """Removes members; before v3 only one, whose error becomes the response's."""
         members = list(request.members)
         if version < _FIRST_WITH_SEVERAL_LEAVING:
             members = [LeaveGroup.Request.MemberIdentity(member_id=request.member_id)]
@@ -191,7 +191,7 @@ class GroupCoordinator:
     async def offset_commit(
         self, request: OffsetCommit.Request, version: int
     ) -> OffsetCommit.Response:
-        """Commits, all partitions by name."""
+        """Commits offsets."""
         try:
             reply: OffsetCommit.Response = await self._submit(
                 request.group_id,
@@ -204,7 +204,7 @@ class GroupCoordinator:
     async def txn_offset_commit(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response:
-        """Commits within a transaction, all partitions by name."""
+        """Commits offsets within a transaction."""
         try:
             return await self._commit_in_transaction(request, version)
         except errors.TransactionAbortable as error:
@@ -219,21 +219,23 @@ class GroupCoordinator:
     async def _commit_in_transaction(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response:
-        """Asks again if a marker has come while the coordinator was asked. It may have been the marker of the previous
-        transaction, written twice; otherwise the producer would give up for good.
+        """Commits, and repeats the admission if a marker came while the coordinator was asked.
+
+        It may have been the marker of the previous transaction, written twice. Without the repetition the producer
+        would fail for good.
         """
         for _ in range(MOST_ADMISSIONS):
             reply = await self._commit_if_admitted(request, version)
             if reply is not None:
                 return reply
         raise errors.InvalidTxnState(
-            f"markers of producer {request.producer_id} have come all the time"
+            f"producer {request.producer_id}: markers kept arriving while its offsets were committed"
         )
 
     async def _commit_if_admitted(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response | None:
-        """None where what the coordinator has said is out of date."""
+        """Commits; returns None if the coordinator's answer is out of date."""
         partition = self.partition_of(_named(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         adds = version >= _FIRST_THAT_ADDS
@@ -243,7 +245,7 @@ class GroupCoordinator:
         )
         try:
             if self.runtime.is_fenced(partition, producer):
-                raise errors.InvalidProducerEpoch(f"{producer} has been replaced")
+                raise errors.InvalidProducerEpoch(f"another producer has replaced {producer}")
             if guard is not None:
                 await self._admit(request, partition, add=adds)
                 if not guard.holds:
@@ -263,9 +265,9 @@ class GroupCoordinator:
     async def _admit(
         self, request: TxnOffsetCommit.Request, partition: int, *, add: bool
     ) -> None:
-        """Raises what keeps the group's partition out of the producer's transaction."""
+        """Admits the group's partition to the producer's transaction. Raises the reason if it is refused."""
         if self.transactions is None:
-            raise errors.CoordinatorNotAvailable("there are no transactions")
+            raise errors.CoordinatorNotAvailable("this broker has no transaction coordinator")
         name = TopicPartition(OFFSETS_TOPIC, partition)
         outcomes = await self.transactions.admit(
             request.transactional_id,
@@ -287,11 +289,11 @@ class GroupCoordinator:
         return ZERO_UUID if topic is None else topic.id
 
     async def committed(self, asked: OffsetsAsked) -> Committed:
-        """The group's committed offsets (OffsetFetch), by topic and partition.
+        """Returns the group's committed offsets (OffsetFetch), by topic and partition.
 
         A partition without an offset is ``offsets.NONE``. An offset that may change is ``offsets.UNSTABLE`` if that is
-        requested. Raises NotCoordinator, CoordinatorLoadInProgress, UnknownMemberId,
-        StaleMemberEpoch, IllegalGeneration.
+        requested. Raises NotCoordinator, CoordinatorLoadInProgress, UnknownMemberId, StaleMemberEpoch,
+        IllegalGeneration.
         """
         found: Committed = await self._submit(
             asked.group_id, lambda shard, result: shard.fetch(asked, result)
@@ -299,7 +301,7 @@ class GroupCoordinator:
         return found
 
     async def offset_delete(self, request: OffsetDelete.Request) -> OffsetDelete.Response:
-        """Forgets offsets of topics that the group does not read."""
+        """Deletes offsets of topics that the group does not read."""
         try:
             reply: OffsetDelete.Response = await self._submit(
                 _named(request.group_id),
@@ -314,7 +316,7 @@ class GroupCoordinator:
     async def describe_group(
         self, group_id: str, version: int
     ) -> DescribeGroups.Response.DescribedGroup:
-        """One group; an unknown one is Dead, since v6 with GROUP_ID_NOT_FOUND (KIP-1043)."""
+        """Describes one group. An unknown one is Dead, from v6 on with GROUP_ID_NOT_FOUND (KIP-1043)."""
         try:
             reply: DescribeGroups.Response.DescribedGroup = await self._submit(
                 group_id, lambda shard, result: shard.describe(group_id, result)
@@ -329,7 +331,7 @@ class GroupCoordinator:
             return DescribeGroups.Response.DescribedGroup(group_id=group_id, error_code=error.code)
 
     async def list_groups(self, request: ListGroups.Request) -> ListGroups.Response:
-        """All groups here, or those of the states and types that are asked for."""
+        """Lists the groups of this broker that have the requested states and types."""
         states = frozenset(name.strip().lower() for name in request.states_filter)
         types = frozenset(name.lower() for name in request.types_filter)
         try:
@@ -356,9 +358,9 @@ class GroupCoordinator:
 
 
 def _named(group_id: str) -> str:
-    """The id of a group with members; raises InvalidGroupId for the empty one."""
+    """Returns the id. Raises InvalidGroupId if it is empty, which is valid only for offsets."""
     if not group_id:
-        raise errors.InvalidGroupId("a group with members has a name")
+        raise errors.InvalidGroupId("a group with members needs a group.id")
     return group_id
 
 
@@ -375,7 +377,7 @@ def _not_left(
 def _no_txn_commit(
     request: TxnOffsetCommit.Request, error: KafkaError
 ) -> TxnOffsetCommit.Response:
-    """The same error for every partition."""
+    """Returns a response with the same error for every partition."""
     return TxnOffsetCommit.Response(
         topics=[
             TxnOffsetCommit.Response.TxnOffsetCommitResponseTopic(
@@ -394,7 +396,7 @@ def _no_txn_commit(
 
 
 def _no_commit(request: OffsetCommit.Request, error: KafkaError) -> OffsetCommit.Response:
-    """The same error for every partition."""
+    """Returns a response with the same error for every partition."""
     return OffsetCommit.Response(
         topics=[
             OffsetCommit.Response.OffsetCommitResponseTopic(

@@ -1,12 +1,11 @@
-"""Reads a partition of an internal topic into a shard, a chunk per turn of the loop.
+"""Loads a partition of an internal topic into a shard, one chunk per turn of the loop.
 
-The log is a map written as a journal: of the records of one key only the last counts. For types of
-record whose order among others does not matter (``Shard.unordered``) only the last record of each
-key in a chunk is replayed: a consumer that commits every few seconds costs one replay per chunk and
-not one per commit. Everything else, and whatever belongs to a transaction, is replayed in the order
-of the log, markers in their places; tombstones too, which take what transactions hold along.
+Of the records with the same key only the last counts. For types of records whose relative order does not matter
+(``Shard.unordered``), only the last record of each key in a chunk is replayed. So a consumer that commits every few
+seconds costs one replay per chunk, not one per commit. All other records are replayed in the order of the log: those of
+transactions, markers, and tombstones, which also delete pending offsets.
 
-What cannot be read is skipped (``skipping``): it never keeps a partition from being loaded.
+Unreadable records are skipped (``skipping``): they never prevent loading.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _ABORT, _COMMIT = 0, 1
 
 
 async def load(log: Log, shard: Shard) -> int:
-    """Replays the whole log; returns its end. Raises CorruptMessage, KafkaStorageError."""
+    """Replays the whole log; returns its end offset. Raises CorruptMessage, KafkaStorageError."""
     skipped = Skipped(log)
     offset = log.log_start_offset
     while offset < (end := log.log_end_offset):
         data = log.read_bytes(max(offset, log.log_start_offset), CHUNK_BYTES, end)
         if not data:
-            break  # compaction has left nothing up to the end
+            break  # # compaction has removed everything up to the end
         batches = list(scan(data))
         if not batches:
             raise errors.CorruptMessage(f"{log} cannot be read at offset {offset}")
@@ -45,7 +44,7 @@ async def load(log: Log, shard: Shard) -> int:
 
 
 def replay(data: bytes, batches: list[Batch], shard: Shard, skipped: Skipped) -> None:
-    """Replays ``batches``, which lie in ``data``."""
+    """Replays ``batches``, which are in ``data``."""
     plain: list[Batch] = []
     view = memoryview(data)
     for batch in batches:
@@ -59,7 +58,7 @@ def replay(data: bytes, batches: list[Batch], shard: Shard, skipped: Skipped) ->
 
 
 def _records(view: memoryview, batch: Batch, skipped: Skipped) -> Iterator[Any]:
-    """The records of a batch, whose CRC is right; its inside may be anything."""
+    """Yields the records of a batch. Its CRC was checked, but its content may be malformed."""
     try:
         yield from iterate(view[batch.position : batch.end], check_crcs=False)
     except (CorruptBatch, InvalidBatch, CompressionError) as error:
@@ -93,7 +92,7 @@ def _replay_plain(
 def _replay_before(
     view: memoryview, batches: list[Batch], last: Record, shard: Shard, skipped: Skipped
 ) -> None:
-    """Replays what ``last``, which was skipped, had superseded: the last value that can be read."""
+    """Replays the last readable value of a key whose last record, ``last``, was skipped."""
     values: list[bytes | None] = []
     for batch in batches:
         records = _records(view, batch, skipped)
@@ -106,7 +105,7 @@ def _replay_before(
 def _effective(
     view: memoryview, batches: list[Batch], unordered: Set[bytes], skipped: Skipped
 ) -> dict[bytes | tuple[bytes, int], bytes | None]:
-    """The records to replay, in order; a key that may come several times is (key, number)."""
+    """Returns the records to replay, in order. A key that may occur several times is (key, number)."""
     found: dict[bytes | tuple[bytes, int], bytes | None] = {}
     for batch in batches:
         for record in _records(view, batch, skipped):

@@ -1,4 +1,4 @@
-"""Which partition of the internal topic, and so which broker, a group or transactional id has."""
+"""Maps a group or transactional id to a partition of the internal topic, and so to a broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LEAST = 1 << 31
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over UTF-16 code units, as an unsigned 32-bit number."""
+    """Returns Java's ``String.hashCode``, over UTF-16 code units, as an unsigned 32-bit number."""
     value = 0
     units = text.encode("utf-16-le", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -18,8 +18,9 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def partition_for(id: str, partitions: int) -> int:
-    """``abs(hash(id)) % partitions``, with Java's signed hash and Kafka's ``abs``: of the least
-    int32, which has no positive counterpart, it is 0.
+    """Returns ``abs(hash(id)) % partitions``, with Java's signed hash and Kafka's ``abs``.
+
+    For the smallest int32, which has no positive counterpart, that is 0.
     """
     value = java_hash(id)
     if value == _LEAST:

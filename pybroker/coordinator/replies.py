@@ -1,4 +1,4 @@
-"""Answers tokens: replies that wait until their records are safe, and errors as a coordinator names them."""
+"""Answers requests: replies wait until their records are durable, and errors get the coordinator's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Promise = asyncio.Future[Any]
 
 
 def settle(token: Any, outcome: Any) -> None:
-    """Ends a token, unless there is none or its waiter has gone."""
+    """Completes a token, unless it is None or its request was cancelled."""
     if token is None or token.done():
         return
     if isinstance(outcome, KafkaError):
@@ -24,7 +24,7 @@ def settle(token: Any, outcome: Any) -> None:
 
 
 def send(replies: list[Reply], promise: Promise | None) -> None:
-    """Tells everybody, once the promise holds."""
+    """Sends the replies when the promise is done."""
     if promise is not None and not promise.done():
         promise.add_done_callback(partial(send, replies))
         return
@@ -34,7 +34,7 @@ def send(replies: list[Reply], promise: Promise | None) -> None:
 
 
 def why_not(promise: Promise) -> KafkaError | None:
-    """Returns the error for clients of a promise that is over, or None if it holds."""
+    """Returns the client's error for a failed promise, None if it succeeded."""
     if promise.cancelled():
         return errors.NotCoordinator()
     error = promise.exception()

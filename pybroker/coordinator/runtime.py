@@ -1,31 +1,30 @@
-"""Drives shards: one per partition of an internal topic that this broker leads.
+"""Runs shards: one per partition of an internal topic that this broker leads.
 
 An event goes through four steps, none of which waits, so events never interleave:
 
-1. the shard decides: a ``Result`` of records and replies;
-2. the records are appended to the partition (acks=all);
-3. they are replayed into the shard: its durable state is now what the log says;
-4. the replies go out when the records are safe: at once where this broker is the only in-sync replica, else when the
+1. The shard decides: its ``Result`` has records and replies.
+2. The records are appended to the partition (acks=all).
+3. They are replayed into the shard, so its durable state matches the log.
+4. The replies are sent when the records are durable: at once if this broker is the only in-sync replica, else when the
    high watermark has passed them. Then effects are performed.
 
-An event that raises (1) writes nothing, and neither does a refused append (2). Every reply of the event becomes an
-error, including those of other requests whose tokens the event had taken out of the shard. ``Result.on_failure`` undoes
-the changes of the event. If too few replicas are in sync, that error is delayed, so that clients that retry at once do
-not retry all the time. If an accepted append is not safe in time (4), the reply is an error as
-well, but the state stays, because the log has it. Only a new leader could truncate it, and a new leader loads the
-partition again.
+If the event raises (1) or the append is refused (2), nothing is written. Every reply of the event becomes an error,
+including those of other requests whose tokens the event had taken. ``Result.on_failure`` undoes the changes of the
+event. If too few replicas are in sync, the error is delayed, because some clients retry at once. If an accepted append
+is not durable in time (4), the reply is an error too, but the state stays, because the log has it. Only a new leader
+could truncate it, and a new leader loads the partition again.
 
-Replies and effects that show durable state (``Result.reads``) wait for earlier writes of others. So no client gets an
-offset that a failover may take back. No marker follows from an outcome that was loaded but is not on all in-sync
-replicas. Effects do not time out: they wait as long as this broker coordinates the partition.
+Replies and effects that show durable state (``Result.reads``) wait for earlier writes of other events. So no client
+gets an offset that a failover may take back. And no marker is sent for an outcome that was loaded but is not on all
+in-sync replicas. Effects have no timeout: they wait as long as this broker coordinates the partition.
 
-The end of a transaction (``complete_transaction``) is an event of its own: its marker is appended,
-replayed, and told when it is safe.
+The end of a transaction (``complete_transaction``) is an event too: its marker is appended, replayed, and reported when
+it is durable.
 
-Requests for a partition that is still loading wait for it, up to ``LOAD_WAIT_S``: some clients do
-not come back after COORDINATOR_LOAD_IN_PROGRESS, and loading is short. A partition that could not be
-loaded (no descriptor was left) is loaded again after a pause, which doubles. Meanwhile its requests get
-NOT_COORDINATOR, because that may last.
+Requests for a partition that is still loading wait for it, up to ``LOAD_WAIT_S``: some clients do not retry after
+COORDINATOR_LOAD_IN_PROGRESS, and loading is short. If a partition could not be loaded (for example because no file
+descriptor was free), loading is repeated after a pause, which doubles. Meanwhile its requests get NOT_COORDINATOR,
+because this state may last.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ if TYPE_CHECKING:
 
 LOAD_WAIT_S = 10.0
 FIRST_LOAD_PAUSE_S, LONGEST_LOAD_PAUSE_S = 0.1, 30.0
-"""Between two attempts to load a partition."""
+"""The shortest and longest pause between two attempts to load a partition."""
 PROMISE_RETRY_S = 1.0
 SHORTEST_REFUSAL_S, LONGEST_REFUSAL_S = 0.1, 2.0
-"""Too few replicas: how long the answer waits."""
+"""The shortest and longest delay of the error if too few replicas are in sync."""
 
 S = TypeVar("S", bound=Shard)
 Token = asyncio.Future[Any]
@@ -75,7 +74,7 @@ logger = logging.getLogger(__name__)
 
 
 class Replicas(Protocol):
-    """What the runtime needs of ``pybroker.replication.ReplicaManager``."""
+    """The part of ``pybroker.replication.ReplicaManager`` that the runtime uses."""
 
     def partition(self, topic_partition: TopicPartition) -> Partition: ...
 
@@ -127,16 +126,17 @@ class Hosted(Generic[S]):
         self.shard = shard
         self.skipped = Skipped(name)
         self.loading: asyncio.Task[None] | None = None
-        """Until every record has been replayed; one that has ended has failed."""
+        """The task that loads the partition, None when all records were replayed. If it has ended, it has failed."""
         self.load_pause_s = FIRST_LOAD_PAUSE_S
         self.reloading: asyncio.TimerHandle | None = None
-        """Begins to load again, after a failure."""
+        """The timer for the next attempt to load."""
         self.last_offset = -1
-        """The last record that the shard's state comes from."""
+        """The offset of the last record that is part of the shard's state."""
         self.postponed: list[Decide[S]] = []
-        """The events that have happened in the meantime."""
+        """The events that arrived while the partition was loading."""
         self.refused_since_ms: int | None = None
-        """Since when too few replicas are in sync for any append, None where the last one was taken."""
+        """Since when appends have been refused because too few replicas are in sync; None if the last one was accepted.
+        """
         self.waiting: set[Token] = set()
         self.alarm: asyncio.TimerHandle | None = None
         self.alarm_ms = 0
@@ -145,8 +145,8 @@ class Hosted(Generic[S]):
 class Runtime(Generic[S]):
     """The shards of one internal topic on this broker.
 
-    ``perform(partition, effect)`` is called for each effect of an event of the partition's shard
-    when what the event has written is durable; it must not raise.
+    ``perform(partition, effect)`` is called for each effect of an event, when the event's records are durable. It must
+    not raise.
     """
 
     def __init__(
@@ -170,11 +170,10 @@ class Runtime(Generic[S]):
         self._hosted: dict[int, Hosted[S]] = {}
         self._loop = asyncio.get_running_loop()
 
-    # Which partitions are here
+    # # Leadership
 
     def on_leadership(self, name: TopicPartition, leader_epoch: int | None) -> None:
-        """Notes that this broker leads the partition from now on in that epoch; with None, that it no longer leads it.
-        """
+        """Notes that this broker leads the partition in that epoch; with None, that it no longer leads it."""
         if name.topic != self.topic:
             return
         known = self._hosted.get(name.partition)
@@ -198,7 +197,7 @@ class Runtime(Generic[S]):
         except Exception as error:
             pause_s = hosted.load_pause_s
             trace = None if isinstance(error, errors.KafkaStorageError) else error
-            logger.error("%s cannot be loaded, again in %g s: %s", hosted.name, pause_s, error, exc_info=trace)
+            logger.error("%s cannot be loaded, retry in %g s: %s", hosted.name, pause_s, error, exc_info=trace)
             hosted.load_pause_s = min(2 * pause_s, LONGEST_LOAD_PAUSE_S)
             hosted.shard = self._make_shard(hosted.name.partition)
             hosted.reloading = self._loop.call_later(pause_s, self._begin_load, hosted)
@@ -217,7 +216,7 @@ class Runtime(Generic[S]):
             if timer is not None:
                 timer.cancel()
         for token in tuple(hosted.waiting):
-            settle(token, errors.NotCoordinator(f"{hosted.name} has another leader now"))
+            settle(token, errors.NotCoordinator(f"another broker leads {hosted.name} now"))
 
     def close(self) -> None:
         """Unloads every partition; waiting requests get NOT_COORDINATOR."""
@@ -225,40 +224,40 @@ class Runtime(Generic[S]):
             self._unload(hosted)
 
     def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool:
-        """Whether this broker coordinates the partition (in that epoch), loaded or not yet."""
+        """Returns whether this broker coordinates the partition (in that epoch), loaded or not."""
         hosted = self._hosted.get(partition)
         return hosted is not None and leader_epoch in (None, hosted.leader_epoch)
 
     def leader_epoch(self, partition: int) -> int:
-        """The epoch in which this broker leads the partition. Raises NotCoordinator."""
+        """Returns the epoch in which this broker leads the partition. Raises NotCoordinator."""
         hosted = self._hosted.get(partition)
         if hosted is None:
-            raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+            raise errors.NotCoordinator(f"this broker does not lead {self.topic}-{partition}")
         return hosted.leader_epoch
 
     def is_fenced(self, partition: int, producer: Producer) -> bool:
-        """Whether the partition's log has seen a newer epoch of the producer. Raises NotCoordinator."""
+        """Returns whether the partition's log has a newer epoch of the producer. Raises NotCoordinator."""
         hosted = self._hosted.get(partition)
         if hosted is None:
-            raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+            raise errors.NotCoordinator(f"this broker does not lead {self.topic}-{partition}")
         return hosted.partition.log.producers.is_fenced(producer.id, producer.epoch)
 
     def loaded_shard(self, partition: int) -> S | None:
-        """The partition's shard, for questions that need no event; None until it is loaded."""
+        """Returns the partition's shard for questions that need no event; None until it is loaded."""
         hosted = self._hosted.get(partition)
         return None if hosted is None or hosted.loading is not None else hosted.shard
 
     def loaded_shards(self) -> list[S]:
-        """The loaded shards."""
+        """Returns the loaded shards."""
         return [hosted.shard for hosted in self._hosted.values() if hosted.loading is None]
 
     # Events
 
     async def submit(self, partition: int, decide: Decide[S]) -> Any:
-        """The reply to a request: ``decide(shard, result)`` is run on the partition's shard.
+        """Runs ``decide(shard, result)`` on the partition's shard, and returns its reply.
 
-        Raises the KafkaError that answers it: NotCoordinator, CoordinatorLoadInProgress,
-        CoordinatorNotAvailable, or what the shard raises.
+        Raises the KafkaError that answers the request: NotCoordinator, CoordinatorLoadInProgress,
+        CoordinatorNotAvailable, or an error of the shard.
         """
         hosted = self._hosted.get(partition)
         if hosted is None or hosted.loading is not None:
@@ -272,7 +271,7 @@ class Runtime(Generic[S]):
         try:
             return await token
         finally:
-            del token  # which knows an error that knows this frame
+            del token  # # it refers to an error that refers to this frame
 
     async def _when_loaded(self, partition: int) -> Hosted[S]:
         hosted = self._hosted.get(partition)
@@ -280,7 +279,7 @@ class Runtime(Generic[S]):
             await asyncio.wait([hosted.loading], timeout=LOAD_WAIT_S)
             hosted = self._hosted.get(partition)
         if hosted is None:
-            raise errors.NotCoordinator(f"{self.topic}-{partition} is not led by this broker")
+            raise errors.NotCoordinator(f"this broker does not lead {self.topic}-{partition}")
         if hosted.loading is not None and hosted.loading.done():
             raise errors.NotCoordinator(f"{hosted.name} could not be loaded yet")
         if hosted.loading is not None:
@@ -288,7 +287,7 @@ class Runtime(Generic[S]):
         return hosted
 
     async def on_every_shard(self, decide: Decide[S]) -> list[Any]:
-        """The replies of all shards here; a shard that goes away meanwhile is left out."""
+        """Returns the replies of all shards here, without those that leave meanwhile."""
         replies = []
         for partition in tuple(self._hosted):
             try:
@@ -300,7 +299,7 @@ class Runtime(Generic[S]):
     async def complete_transaction(self, partition: int, marker: EndTxnMarker) -> None:
         """Ends a transaction in the partition; returns when the marker is durable.
 
-        Raises NotCoordinator, CoordinatorLoadInProgress, and as ``Replicas.append_marker``.
+        Raises NotCoordinator, CoordinatorLoadInProgress, and the errors of ``Replicas.append_marker``.
         """
         hosted = self._hosted.get(partition)
         if hosted is None or hosted.loading is not None:
@@ -316,15 +315,13 @@ class Runtime(Generic[S]):
             await appended.done
 
     def tell(self, partition: int, event: Decide[S]) -> None:
-        """Runs an event on the partition's shard, now or when it has been loaded; not if it is
-        not here.
-        """
+        """Runs an event on the partition's shard, now or when it is loaded; does nothing if it is not here."""
         hosted = self._hosted.get(partition)
         if hosted is not None:
             self._tell(hosted, event)
 
     def tell_all(self, event: Decide[S]) -> None:
-        """Runs an event on every shard: now, or where it is being loaded when it has been."""
+        """Runs an event on every shard, now or when it is loaded."""
         for hosted in tuple(self._hosted.values()):
             self._tell(hosted, event)
 
@@ -353,7 +350,7 @@ class Runtime(Generic[S]):
         self._set_alarm(hosted)
 
     def _carry_out(self, hosted: Hosted[S], result: Result) -> None:
-        """Writes the records; the replies go out when they may."""
+        """Writes the records, and sends the replies when they are durable."""
         promise = None
         try:
             if result.records:
@@ -372,7 +369,7 @@ class Runtime(Generic[S]):
                 self._when_safe(hosted, result.effects, promise)
 
     def _when_safe(self, hosted: Hosted[S], effects: list[object], promise: Promise | None) -> None:
-        """Performs the effects once the promise holds; a late one is asked for again."""
+        """Performs the effects once the promise succeeds; asks for another promise if it timed out."""
         if not self._hosts(hosted):
             return
         if promise is not None and not promise.done():
@@ -422,9 +419,9 @@ class Runtime(Generic[S]):
         return promise
 
     def _settled(self, hosted: Hosted[S]) -> Promise | None:
-        """The promise of all that the shard's state comes from.
+        """Returns the promise that the shard's whole state is durable.
 
-        That the replicas in sync have become too few since is nothing that a reader minds.
+        Readers do not mind if too few replicas have become in sync since.
         """
         try:
             return self._replicas.promise(
@@ -434,7 +431,7 @@ class Runtime(Generic[S]):
             return None
 
     def _patience_s(self, hosted: Hosted[S], error: KafkaError) -> float:
-        """How long the answer to a refused append waits: as long as all have been refused already.
+        """Returns how long to delay the answer to a refused append: as long as appends have been refused already.
 
         Some clients (librdkafka) join again as soon as they get the error, thousands of times while too few replicas
         are in sync. Each time makes another generation of the group.
@@ -450,7 +447,7 @@ class Runtime(Generic[S]):
     def _abandon(
         self, hosted: Hosted[S], result: Result, told: KafkaError, after_s: float = 0.0
     ) -> None:
-        """Answers the waiters of an event with the error, because nothing was written."""
+        """Answers the requests of an event with the error, because nothing was written."""
         replies = [Reply(token, told) for token, _ in result.replies]
         if after_s:
             self._loop.call_later(after_s, send, replies, None)

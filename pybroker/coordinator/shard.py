@@ -1,26 +1,26 @@
-"""What a coordinator's state machine looks like to the runtime that drives it.
+"""The interface between a coordinator's state machine and the runtime that runs it.
 
-A *shard* holds the state that belongs to one partition of an internal topic. It knows no log, no loop and no clock.
-The runtime hands it an event (a request, a timer) with the time, and gets a ``Result``: the records to write, and the
-replies to send. Records that have been written come back by ``replay``, live as well as when a partition is loaded.
+A *shard* has the state of one partition of an internal topic. It knows no log, no loop and no clock. The runtime gives
+it an event (a request, a timer) with the time, and gets a ``Result``: the records to write, and the replies to send.
+Written records come back by ``replay``, while running as well as when a partition is loaded.
 
-**Rule**: state that clients rely on later (an offset, an assignment, the end of a group) changes only in ``replay``.
-So a refused write leaves nothing to undo: it has not happened, and every reply of the event becomes the error. Other
-changes of an event (which members have joined, which wait) are kept in memory only, as in Kafka. If they must not
-stay, the event defines in ``Result.on_failure`` what follows from the refusal.
+**Rule**: state on which clients rely later (an offset, an assignment, the end of a group) changes only in ``replay``.
+So a refused write leaves nothing to undo, and every reply of the event becomes the error. Other changes (which members
+have joined, which wait) are in memory only, as in Kafka. If they must not stay after a refusal, the event sets
+``Result.on_failure``.
 
-**Rule**: an event that raises has changed nothing and answers only its own request. So events check everything that
-may raise before they take tokens or change anything. Earlier changes are undone in ``Result.on_failure``.
+**Rule**: an event that raises has changed nothing and answers only its own request. So events make all checks that may
+raise before they take tokens or change anything. ``Result.on_failure`` undoes earlier changes.
 
 Records may belong to a transaction (``Result.producer``). They are written as a transactional batch and come back by
-``replay`` with that producer. They count when ``replay_marker`` says that its transaction has been committed. That
-holds live and when loading, in the order of the log.
+``replay`` with that producer. They count when ``replay_marker`` reports that the transaction was committed. That is so
+while running and when loading, in the order of the log.
 
-An *effect* is an action outside of the shard that follows from an event once its records are safe
-(``Result.effects``): for example, markers to send. The runtime hands it to its owner's ``perform``. A shard that is
-loaded again has to find out in ``loaded`` which effects are still due.
+An *effect* is an action outside of the shard that follows from an event once its records are durable
+(``Result.effects``): for example, sending markers. The runtime passes it to its owner's ``perform``. A shard that is
+loaded again must find out in ``loaded`` which effects are still due.
 
-A *token* stands for a request that waits for a reply. To the shard it is an opaque object that it may keep and has to
+A *token* stands for a request that waits for a reply. For the shard it is an opaque object that it may keep and must
 answer once. In a broker it is a future, in a test any object.
 """
 
@@ -36,28 +36,28 @@ Token = object
 
 
 class Moment(NamedTuple):
-    """When an event happens, in milliseconds: by the wall for what is stored, else monotonic."""
+    """The time of an event in milliseconds: wall clock for what is stored, monotonic for the rest."""
 
     wall_ms: int
     monotonic_ms: int
 
 
 class Record(NamedTuple):
-    """What a coordinator writes: None as the value deletes the key."""
+    """A record of a coordinator; None as the value deletes the key."""
 
     key: bytes
     value: bytes | None
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The producer whose transaction records belong to."""
 
     id: int
     epoch: int
 
 
 class Reply(NamedTuple):
-    """The answer for one token: a response, or the KafkaError that takes its place."""
+    """The answer for one token: a response or a KafkaError."""
 
     token: Token
     response: Any
@@ -67,9 +67,9 @@ Failure = Callable[["Result", KafkaError], None]
 
 
 class Result:
-    """What one event at ``now`` brings about; filled by the shard, carried out by the runtime.
+    """The result of one event at ``now``: the shard fills it, the runtime carries it out.
 
-    ``token`` is that of the request which the event is, None if it is none.
+    ``token`` is that of the event's request, None if the event is not a request.
     """
 
     __slots__ = (
@@ -90,18 +90,16 @@ class Result:
         self.records: list[Record] = []
         self.replies: list[Reply] = []
         self.producer: Producer | None = None
-        """The records are written as one batch of this producer's transaction."""
+        """If set, the records are written as one batch of this producer's transaction."""
         self.effects: list[object] = []
-        """What the runtime's owner has to do once the records are durable, in this order."""
+        """What the runtime's owner must do once the records are durable, in this order."""
         self.atomic = True
-        """False where the records may be split over several batches."""
+        """False if the records may be split over several batches."""
         self.reads = False
-        """Replies and effects tell durable state: they wait for everything that has been written
-        so far.
-        """
+        """True if replies and effects show durable state: then they wait for everything written so far."""
         self.on_failure: Failure | None = None
-        """Called with a new result and the error if the records could not be written, or if the event
-        raised after this was set: takes back what it had changed.
+        """Called with a new result and the error if the records could not be written, or if the event raised after
+        setting this. It undoes the event's changes.
         """
 
     def answer(self, response: Any) -> None:
@@ -126,22 +124,22 @@ class Shard(Protocol):
 
     timers: TimerWheel[Event]
     unordered: frozenset[bytes]
-    """The types of record (first two bytes of the key) of which only the last of each key counts. Their order among
-    others does not matter, so loading skips superseded values. Never applied to records of transactions.
+    """The record types (the first two bytes of a key) whose relative order does not matter: only the last record of
+    each key counts. Loading skips their superseded values, except in transactions.
     """
 
     def replay(self, record: Record, producer: Producer | None) -> None:
-        """Takes over what a written record says; ``producer``: in that one's transaction.
+        """Takes over a written record; ``producer`` is set if it belongs to that producer's transaction.
 
-        Only this method and ``replay_marker`` change durable state. If the record does not belong to this shard, it
-        may raise any error before it has changed anything; the record is then skipped.
+        Only this method and ``replay_marker`` change durable state. If the record does not belong to this shard, it may
+        raise any error before it has changed anything; the record is then skipped.
         """
         ...
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """The producer's transaction has ended: its records count, or do not."""
+        """Ends the producer's transaction: its records count if it was committed."""
         ...
 
     def loaded(self, result: Result) -> None:
-        """Everything that the log holds has been replayed; from now on events come."""
+        """Called when the whole log was replayed; events follow."""
         ...

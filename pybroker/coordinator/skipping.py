@@ -1,9 +1,8 @@
-"""Replays records, and skips those that are none.
+"""Replays records, and skips unreadable ones.
 
-A record that cannot be read (of a later Kafka, or written by something else) counts as one that was
-never written: what its key stood for before stays. It is logged, and the records behind it count.
-It stays in the log until another record of its key is written, which compaction then keeps alone.
-Shards therefore read a record whole before they change anything.
+A record that cannot be parsed (of a later Kafka, or of another program) counts as never written: the earlier value of
+its key stays. It is logged, and later records count. It stays in the log until its key is written again and the log is
+compacted. So shards parse a whole record before they change anything.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Skipped:
-    """Counts what was skipped in the partition called ``name``; the first ones are logged singly."""
+    """Counts the records skipped in the partition ``name``, and logs the first ones."""
 
     def __init__(self, name: object) -> None:
         self._name = name
         self.count = 0
 
     def replay(self, shard: Shard, record: Record, producer: Producer | None) -> bool:
-        """Replays the record into the shard; False where it was skipped."""
+        """Replays the record into the shard; returns False if it was skipped."""
         try:
             shard.replay(record, producer)
         except Exception as error:
@@ -35,7 +34,7 @@ class Skipped:
         return True
 
     def add(self, what: str, error: Exception) -> None:
-        """Something was skipped because of ``error``."""
+        """Counts and logs something that was skipped because of ``error``."""
         self.count += 1
         if self.count > MOST_LOGGED:
             return
@@ -43,6 +42,6 @@ class Skipped:
         logger.error("%s: %s is skipped: %s", self._name, what, error, exc_info=unforeseen)
 
     def tell(self) -> None:
-        """Logs the number, where there were more than the log names."""
+        """Logs the number if not all skipped records were logged."""
         if self.count > MOST_LOGGED:
             logger.error("%s: %d records were skipped", self._name, self.count)

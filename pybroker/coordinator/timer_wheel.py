@@ -1,10 +1,9 @@
-"""Timers for a state machine: many, mostly cancelled or put off before they fire.
+"""Timers for a state machine: many, of which most are cancelled or postponed before they fire.
 
-A hashed wheel: deadlines are rounded up to ticks, each tick has its own slot, so setting and cancelling are one
-dictionary operation each. A heap holds the numbers of the slots that exist, a few however many timers there are. The
-wheel reads no clock: time is an argument. A timer never fires early, and at most one tick late. A timer whose deadline
-has already come when it is set fires at the next tick. So an action that sets its own timer again cannot fire forever
-at one moment.
+A hashed wheel: deadlines are rounded up to ticks, and each tick has its own slot. So setting and cancelling are one
+dictionary operation each. A heap has the numbers of the existing slots, which are few. The wheel reads no clock: time
+is an argument. A timer never fires early, and at most one tick late. A timer whose deadline is in the past when it is
+set fires at the next tick. So an action that sets its own timer again cannot run forever at one moment.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ T = TypeVar("T")
 
 
 class Timer(Generic[T]):
-    """One deadline, in milliseconds of the monotonic clock, and what is due then."""
+    """One deadline, in milliseconds of the monotonic clock, and its action."""
 
     __slots__ = ("action", "deadline_ms", "slot")
 
@@ -32,12 +31,12 @@ class TimerWheel(Generic[T]):
     def __init__(self, tick_ms: int = 1) -> None:
         self._tick_ms = tick_ms
         self._current = -1
-        """The slot of the moment at which a timer was last taken."""
+        """The slot of the time at which ``pop`` last returned a timer."""
         self._slots: dict[int, dict[Timer[T], None]] = {}
         self._numbers: list[int] = []
 
     def schedule(self, deadline_ms: int, action: T) -> Timer[T]:
-        """A new timer."""
+        """Sets and returns a new timer."""
         number = max(-(-deadline_ms // self._tick_ms), self._current + 1)
         timer = Timer(deadline_ms, action, number)
         slot = self._slots.get(number)
@@ -48,12 +47,14 @@ class TimerWheel(Generic[T]):
         return timer
 
     def cancel(self, timer: Timer[T] | None) -> None:
-        """The timer will not fire; nothing happens if it has fired, or is None."""
+        """Cancels the timer; does nothing if it has fired, or is None."""
         if timer is not None:
             self._slots.get(timer.slot, {}).pop(timer, None)
 
     def pop(self, now_ms: int) -> Timer[T] | None:
-        """Takes one timer that is due: the earliest slot first, in a slot the one set first."""
+        """Returns and removes a due timer: of the earliest slot, and there the one that was set first. None if none is
+        due.
+        """
         number = self._first_slot()
         if number is None or number * self._tick_ms > now_ms:
             return None
@@ -65,12 +66,12 @@ class TimerWheel(Generic[T]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When ``pop`` will next find something, None while there is no timer."""
+        """The time from which ``pop`` will return a timer, None without a timer."""
         number = self._first_slot()
         return None if number is None else number * self._tick_ms
 
     def _first_slot(self) -> int | None:
-        """The earliest slot with a timer; forgets the empty ones before it."""
+        """Returns the earliest slot with a timer; removes empty ones before it."""
         while self._numbers:
             number = self._numbers[0]
             if self._slots[number]:

@@ -1,7 +1,7 @@
-"""Which topics a regular expression stands for: RE2's syntax, the whole name has to match.
+"""Resolves a regular expression to topics: it has RE2's syntax, and must match the whole name.
 
-RE2 takes time linear in the name, whatever the expression, so a client cannot make the broker
-think for ever; its memory for one expression is bounded here as well.
+RE2 takes time linear in the name, whatever the expression, so a client cannot block the broker. The memory for one
+expression is limited here too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re2
 from pyclient.protocol import errors
 
 MAX_MEMORY: Final = 1 << 20
-"""Bytes that an expression may take, compiled."""
+"""How many bytes a compiled expression may take."""
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
@@ -29,7 +29,7 @@ def _compile(regex: str) -> Any:
 
 
 def check(regex: str) -> None:
-    """Raises InvalidRegularExpression."""
+    """Raises InvalidRegularExpression if the expression is invalid."""
     try:
         _compile(regex)
     except re2.error as error:
@@ -39,7 +39,7 @@ def check(regex: str) -> None:
 
 
 def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The names that match, by expression; none for one that is not valid."""
+    """Returns the matching names of each expression; none for an invalid one."""
     listed = list(names)
     return {regex: _matching(regex, listed) for regex in regexes}
 

@@ -1,7 +1,6 @@
-"""The transaction coordinator as handlers see it: one async method per API.
+"""The transaction coordinator for handlers: one async method per API.
 
-Which shard a transactional id belongs to is decided here, and who performs what a shard wants done:
-markers, spare producer ids.
+It finds the shard of a transactional id, and performs the shards' effects: markers, and new producer ids.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ logger = logging.getLogger(__name__)
 
 
 class Metadata(Protocol):
-    """The part of ``pybroker.cluster.metadata_cache.MetadataCache`` that is used here."""
+    """The part of ``pybroker.cluster.metadata_cache.MetadataCache`` that this module uses."""
 
     image: MetadataImage
 
 
 class ProducerIds(Protocol):
-    """The part of ``pybroker.cluster.producer_ids.ProducerIds`` that is used here."""
+    """The part of ``pybroker.cluster.producer_ids.ProducerIds`` that this module uses."""
 
     async def next(self) -> int: ...
 
 
 class TransactionCoordinator:
-    """The transactional ids of those partitions of ``__transaction_state`` that this broker leads.
+    """The transactional ids of the partitions of ``__transaction_state`` that this broker leads.
 
-    ``runtime.on_leadership`` has to be told which these are. ``markers`` writes markers into
-    partitions that this broker leads. To be made on the broker's loop.
+    Its owner must call ``runtime.on_leadership``, and create it on the broker's loop. ``markers`` writes markers into
+    partitions that this broker leads.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class TransactionCoordinator:
         offsets: Offsets,
         peers: Peers | None = None,
     ) -> None:
-        """``peers``: the way to other brokers, None where there are none."""
+        """``peers`` connects to other brokers, None if there are none."""
         self._node_id = node_id
         self._metadata = metadata
         self._peers = peers
@@ -96,9 +95,8 @@ class TransactionCoordinator:
         self.runtime.close()
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` that holds the id.
-
-        Raises NotCoordinator while that topic does not exist.
+        """Returns the partition of ``__transaction_state`` that contains the id. Raises NotCoordinator while that topic
+        does not exist.
         """
         topic = self._metadata.image.topic(TRANSACTIONS_TOPIC)
         if topic is None:
@@ -113,10 +111,10 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None
     ) -> Producer:
-        """The producer that owns the id from now on.
+        """Returns the producer that owns the id from now on.
 
-        ``expected``: the caller's previous identity, or None. Raises InvalidRequest,
-        InvalidTransactionTimeout, ProducerFenced, ConcurrentTransactions, and as ``Runtime.submit``.
+        ``expected`` is the caller's previous identity, or None. Raises InvalidRequest, InvalidTransactionTimeout,
+        ProducerFenced, ConcurrentTransactions, and the errors of ``Runtime.submit``.
         """
         found: Producer = await self._submit(
             transactional_id,
@@ -133,10 +131,10 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         version: int,
     ) -> None:
-        """Makes partitions part of the transaction of a client of that transaction version.
+        """Adds partitions to the transaction of a client of that transaction version.
 
-        Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, and
-        as ``Runtime.submit``.
+        Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, and the errors of
+        ``Runtime.submit``.
         """
         await self._submit(
             transactional_id,
@@ -148,7 +146,7 @@ class TransactionCoordinator:
     async def verify(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
     ) -> Admission:
-        """Which of the partitions are part of the transaction. Raises as ``add``."""
+        """Returns which of the partitions are part of the transaction. Raises the errors of ``add``."""
         found: Admission = await self._submit(
             transactional_id,
             lambda shard, result: shard.verify(transactional_id, producer, partitions, result),
@@ -160,8 +158,8 @@ class TransactionCoordinator:
     ) -> Producer:
         """Commits or aborts; returns when the outcome is durable, with the id and epoch to continue with (v2).
 
-        Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions,
-        InvalidTxnState, and as ``Runtime.submit``.
+        Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, InvalidTxnState, and
+        the errors of ``Runtime.submit``.
         """
         found: Producer = await self._submit(
             transactional_id,
@@ -180,13 +178,12 @@ class TransactionCoordinator:
         *,
         add: bool,
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Whether a producer may write to these partitions in its transaction (KIP-890).
+        """Checks whether a producer may write to these partitions in its transaction (KIP-890).
 
-        ``add``: makes them part of it where they are not, and begins it if need be (clients of
-        transactions v2). When this returns, that is durable. For each partition None, or an error:
-        TransactionAbortable (not part of it), InvalidProducerIdMapping, InvalidProducerEpoch,
-        ConcurrentTransactions, InvalidRequest, NotCoordinator, CoordinatorLoadInProgress,
-        CoordinatorNotAvailable.
+        With ``add`` it adds them to the transaction, and begins one if necessary (for clients of transactions v2). That
+        is durable when this returns. Returns for each partition None or an error: TransactionAbortable (not part of
+        it), InvalidProducerIdMapping, InvalidProducerEpoch, ConcurrentTransactions, InvalidRequest, NotCoordinator,
+        CoordinatorLoadInProgress, CoordinatorNotAvailable.
         """
         producer = Producer(producer_id, producer_epoch)
         return await self._gate.admit(transactional_id, producer, partitions, add=add)
@@ -201,7 +198,7 @@ class TransactionCoordinator:
         return found
 
     async def list(self, wanted: Filter) -> list[ListTransactions.Response.TransactionState]:
-        """The transactional ids here that are wanted. Raises CoordinatorLoadInProgress."""
+        """Lists the transactional ids here that match. Raises CoordinatorLoadInProgress."""
         found = await self.runtime.on_every_shard(
             lambda shard, result: shard.list(wanted, result)
         )
@@ -209,13 +206,13 @@ class TransactionCoordinator:
 
     async def _submit(self, transactional_id: str, decide: Decide[TransactionShard]) -> Any:
         if not transactional_id:
-            raise errors.InvalidRequest("an empty transactional id")
+            raise errors.InvalidRequest("the transactional id is empty")
         partition = self.partition_of(transactional_id)
         while (reply := await self.runtime.submit(partition, partial(_attempt, decide))) is OutOfIds:
             await self._fill()
         return reply
 
-    # What shards want done
+    # # Effects
 
     def _perform(self, partition: int, effect: object) -> None:
         if isinstance(effect, Ending):
@@ -230,10 +227,10 @@ class TransactionCoordinator:
         try:
             await self._fill()
         except KafkaError as error:
-            logger.error("no producer id for a transaction that has timed out: %s", error)
+            logger.error("could not get a producer id for a transaction that has timed out: %s", error)
 
     def _writer(self, broker: int) -> Writer | None:
-        """Returns the way to a partition's leader, or None if there is none."""
+        """Returns the writer of markers to that leader, or None if there is none."""
         if broker == self._node_id:
             return self.markers
         if broker == NO_LEADER or self._peers is None:
@@ -241,7 +238,7 @@ class TransactionCoordinator:
         return RemoteWriter(self._peers, broker, self._timeout_ms)
 
     def _coordinator(self, transactional_id: str) -> Coordinator:
-        """The coordinator of the id, according to the metadata. Raises NotCoordinator."""
+        """Returns the coordinator of the id, according to the metadata. Raises NotCoordinator."""
         partition = self.partition_of(transactional_id) if transactional_id else 0
         image = self._metadata.image.partition(TRANSACTIONS_TOPIC, partition)
         leader = self._node_id if image is None else image.leader
@@ -252,18 +249,18 @@ class TransactionCoordinator:
         return RemoteCoordinator(self._peers, leader, self._timeout_ms)
 
     def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool:
-        """Whether transactional ids of the partition are here (in that epoch)."""
+        """Returns whether this broker coordinates the partition (in that epoch)."""
         return self.runtime.is_hosted(partition, leader_epoch)
 
     async def complete(self, partition: int, ending: Ending) -> None:
-        """All markers of a transaction are written. Raises as ``Runtime.submit``."""
+        """Notes that all markers of a transaction are written. Raises the errors of ``Runtime.submit``."""
         await self.runtime.submit(partition, lambda shard, result: shard.complete(ending, result))
 
 
 def _attempt(
     decide: Callable[[TransactionShard, Result], None], shard: TransactionShard, result: Result
 ) -> None:
-    """Where producer ids have run out the event has changed nothing: the reply is OutOfIds."""
+    """Runs the event. If producer ids have run out, it has changed nothing, and the reply is OutOfIds."""
     try:
         decide(shard, result)
     except OutOfIds:

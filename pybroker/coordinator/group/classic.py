@@ -1,18 +1,18 @@
-"""A classic group: members that elect a leader, which assigns the partitions (KIP-62, KIP-345).
+"""A classic group: its members elect a leader, which assigns the partitions (KIP-62, KIP-345).
 
-A *rebalance* is a barrier in two parts. While the group is preparing, every member has to send a JoinGroup and waits.
-When all have joined, or the longest rebalance timeout is over, a new generation begins. Members that have not joined
-are evicted then, except static ones. All are answered, the leader with everybody's metadata. Then each member sends a
-SyncGroup and waits until the leader's brings the assignments, which are written to the log before they are told: the
-group is stable. A member that does not sync within the rebalance timeout is evicted.
+A *rebalance* is a barrier in two parts. While the group is preparing, every member sends a JoinGroup and waits. When
+all have joined, or the longest rebalance timeout is over, a new generation begins; members that have not joined are
+evicted, except static ones. All JoinGroups are answered, the leader's with the metadata of all members. Then each
+member sends a SyncGroup and waits. The leader's contains the assignments, which are written to the log before members
+get them; then the group is stable. A member that does not sync within the rebalance timeout is evicted.
 
-The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members,
-and again as long as more keep coming, up to the rebalance timeout.
+The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members. If more arrive, it
+waits again, up to the rebalance timeout.
 
-A member's session expires when it is silent for its session timeout. Waiting in a join or a sync counts as a sign of
-life, except for a new member's first join, which may last five minutes.
+A member's session expires if it sends nothing for its session timeout. A member that waits in a join or a sync does not
+expire. But a new member's first join may last at most five minutes.
 
-``joining`` and ``syncing`` decide about JoinGroup and SyncGroup, with what is here.
+``joining`` and ``syncing`` handle JoinGroup and SyncGroup.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP = -1
 MOST_PENDING = 1_000
-"""Member ids that were given out and wait for their member; with one more the oldest is nobody's."""
+"""How many reserved member ids are kept (KIP-394). One more drops the oldest."""
 
 logger = logging.getLogger(__name__)
 
 
 class ClassicGroup:
-    """One group; fulfils ``group.Group``, where its methods are described.
+    """One group. It implements ``group.Group``, where its methods are described.
 
-    A group without a protocol type is a *simple* one: it has committed offsets and no members yet.
+    A group without a protocol type is a *simple* one: it has committed offsets and never had members.
     """
 
     kind = CLASSIC
@@ -75,60 +75,60 @@ class ClassicGroup:
         self.state = EMPTY
         self.previous = EMPTY
         self.since_ms = NO_TIMESTAMP
-        """When the phase began, by the wall clock."""
+        """When the state began, by the wall clock."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.subscribed: frozenset[str] | None = None
-        """Topics of a consumer group's members, None where they are not known."""
+        """The topics of a consumer group's members, None if they are unknown."""
         self.members = Members()
         self.pending: dict[str, Timer[Event]] = {}
-        """Member ids that were given out (KIP-394) and have not joined yet."""
+        """Reserved member ids (KIP-394) whose clients have not joined yet."""
         self.unsynced: set[str] = set()
-        """Members of this generation that have not sent their SyncGroup."""
+        """The members of this generation that have not sent their SyncGroup."""
         self._phase: Timer[Event] | None = None
         self._more_came = False
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.id!r}, {self.state}, generation {self.generation})"
 
-    # What others ask
+    # # Questions
 
     @property
     def is_simple(self) -> bool:
-        """Offsets only: no member has ever joined."""
+        """True if no member has ever joined, so that the group has offsets only."""
         return self.protocol_type is None
 
     @property
     def has_consumers(self) -> bool:
-        """The members are consumers, so the coordinator can read what they subscribe to."""
+        """True if the members are consumers, so that the coordinator can read their subscriptions."""
         return self.protocol_type == CONSUMER
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest among the members."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, names: list[str]) -> bool:
-        """Whether a member with these protocols fits in."""
+        """Returns whether a member with these protocols can join."""
         if self.state is EMPTY:
             return bool(protocol_type and names)
         return protocol_type == self.protocol_type and self.members.agree_on(names)
 
     def check_alive(self) -> None:
-        """Raises CoordinatorNotAvailable for a group that has just been deleted."""
+        """Raises CoordinatorNotAvailable if the group has just been deleted."""
         if self.state is DEAD:
             raise errors.CoordinatorNotAvailable(f"group {self.id} is being deleted")
 
     def check_generation(self, generation: int) -> None:
-        """Raises IllegalGeneration unless it is the current one."""
+        """Raises IllegalGeneration unless this is the current generation."""
         if generation != self.generation:
-            raise errors.IllegalGeneration(f"{self.id} is in generation {self.generation}")
+            raise errors.IllegalGeneration(f"group {self.id} is in generation {self.generation}")
 
     # Sessions
 
     def touch(self, member: Member, result: Result, timeout_ms: int | None = None) -> None:
-        """A sign of life: the session lasts another ``timeout_ms`` (default: its timeout)."""
+        """Extends the member's session by ``timeout_ms``, by default its session timeout."""
         lasts_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.deadline_ms = result.now.monotonic_ms + lasts_ms
         if member.session is None or member.session.deadline_ms > member.deadline_ms:
@@ -148,7 +148,7 @@ class ClassicGroup:
             self.react(result)
 
     def add_pending(self, member_id: str, session_timeout_ms: int, result: Result) -> None:
-        """Holds a place for a member that has been told its id."""
+        """Reserves a member id that its client has just been given."""
         if len(self.pending) >= MOST_PENDING:
             self.drop_pending(next(iter(self.pending)))
         deadline_ms = result.now.monotonic_ms + session_timeout_ms
@@ -156,7 +156,7 @@ class ClassicGroup:
         self.pending[member_id] = self.timers.schedule(deadline_ms, ended)
 
     def drop_pending(self, member_id: str) -> bool:
-        """Gives the place up; False where there was none."""
+        """Drops a reserved member id; returns False if there was none."""
         timer = self.pending.pop(member_id, None)
         self.timers.cancel(timer)
         return timer is not None
@@ -170,7 +170,7 @@ class ClassicGroup:
     # Members
 
     def add(self, member: Member, protocol_type: str, result: Result) -> None:
-        """A member joins for the first time. ``react`` must follow."""
+        """Adds a member that joins for the first time. The caller must call ``react`` afterwards."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.state is PREPARING and self.previous is EMPTY:
@@ -182,7 +182,7 @@ class ClassicGroup:
         self.touch(member, result, self.settings.new_member_join_timeout_ms)
 
     def remove(self, member: Member, result: Result) -> None:
-        """Removes the member; what it waits for is answered. ``react`` must follow."""
+        """Removes the member and answers its waiting requests. The caller must call ``react`` afterwards."""
         self.timers.cancel(member.session)
         token = self.members.stop_waiting(member)
         result.reply(token, refusal(errors.UnknownMemberId, ""))
@@ -192,7 +192,7 @@ class ClassicGroup:
         self.unsynced.discard(member.id)
 
     def react(self, result: Result) -> None:
-        """Members have gone, or said something new: a rebalance begins, or ends."""
+        """Begins or completes a rebalance, after members have left or changed their metadata."""
         if self.state in CAN_REBALANCE:
             self.prepare_rebalance(result)
         else:
@@ -207,12 +207,12 @@ class ClassicGroup:
         self.since_ms = result.now.wall_ms
 
     def _in(self, delay_ms: int, event: Event, result: Result) -> None:
-        """Sets the timer of the phase: what ends it if nothing else does."""
+        """Sets the timer that ends the current state, unless another event does."""
         self.timers.cancel(self._phase)
         self._phase = self.timers.schedule(result.now.monotonic_ms + delay_ms, event)
 
     def prepare_rebalance(self, result: Result) -> None:
-        """Everybody has to join again."""
+        """Begins a rebalance: all members have to join again."""
         if self.state is COMPLETING:
             self._give_up_sync(result)
         self.timers.cancel(self._phase)
@@ -229,7 +229,7 @@ class ClassicGroup:
             self._in(self.rebalance_timeout_ms, self.complete_join, result)
 
     def _give_up_sync(self, result: Result) -> None:
-        """Ends a generation whose leader has not sent the assignments yet."""
+        """Ends a generation whose leader has not sent the assignments."""
         for member in self.members:
             member.assignment = b""
             if member.sync_token is not None:
@@ -251,12 +251,12 @@ class ClassicGroup:
         return self.members.joining == len(self.members) and not self.pending
 
     def maybe_complete_join(self, result: Result) -> None:
-        """Ends the first part of a rebalance when nobody is missing; not an initial one's delay."""
+        """Completes the join phase if all members have joined, except during the initial delay."""
         if self.state is PREPARING and self.previous is not EMPTY and self._all_joined:
             self.complete_join(result)
 
     def complete_join(self, result: Result) -> None:
-        """The first part is over: a new generation of those who have joined."""
+        """Completes the join phase: begins a new generation of the members that have joined."""
         self.timers.cancel(self._phase)
         for member in list(self.members):
             if member.join_token is None and member.instance_id is None:
@@ -300,13 +300,13 @@ class ClassicGroup:
         self._in(self.rebalance_timeout_ms, self._end_sync, result)
 
     def find_subscribed(self) -> frozenset[str] | None:
-        """What the members subscribe to by the chosen protocol; None where that is not known of all."""
+        """Returns the topics to which the members subscribe by the chosen protocol, None if that is unknown."""
         if not self.has_consumers:
             return None
         return subscribed_by_all(member.metadata(self.protocol) for member in self.members)
 
     def join_response(self, member: Member, members: list[JoinedMember]) -> JoinGroup.Response:
-        """The current generation, as ``member`` is told."""
+        """Returns the JoinGroup response of ``member`` for the current generation."""
         return JoinGroup.Response(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -317,7 +317,7 @@ class ClassicGroup:
         )
 
     def synced(self, member: Member) -> None:
-        """The member has sent its SyncGroup."""
+        """Notes that the member has sent its SyncGroup."""
         self.unsynced.discard(member.id)
         if not self.unsynced:
             self.timers.cancel(self._phase)
@@ -331,22 +331,22 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """No members, not deleted."""
+        """True if the group has no members and is not deleted."""
         return self.state is EMPTY
 
     @property
     def may_go(self) -> bool:
-        """Empty, and nobody has been given a member id."""
+        """True if the group is empty and has no reserved member ids."""
         return self.state is EMPTY and not self.pending
 
     # Offsets
 
     def may_commit(self, commit: Commit, result: Result) -> CheckPartition | None:
-        """Members of the generation may; while there are none, any client may.
+        """Allows commits of members of the current generation, and of any client while the group is empty.
 
-        A commit keeps a member's session alive. The rules of transactions are looser, as their old
-        versions name no member. Raises CoordinatorNotAvailable, UnknownMemberId, FencedInstanceId,
-        IllegalGeneration, RebalanceInProgress.
+        A commit keeps a member's session alive. A transactional commit is checked less strictly, because its old
+        versions name no member. Raises CoordinatorNotAvailable, UnknownMemberId, FencedInstanceId, IllegalGeneration,
+        RebalanceInProgress.
         """
         self.check_alive()
         if commit.epoch < 0 and self.state is EMPTY:
@@ -361,15 +361,15 @@ class ClassicGroup:
             if self.state in (STABLE, PREPARING):
                 self.touch(member, result)
         elif not commit.transactional:
-            raise errors.UnknownMemberId(f"group {self.id} has members: only they may commit")
+            raise errors.UnknownMemberId(f"group {self.id} has members, so only they may commit")
         return None
 
     def may_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may. Raises GroupIdNotFound for a group that has just been deleted."""
+        """Allows all clients to fetch. Raises GroupIdNotFound if the group has just been deleted."""
         self._check_exists()
 
     def check_offsets_deletable(self) -> None:
-        """Consumers say what they read, so the rest may go; of others nothing is known.
+        """Allows a group of consumers, because its subscriptions are known; other groups must be empty.
 
         Raises GroupIdNotFound, NonEmptyGroup.
         """
@@ -378,16 +378,16 @@ class ClassicGroup:
             raise errors.NonEmptyGroup(f"group {self.id} has members")
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read the topic; where that is unknown, consumers may."""
+        """Returns whether members read the topic; if that is unknown, True for consumers."""
         if self.subscribed is not None:
             return topic in self.subscribed
         return self.has_consumers
 
     def retention_start(self) -> RetentionStart | None:
-        """From when the retention of the group's offsets counts; None where they are all in use.
+        """Returns from when the retention of the group's offsets counts; None if all offsets are in use.
 
-        A group with members keeps the offsets of topics that they read, an empty one all of them
-        from the moment it became empty (KIP-211). Offsets without a group count from their commit.
+        A group with members keeps the offsets of topics that they read. An empty group keeps all offsets for the
+        retention time after it became empty (KIP-211). For offsets without a group it counts from their commit.
         """
         since_ms = self.since_ms
         if not self.is_simple and self.state is EMPTY and since_ms != NO_TIMESTAMP:
@@ -409,27 +409,27 @@ class ClassicGroup:
             raise errors.NonEmptyGroup(f"group {self.id} has members")
 
     def tombstones(self) -> list[Record]:
-        """The record that deletes the group."""
+        """Returns the record that deletes the group."""
         return [no_group_record(self.id)]
 
     def described(self) -> DescribeGroups.Response.DescribedGroup:
-        """The group and its members. Raises GroupIdNotFound."""
+        """Describes the group and its members. Raises GroupIdNotFound."""
         self._check_exists()
         return describing.describe(self)
 
     def listed(self) -> ListGroups.Response.ListedGroup:
-        """The group in one line."""
+        """Returns the group's row of ListGroups."""
         return describing.listed(self)
 
     def member_subscriptions(self) -> Iterator[tuple[str, bytes]]:
-        """Each member's id and the metadata of its protocol; of consumers their subscription."""
+        """Yields each member's id, and for consumers the metadata with their subscription."""
         for member in self.members:
             yield member.id, member.metadata(self.protocol) if self.has_consumers else b""
 
-    # What the log says
+    # # Replay
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """While the log is loaded: the group is what its record says."""
+        """Sets the group's state from its record while the log is loaded."""
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation
@@ -443,7 +443,7 @@ class ClassicGroup:
         self.subscribed = self.find_subscribed()
 
     def accept(self, value: GroupMetadataValue) -> None:
-        """A record of the living group has been written: its assignments are in force."""
+        """Takes over the assignments of a record that has just been written."""
         for message in value.members:
             member = self.members.get(message.member_id)
             if member is not None:
@@ -453,14 +453,14 @@ class ClassicGroup:
             self.since_ms = value.current_state_timestamp
 
     def resume(self, result: Result) -> None:
-        """The log has been loaded: the members have a full session from now to be heard."""
+        """Starts a full session for each member, after the log has been loaded."""
         for member in self.members:
             self.touch(member, result)
         if len(self.members) > self.settings.max_size:
             self.prepare_rebalance(result)
 
     def die(self) -> None:
-        """The group is gone; nothing of it fires any more."""
+        """Marks the group as deleted, and cancels its timers."""
         self.previous, self.state = self.state, DEAD
         for timer in (self._phase, *self.pending.values(), *(m.session for m in self.members)):
             self.timers.cancel(timer)

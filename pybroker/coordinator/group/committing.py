@@ -1,6 +1,6 @@
-"""OffsetCommit and TxnOffsetCommit: from the request to records and a response.
+"""OffsetCommit and TxnOffsetCommit: turns a request into records and a response.
 
-The two differ in little: a transactional commit belongs to a producer, has no retention, and its group asks for less
+A transactional commit differs a little: it belongs to a producer, has no retention, and its group checks less
 (``Group.may_commit``).
 """
 
@@ -20,12 +20,12 @@ Topic = OffsetCommit.Request.OffsetCommitRequestTopic | TxnOffsetCommit.Request.
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _FIRST_WITH_GROUP_ID_NOT_FOUND_IN_TRANSACTIONS = 6
-"""Versions before name every such error ILLEGAL_GENERATION (KIP-1319)."""
+"""Versions before this return ILLEGAL_GENERATION for each of these errors (KIP-1319)."""
 _LATEST_MS = 2**63 - 1
 
 
 class Groups(Protocol):
-    """The part of the shard that is used here."""
+    """The part of the shard that this module uses."""
 
     settings: GroupSettings
 
@@ -38,9 +38,9 @@ class Groups(Protocol):
 def commit(
     shard: Groups, request: OffsetCommit.Request, version: int, result: Result
 ) -> OffsetCommit.Response:
-    """The outcome of each partition; the records are in ``result``.
+    """Commits the offsets, and returns an outcome for each partition; the records are in ``result``.
 
-    Raises IllegalGeneration, GroupIdNotFound, and as ``Group.may_commit``.
+    Raises IllegalGeneration, GroupIdNotFound, and the errors of ``Group.may_commit``.
     """
     who = Commit(
         request.member_id,
@@ -72,10 +72,10 @@ def commit_in_transaction(
     topic_id: Callable[[str], bytes],
     result: Result,
 ) -> TxnOffsetCommit.Response:
-    """As ``commit``, in the transaction of the request's producer. ``topic_id`` by name, zero for
-    a topic that is gone.
+    """Like ``commit``, in the transaction of the request's producer. ``topic_id`` returns a topic's id, zero for a
+    deleted one.
 
-    Raises IllegalGeneration, GroupIdNotFound, and as ``Group.may_commit``.
+    Raises IllegalGeneration, GroupIdNotFound, and the errors of ``Group.may_commit``.
     """
     who = Commit(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version, True
@@ -89,7 +89,7 @@ def commit_in_transaction(
         for topic in request.topics:
             id = topic_id(topic.name)
             if id == ZERO_UUID and check is not None:
-                raise errors.IllegalGeneration(f"topic {topic.name} is gone")
+                raise errors.IllegalGeneration(f"topic {topic.name} does not exist")
             codes = _commit_topic(shard, group.id, topic, id, NEVER_MS, check, result)
             partitions = [partition(partition_index=at, error_code=code) for at, code in codes]
             response.topics.append(answered(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
@@ -111,7 +111,7 @@ def _group(shard: Groups, group_id: str, who: Commit) -> Group:
     first = _FIRST_WITH_GROUP_ID_NOT_FOUND_IN_TRANSACTIONS if who.transactional else _FIRST_WITH_GROUP_ID_NOT_FOUND
     if who.version >= first:
         raise errors.GroupIdNotFound(f"Group {group_id} not found.")
-    raise errors.IllegalGeneration(f"no group {group_id}")
+    raise errors.IllegalGeneration(f"group {group_id} does not exist")
 
 
 def _commit_topic(
@@ -123,7 +123,7 @@ def _commit_topic(
     check: CheckPartition | None,
     result: Result,
 ) -> list[tuple[int, int]]:
-    """Writes the records of one topic; returns partitions and their error codes."""
+    """Writes the records of one topic; returns its partitions with error codes."""
     now_ms = result.now.wall_ms
     longest = shard.settings.max_offset_metadata
     outcome = []
@@ -149,5 +149,5 @@ def _commit_topic(
 
 
 def _java_length(text: str) -> int:
-    """Length in UTF-16 code units, by which Kafka measures metadata."""
+    """Returns the length in UTF-16 code units, in which Kafka measures metadata."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,4 +1,4 @@
-"""What a classic group gets from its shard."""
+"""What a shard provides to a classic group."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pybroker.coordinator.timer_wheel import TimerWheel
 
 
 class GroupContext(NamedTuple):
-    """Settings, timers and the world around a group. ``new_id`` makes the unique part of a member id. ``image`` is the
-    cluster's current metadata. ``forsaken`` gets the id of a group whose first member has never come.
+    """Settings, timers and surroundings of a group. ``new_id`` returns the unique part of a member id, ``image`` the
+    current metadata. ``forsaken`` is called with the id of a group whose first member never came.
     """
 
     settings: GroupSettings

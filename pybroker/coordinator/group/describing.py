@@ -1,4 +1,4 @@
-"""Groups as DescribeGroups and ListGroups show them."""
+"""Groups in DescribeGroups and ListGroups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Listed = ListGroups.Response.ListedGroup
 
 
 class DescribedGroup(Protocol):
-    """The description of a group."""
+    """The part of a group that a description needs."""
 
     id: str
     state: GroupState
@@ -24,7 +24,7 @@ class DescribedGroup(Protocol):
 
 
 def describe(group: DescribedGroup) -> DescribeGroups.Response.DescribedGroup:
-    """The group and its members; what they said is only told while the group is stable."""
+    """Describes the group and its members. Their metadata is included only while the group is stable."""
     stable = group.state is STABLE
     return DescribeGroups.Response.DescribedGroup(
         group_id=group.id,
@@ -46,7 +46,7 @@ def describe(group: DescribedGroup) -> DescribeGroups.Response.DescribedGroup:
 
 
 def listed(group: DescribedGroup) -> ListGroups.Response.ListedGroup:
-    """The group in one line."""
+    """Returns the group's row of ListGroups."""
     return ListGroups.Response.ListedGroup(
         group_id=group.id,
         protocol_type=group.protocol_type or "",
@@ -56,7 +56,7 @@ def listed(group: DescribedGroup) -> ListGroups.Response.ListedGroup:
 
 
 def matcher(states: frozenset[str], types: frozenset[str]) -> Callable[[Listed], bool]:
-    """Whether a group is of one of these states and types, in lower case; none stand for all."""
+    """Returns a filter for groups of these states and types, in lower case; empty sets match all."""
     return lambda group: (not types or group.group_type.lower() in types) and (
         not states or group.group_state.lower() in states
     )

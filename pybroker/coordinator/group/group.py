@@ -1,9 +1,9 @@
-"""What every kind of group is to the shard that holds it.
+"""The interface of all kinds of groups to their shard.
 
-A shard holds groups by id, whatever their protocol. Beside them it holds their committed offsets (``offset_store``):
-offsets outlive a change of protocol, and groups know nothing of them. A group decides who may commit and fetch, what is
-subscribed, when offsets may expire, and how it is shown. What only one protocol has (JoinGroup, ConsumerGroupHeartbeat)
-goes to that class.
+A shard has groups by id, of both protocols, and separately their committed offsets (``offset_store``). Offsets survive
+a change of protocol, and groups do not know them. A group decides which clients may commit and fetch, which topics are
+subscribed, when offsets may expire, and how it is described. Requests that only one protocol has (JoinGroup,
+ConsumerGroupHeartbeat) go directly to that class.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CONSUMER_KIND: Final = "consumer"
 
 
 class Commit(NamedTuple):
-    """The sender of a commit: the facts of OffsetCommit and TxnOffsetCommit that a group looks at."""
+    """The sender of a commit: the fields of OffsetCommit and TxnOffsetCommit that a group checks."""
 
     member_id: str
     instance_id: str | None
     epoch: int
-    """The generation of a classic member, or the epoch of another; negative for a client that is no member."""
+    """The generation of a classic member, or the epoch of another; negative if the client is not a member."""
     version: int
     """The version of the request's API."""
     transactional: bool
@@ -37,14 +37,14 @@ CheckPartition = Callable[[str, bytes, int], None]
 """``check(topic, topic id, partition)`` raises StaleMemberEpoch or IllegalGeneration."""
 
 class Subscription(NamedTuple):
-    """What a member reads: topics, and those that match ``regex``, "" where there is none."""
+    """What a member reads: topics, and those that match ``regex`` ("" if there is none)."""
 
     topics: frozenset[str]
     regex: str = ""
 
 
 RetentionStart = Callable[[CommittedOffset], int]
-"""From when the retention of an offset counts, in milliseconds by the wall clock."""
+"""Returns from when the retention of an offset counts, in milliseconds by the wall clock."""
 
 
 class Group(Protocol):
@@ -59,66 +59,68 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """No members, not deleted."""
+        """True if the group has no members and is not deleted."""
         ...
 
     @property
     def may_go(self) -> bool:
-        """Whether the group is empty and not expected to return, so that it is removed with its last offset."""
+        """True if the group is empty and expects no member, so that it is removed with its last offset."""
         ...
 
     def may_commit(self, commit: Commit, result: Result) -> CheckPartition | None:
-        """Whether the offsets may be committed; a check for each partition where that depends.
+        """Checks whether the offsets may be committed, and renews the member's session. May return a check to call for
+        each partition.
 
-        What a commit does to the member's session happens here. Raises UnknownMemberId,
-        FencedInstanceId, IllegalGeneration, StaleMemberEpoch, RebalanceInProgress,
-        CoordinatorNotAvailable, UnsupportedVersion; for a transactional commit StaleMemberEpoch
-        becomes IllegalGeneration at the caller.
+        Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, StaleMemberEpoch, RebalanceInProgress,
+        CoordinatorNotAvailable, UnsupportedVersion. For a transactional commit the caller turns StaleMemberEpoch into
+        IllegalGeneration.
         """
         ...
 
     def may_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Checks an OffsetFetch 9; None and -1 stand for a client that is no member. Raises UnknownMemberId,
-        StaleMemberEpoch, IllegalGeneration, and GroupIdNotFound if there is nothing to fetch.
+        """Checks an OffsetFetch 9; None and -1 mean a client that is not a member.
+
+        Raises UnknownMemberId, StaleMemberEpoch, IllegalGeneration, and GroupIdNotFound if there is nothing to fetch.
         """
         ...
 
     def check_offsets_deletable(self) -> None:
-        """OffsetDelete. Raises NonEmptyGroup, GroupIdNotFound."""
+        """Checks an OffsetDelete. Raises NonEmptyGroup, GroupIdNotFound."""
         ...
 
     def check_deletable(self) -> None:
-        """DeleteGroups. Raises NonEmptyGroup, GroupIdNotFound."""
+        """Checks a DeleteGroups. Raises NonEmptyGroup, GroupIdNotFound."""
         ...
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read the topic: its offsets neither expire nor may be deleted."""
+        """Returns whether members read the topic: then its offsets neither expire nor may be deleted."""
         ...
 
     def retention_start(self) -> RetentionStart | None:
-        """None where no offset of the group expires now."""
+        """Returns from when the retention of offsets counts; None if no offset of the group expires now."""
         ...
 
     def tombstones(self) -> list[Record]:
-        """The records that delete the group, without its offsets."""
+        """Returns the records that delete the group, without its offsets."""
         ...
 
     def described(self) -> DescribeGroups.Response.DescribedGroup:
-        """DescribeGroups. Raises GroupIdNotFound where that API does not show such groups."""
+        """Describes the group for DescribeGroups. Raises GroupIdNotFound if that API does not show such groups."""
         ...
 
     def listed(self) -> ListGroups.Response.ListedGroup:
-        """ListGroups."""
+        """Returns the group's row of ListGroups."""
         ...
 
     def member_subscriptions(self) -> Iterator[tuple[str, Subscription | bytes]]:
-        """Each member's id and what it reads, or the bytes (``subscribed_topics``) in which it said so."""
+        """Yields each member's id and subscription, for classic members as the bytes that ``subscribed_topics`` reads.
+        """
         ...
 
     def resume(self, result: Result) -> None:
-        """The log has been loaded: sessions begin."""
+        """Starts the sessions after the log has been loaded."""
         ...
 
     def die(self) -> None:
-        """The group is gone, or another kind takes its place: nothing of it fires any more."""
+        """Cancels the group's timers: it was deleted, or a group of the other protocol replaces it."""
         ...

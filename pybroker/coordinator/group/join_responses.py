@@ -1,4 +1,4 @@
-"""Answers to JoinGroup: the refusals, and the members as their leader sees them."""
+"""Responses to JoinGroup: refusals, and the members for their leader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ JoinedMember = JoinGroup.Response.JoinGroupResponseMember
 
 
 def refusal(error: KafkaError | type[KafkaError], member_id: str) -> JoinGroup.Response:
-    """The response to a JoinGroup that tells an error."""
+    """Returns a JoinGroup response with an error."""
     return JoinGroup.Response(error_code=error.code, member_id=member_id, protocol_name=None)
 
 
 def joined_members(members: Iterable[Member], protocol: str | None) -> list[JoinedMember]:
-    """All of a generation, each with what it says to this protocol: what the leader assigns by."""
+    """Returns the members of a generation with their metadata for this protocol, from which the leader assigns."""
     return [
         JoinGroup.Response.JoinGroupResponseMember(
             member_id=member.id,

@@ -1,9 +1,9 @@
 """JoinGroup: which clients may join, under which id, and whether that starts a rebalance.
 
 A member that joins again with unchanged metadata gets the current generation again, because its response may have been
-lost. The leader, and any member with changed metadata, starts a rebalance. A static member that comes back without a
-member id takes its instance's place at once. The member that held it is fenced. Where the chosen protocol stays the
-same, nothing is rebalanced (KIP-345, KIP-814).
+lost. The leader, or any member with changed metadata, starts a rebalance. A static member that returns without a member
+id takes its instance's place at once, and the member that had it is fenced. If the chosen protocol stays the same,
+there is no rebalance (KIP-345, KIP-814).
 """
 
 from __future__ import annotations
@@ -24,46 +24,48 @@ _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
 _LONGEST = 8_191
-"""A member id, made of an instance id or a client id, fits into a record's 32,767 bytes, whatever its characters."""
+"""The longest instance id or client id. A member id made of it fits into a record's 32,767 bytes, whatever its
+characters.
+"""
 _MOST_PROTOCOLS = 100
-"""Of a member, which Kafka does not limit. Clients know a handful."""
+"""How many protocols a member may have. Kafka has no limit; clients use a few."""
 
 
 Sees = Callable[[str], bool]
-"""Whether a client may know of the topic of a name."""
+"""Returns whether a client may describe the topic of that name."""
 
 
 class Caller(NamedTuple):
-    """The sender of a request: its version, and what groups remember of clients."""
+    """The sender of a request: the request's version, and what groups store about clients."""
 
     version: int
     client_id: str
     client_host: str
     sees: Sees | None = None
-    """Which topics it may know of; None: all."""
+    """Tells which topics the client may describe; None: all."""
 
 
 class Join(NamedTuple):
-    """A JoinGroup request and who sent it."""
+    """A JoinGroup request and its sender."""
 
     request: JoinGroup.Request
     caller: Caller
 
     @property
     def protocols(self) -> Protocols:
-        """What the member knows, as groups keep it."""
+        """The member's protocols in the form that groups store."""
         return tuple((each.name, bytes(each.metadata)) for each in self.request.protocols)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """v0 had the session timeout for both."""
+        """The member's rebalance timeout. In v0 it is the session timeout."""
         if self.caller.version < _FIRST_WITH_REBALANCE_TIMEOUT:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
 
 def check_lengths(request: JoinGroup.Request) -> None:
-    """Raises InvalidRequest for a text that the group's record cannot hold, and for too many protocols."""
+    """Raises InvalidRequest if a text is too long for the group's record, or if there are too many protocols."""
     if len(request.protocols) > _MOST_PROTOCOLS:
         raise errors.InvalidRequest(f"a member has more than {_MOST_PROTOCOLS} protocols")
     texts = [request.group_id, request.group_instance_id or "", request.protocol_type]
@@ -73,7 +75,7 @@ def check_lengths(request: JoinGroup.Request) -> None:
 
 
 def join(group: ClassicGroup, join: Join, result: Result) -> None:
-    """Handles the request; it is answered now or when the group has its next generation.
+    """Handles the request; it is answered now, or when the group has its next generation.
 
     Raises CoordinatorNotAvailable, InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId.
     """
@@ -83,7 +85,7 @@ def join(group: ClassicGroup, join: Join, result: Result) -> None:
         _turn_away(group, join, result)
         return
     if not group.supports(request.protocol_type, [each.name for each in request.protocols]):
-        raise errors.InconsistentGroupProtocol(f"group {group.id} has other protocols")
+        raise errors.InconsistentGroupProtocol(f"the members of group {group.id} do not support any of these protocols")
     if not request.member_id:
         _join_without_id(group, join, result)
     elif request.member_id in group.pending:
@@ -97,10 +99,10 @@ def join(group: ClassicGroup, join: Join, result: Result) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Whether ``group.max.size`` lets the member in: known members go on, new ones may be too many.
+    """Returns whether ``group.max.size`` lets the member in. Known members may always stay, new ones may be too many.
 
-    While a rebalance is prepared those count who have joined, so that a group that is too large,
-    as the limit was lowered, loses its last members.
+    While a rebalance is prepared, members count when they have joined. So a group that exceeds a lowered limit loses
+    its last members.
     """
     if group.state is EMPTY:
         return True
@@ -153,7 +155,7 @@ def _rejoin(group: ClassicGroup, member: Member, join: Join, result: Result) -> 
     says_the_same = member.protocols == join.protocols
     leads = member.id == group.members.leader_id
     if group.state is EMPTY:
-        raise errors.UnknownMemberId(f"{member.id} joins the empty group {group.id}")
+        raise errors.UnknownMemberId(f"member {member.id} is unknown: group {group.id} is empty")
     if group.state is COMPLETING and says_the_same:
         everybody = joined_members(group.members, group.protocol) if leads else []
         result.answer(group.join_response(member, everybody))
@@ -165,7 +167,7 @@ def _rejoin(group: ClassicGroup, member: Member, join: Join, result: Result) -> 
 
 
 def _update(group: ClassicGroup, member: Member, join: Join, result: Result) -> None:
-    """The member waits for the next generation, with what it says now."""
+    """Lets the member wait for the next generation, with its new metadata."""
     group.members.set_protocols(member, join.protocols)
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
@@ -174,7 +176,7 @@ def _update(group: ClassicGroup, member: Member, join: Join, result: Result) -> 
 
 
 def _replace(group: ClassicGroup, member: Member, new_id: str, join: Join, result: Result) -> None:
-    """A static member is back under a new member id."""
+    """Lets a static member take its place under a new member id."""
     _fence(group, member, result)
     undo = partial(_undo_replacement, group, member, member.id, member.protocols)
     led = group.members.leader_id
@@ -200,10 +202,10 @@ def _fence(group: ClassicGroup, member: Member, result: Result) -> None:
 
 
 def _unchanged(group: ClassicGroup, member: Member, led: str, join: Join) -> JoinGroup.Response:
-    """The generation goes on.
+    """Returns the response if the generation does not change.
 
-    A leader with an old client gets its former id as the leader's, so that it does not assign. Newer clients lead and
-    are asked to skip the assignment.
+    A leader with an old client gets its former id as the leader's id, so that it does not assign. Newer clients are
+    told to skip the assignment.
     """
     leads = member.id == group.members.leader_id
     if join.caller.version < _FIRST_WITH_SKIP_ASSIGNMENT:
@@ -223,7 +225,7 @@ def _undo_replacement(
     result: Result,
     error: errors.KafkaError,
 ) -> None:
-    """The replacement could not be written: the place is the old member's again."""
+    """Restores the old member if the replacement could not be written."""
     group.members.set_protocols(member, old_protocols)
     group.members.rename(member, old_id)
     group.touch(member, result)

@@ -1,7 +1,7 @@
-"""How long offsets stay: OffsetFetch, OffsetDelete, deleted topics, and time (KIP-211).
+"""Retention of offsets: OffsetFetch, OffsetDelete, deleted topics, and expiry (KIP-211).
 
-An offset names its topic by id. It counts as long as that topic may exist. Once another topic has the name, the offset
-is *outdated*. Every fetch checks this, because the group may have had no coordinator when the topic was deleted.
+An offset refers to its topic by id. It is valid as long as that topic may exist. Once another topic has the name, the
+offset is *outdated*. Every fetch checks this, because the group may have had no coordinator when the topic was deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Committed = list[tuple[str, Mapping[int, CommittedOffset]]]
 
 
 class Keeper(Protocol):
-    """The part of the shard that is used here."""
+    """The part of the shard that this module uses."""
 
     settings: GroupSettings
     context: GroupContext
@@ -35,9 +35,9 @@ class Keeper(Protocol):
 def fetch(
     shard: Keeper, group_id: str, wanted: Wanted | None, *, stable: bool
 ) -> Committed:
-    """The offsets by topic and partition: of all topics where ``wanted`` is None.
+    """Returns the offsets by topic and partition; of all topics if ``wanted`` is None.
 
-    A partition without an offset is NONE. With ``stable``, an offset held by a transaction is UNSTABLE.
+    A partition without an offset is NONE. With ``stable``, an offset in an open transaction is UNSTABLE.
     """
     topics = shard.offsets.of(group_id).topics()
     pending = shard.offsets.pending(group_id) if stable else ()
@@ -61,7 +61,7 @@ def fetch(
 def _current(
     shard: Keeper, topic: str, offsets: Mapping[int, CommittedOffset]
 ) -> dict[int, CommittedOffset]:
-    """Without the outdated ones."""
+    """Returns the offsets without outdated ones."""
     image = shard.context.image().topic(topic)
     if image is None:
         return dict(offsets)
@@ -72,7 +72,7 @@ def _current(
 def delete(
     shard: Keeper, group: Group, request: OffsetDelete.Request, result: Result
 ) -> OffsetDelete.Response:
-    """Forgets offsets of topics that the group does not read; an outcome for each partition."""
+    """Deletes offsets of topics that the group does not read; returns an outcome for each partition."""
     response = OffsetDelete.Response()
     offsets = shard.offsets
     for topic in request.topics:
@@ -95,7 +95,7 @@ def delete(
 
 
 def delete_all(shard: Keeper, group_id: str) -> Iterator[Record]:
-    """Tombstones of all offsets of the group, pending ones too."""
+    """Yields tombstones of all offsets of the group, including pending ones."""
     offsets = shard.offsets.of(group_id)
     for topic, partition, _ in offsets:
         yield no_offset_record(group_id, topic, partition)
@@ -105,9 +105,9 @@ def delete_all(shard: Keeper, group_id: str) -> Iterator[Record]:
 
 
 def forget_topics(shard: Keeper, gone: Mapping[str, bytes]) -> Iterator[Record]:
-    """Tombstones of what is committed for deleted topics (ids by name).
+    """Yields tombstones of the offsets of deleted topics (ids by name).
 
-    Offsets that were committed for another topic of the name stay.
+    Offsets of another topic with the same name stay.
     """
     for topic, topic_id in gone.items():
         for group_id, partition in shard.offsets.of_topic(topic):
@@ -117,7 +117,7 @@ def forget_topics(shard: Keeper, gone: Mapping[str, bytes]) -> Iterator[Record]:
 
 
 def _outdated(shard: Keeper, offsets: Offsets, until_ms: int) -> Iterator[tuple[str, int]]:
-    """Returns the offsets committed until then, whether or not the new topic has readers."""
+    """Yields the outdated offsets that were committed until then, whether or not the new topic has readers."""
     for topic, partitions in offsets.topics().items():
         current = _current(shard, topic, partitions)
         if len(current) < len(partitions):
@@ -127,8 +127,8 @@ def _outdated(shard: Keeper, offsets: Offsets, until_ms: int) -> Iterator[tuple[
 
 
 def outlived(shard: Keeper, group: Group, now_ms: int) -> Iterator[Record]:
-    """Tombstones of the group's offsets that have been kept long enough, and of the group itself
-    where it is empty and nothing is left.
+    """Yields tombstones of the group's expired offsets, and of the group itself if it is empty and has no other
+    offsets.
     """
     offsets = shard.offsets.of(group.id)
     pending = shard.offsets.pending(group.id)

@@ -1,8 +1,7 @@
-"""The members of a classic group, and what they agree on.
+"""The members of a classic group, and the protocols that they have in common.
 
-Order matters: members stand in the order in which they came, and the first of those that are left
-leads when the leader goes. A *static* member (KIP-345) is known by its instance id and keeps its
-place when it comes back under a new member id.
+Members are ordered by their arrival, and when the leader leaves, the first of the others becomes leader. A *static*
+member (KIP-345) is identified by its instance id and keeps its place when it returns under a new member id.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pybroker.coordinator.timer_wheel import Timer
 from pyclient.protocol import errors
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Assignors, or what is called so, with the member's metadata, the preferred first."""
+"""Protocols (for consumers: assignors) with the member's metadata, in the order of preference."""
 
 
 class Member:
@@ -57,12 +56,12 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        """It has not got its first JoinGroup response yet, so it cannot send heartbeats."""
+        """True until it has got its first JoinGroup response: before, it cannot send heartbeats."""
         self.join_token: Token | None = None
         self.sync_token: Token | None = None
         self.session: Timer[Event] | None = None
         self.deadline_ms = 0
-        """When the session ends; the timer may be earlier, it looks here."""
+        """When the session ends; the timer may fire earlier, and checks this."""
 
     def __repr__(self) -> str:
         return f"Member({self.id!r})"
@@ -72,12 +71,12 @@ class Member:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate that the member likes most; it must know one of them."""
+        """Returns the candidate that the member prefers; it must support one of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 class Members:
-    """The members by id, in the order in which they came."""
+    """The members by id, in the order of their arrival."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
@@ -85,7 +84,7 @@ class Members:
         self._known_by: Counter[str] = Counter()
         self.leader_id: str | None = None
         self.joining = 0
-        """How many wait for a JoinGroup response."""
+        """How many members wait for a JoinGroup response."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -97,29 +96,29 @@ class Members:
         return member_id in self._by_id
 
     def get(self, member_id: str) -> Member | None:
-        """The member, or None."""
+        """Returns the member, or None."""
         return self._by_id.get(member_id)
 
     def static(self, instance_id: str | None) -> Member | None:
-        """The member that has this instance id, or None."""
+        """Returns the member with this instance id, or None."""
         member_id = None if instance_id is None else self._static.get(instance_id)
         return None if member_id is None else self._by_id[member_id]
 
     def known(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request names; raises UnknownMemberId, FencedInstanceId."""
+        """Returns the member that a request names. Raises UnknownMemberId, FencedInstanceId."""
         if instance_id is not None:
             holder = self._static.get(instance_id)
             if holder is None:
                 raise errors.UnknownMemberId(f"no member has group.instance.id {instance_id}")
             if holder != member_id:
-                raise errors.FencedInstanceId(f"{instance_id} belongs to member {holder} now")
+                raise errors.FencedInstanceId(f"group.instance.id {instance_id} belongs to member {holder} now")
         member = self._by_id.get(member_id)
         if member is None:
-            raise errors.UnknownMemberId(f"no member {member_id}")
+            raise errors.UnknownMemberId(f"no member has the id {member_id}")
         return member
 
     def add(self, member: Member) -> None:
-        """A newcomer; the first one leads."""
+        """Adds a member; the first one becomes leader."""
         self._by_id[member.id] = member
         self._known_by.update({name for name, _ in member.protocols})
         if member.instance_id is not None:
@@ -128,7 +127,7 @@ class Members:
             self.leader_id = member.id
 
     def remove(self, member: Member) -> None:
-        """Removes the member; if it led, the next one leads. Its tokens are the caller's matter."""
+        """Removes the member; if it led, the next one leads. The caller answers its waiting requests."""
         del self._by_id[member.id]
         self._known_by.subtract({name for name, _ in member.protocols})
         if member.join_token is not None:
@@ -139,7 +138,7 @@ class Members:
             self.leader_id = next(iter(self._by_id), None)
 
     def rename(self, member: Member, new_id: str) -> None:
-        """A static member has another id from now on; it keeps its place and its leadership."""
+        """Gives a static member another id; it keeps its place and its leadership."""
         if self.leader_id == member.id:
             self.leader_id = new_id
         renamed = {new_id if id == member.id else id: each for id, each in self._by_id.items()}
@@ -149,27 +148,27 @@ class Members:
             self._static[member.instance_id] = new_id
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """What the member knows from now on."""
+        """Sets the member's protocols."""
         self._known_by.subtract({name for name, _ in member.protocols})
         member.protocols = protocols
         self._known_by.update({name for name, _ in protocols})
 
     def wait_for_join(self, member: Member, token: Token | None) -> Token | None:
-        """The member waits for a JoinGroup response; returns the token that this one replaces."""
+        """Lets the member wait for a JoinGroup response; returns the token that this one replaces."""
         replaced, member.join_token = member.join_token, token
         if replaced is None:
             self.joining += 1
         return replaced
 
     def stop_waiting(self, member: Member) -> Token | None:
-        """The JoinGroup of the member is being answered: returns its token, if it has one."""
+        """Ends the wait for a JoinGroup response; returns the token of the member, if it has one."""
         token, member.join_token = member.join_token, None
         if token is not None:
             self.joining -= 1
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader has joined; False if no member has."""
+        """Makes sure that the leader has joined; returns False if no member has."""
         leader = self._by_id.get(self.leader_id or "")
         if leader is None or leader.join_token is None:
             leader = next((each for each in self if each.join_token is not None), None)
@@ -179,13 +178,13 @@ class Members:
         return True
 
     def agree_on(self, names: Iterable[str]) -> bool:
-        """True where every member knows at least one of these protocols."""
+        """Returns whether all members support one of these protocols."""
         return any(self._known_by[name] == len(self) for name in names)
 
     def choose_protocol(self) -> str:
-        """The protocol with most votes among those that every member knows; in a tie the first.
+        """Returns the protocol with most votes among those that all members support; in a tie the first.
 
-        There must be members, and a protocol that all of them know.
+        There must be members, and a protocol that all of them support.
         """
         everyone = len(self)
         candidates = {name for name, count in self._known_by.items() if count == everyone}

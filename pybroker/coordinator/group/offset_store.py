@@ -1,9 +1,8 @@
-"""The offsets of one shard: committed ones by group, and those that transactions still hold.
+"""The offsets of one shard: committed ones by group, and pending ones of open transactions.
 
-An offset that is committed within a transaction is *pending* until the marker of its producer: then
-it is committed, unless another has been committed since, or forgotten. While any is pending for a
-partition, the partition's offset is *unstable* (KIP-447), does not expire, and keeps its group. A
-tombstone takes the committed offset and all pending ones.
+An offset that a transaction commits is *pending* until the producer's marker. Then it is committed, unless a later one
+was committed since, or it is dropped. While a partition has a pending offset, its offset is *unstable* (KIP-447): it
+does not expire, and keeps its group. A tombstone deletes the committed offset and all pending ones.
 
 Only ``GroupShard.replay`` and ``replay_marker`` change this.
 """
@@ -22,7 +21,7 @@ _NOTHING = Offsets()
 
 
 class Pending:
-    """What the transaction of one producer holds."""
+    """The pending offsets of one producer's transaction."""
 
     __slots__ = ("epoch", "offsets")
 
@@ -37,38 +36,38 @@ class OffsetStore:
     def __init__(self) -> None:
         self._groups: dict[str, Offsets] = {}
         self._groups_of: dict[str, dict[str, None]] = {}
-        """Groups by the topics for which they have committed."""
+        """The groups with committed offsets, by topic."""
         self._pending: dict[int, Pending] = {}
-        """By producer id."""
+        """The pending offsets by producer id."""
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
-        """Producers by group and partition."""
+        """The producer ids by group and partition."""
 
     # Reading
 
     def of(self, group_id: str) -> Offsets:
-        """What the group has committed; not to be changed."""
+        """Returns the group's committed offsets; the caller must not change them."""
         return self._groups.get(group_id, _NOTHING)
 
     def holds(self, group_id: str) -> bool:
-        """Whether anything is committed or pending for the group."""
+        """Returns whether the group has committed or pending offsets."""
         return group_id in self._groups or group_id in self._open
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction holds an offset for the partition."""
+        """Returns whether the partition has a pending offset."""
         group = self._open.get(group_id)
         return group is not None and (topic, partition) in group
 
     def pending(self, group_id: str) -> Set[tuple[str, int]]:
-        """The partitions of the group for which open transactions hold offsets."""
+        """Returns the partitions of the group with pending offsets."""
         return self._open.get(group_id, {}).keys()
 
     def has_transaction(self, producer: Producer) -> bool:
-        """Whether the producer has a transaction in this epoch that holds offsets here."""
+        """Returns whether the producer has, in this epoch, a transaction with pending offsets here."""
         pending = self._pending.get(producer.id)
         return pending is not None and pending.epoch == producer.epoch
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """Groups and partitions of the topic with committed or pending offsets."""
+        """Yields groups and partitions of the topic with committed or pending offsets."""
         for group_id in self._groups_of.get(topic, ()):
             for partition in self._groups[group_id].topics()[topic]:
                 yield group_id, partition
@@ -81,7 +80,7 @@ class OffsetStore:
     # Replaying
 
     def commit(self, key: Key, committed: CommittedOffset) -> None:
-        """The offset counts from now on."""
+        """Sets a committed offset."""
         group_id, topic, partition = key
         offsets = self._groups.get(group_id)
         if offsets is None:
@@ -91,7 +90,7 @@ class OffsetStore:
         offsets.set(topic, partition, committed)
 
     def hold(self, key: Key, committed: CommittedOffset, producer: Producer) -> None:
-        """The offset will count when the producer's transaction has been committed."""
+        """Sets a pending offset of the producer's transaction."""
         pending = self._pending.get(producer.id)
         if pending is None:
             pending = self._pending[producer.id] = Pending(producer.epoch)
@@ -101,7 +100,7 @@ class OffsetStore:
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer.id)
 
     def remove(self, key: Key) -> None:
-        """Nothing is committed or pending any more."""
+        """Deletes the committed and pending offsets of a partition."""
         group_id, topic, partition = key
         offsets = self._groups.get(group_id)
         if offsets is not None and offsets.remove(topic, partition):
@@ -119,7 +118,7 @@ class OffsetStore:
                 del self._open[group_id]
 
     def end(self, producer_id: int, *, committed: bool) -> None:
-        """The producer's transaction has ended."""
+        """Ends the producer's transaction: commits or drops its pending offsets."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return

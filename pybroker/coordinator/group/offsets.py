@@ -1,4 +1,4 @@
-"""The offsets that a group has committed."""
+"""The committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER_MS = -1
 
 
 class CommittedOffset(NamedTuple):
-    """Where a consumer goes on. ``expires_ms`` is NEVER_MS but for clients before Kafka 2.1."""
+    """A committed offset. ``expires_ms`` is NEVER_MS, except for clients before Kafka 2.1."""
 
     offset: int
     leader_epoch: int
@@ -22,12 +22,12 @@ class CommittedOffset(NamedTuple):
     expires_ms: int = NEVER_MS
     topic_id: bytes = ZERO_UUID
     number: int = 0
-    """Which of the shard's offset records it comes from: the later one counts."""
+    """The number of its record in the shard: the later one counts."""
 
 
 NONE = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NEVER_MS)
 UNSTABLE = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NEVER_MS, number=-1)
-"""Stands for an offset that a transaction may yet change (UNSTABLE_OFFSET_COMMIT)."""
+"""An offset that an open transaction may still change (UNSTABLE_OFFSET_COMMIT)."""
 
 
 class Offsets:
@@ -46,11 +46,11 @@ class Offsets:
 
     @property
     def count(self) -> int:
-        """How many partitions have one."""
+        """How many partitions have an offset."""
         return sum(map(len, self._topics.values()))
 
     def topics(self) -> dict[str, dict[int, CommittedOffset]]:
-        """All of them, for reading."""
+        """Returns all offsets; the caller must not change them."""
         return self._topics
 
     def get(self, topic: str, partition: int) -> CommittedOffset:
@@ -62,7 +62,7 @@ class Offsets:
         self._topics.setdefault(topic, {})[partition] = committed
 
     def remove(self, topic: str, partition: int) -> bool:
-        """Forgets the partition; True where it was the last one of the topic."""
+        """Deletes the offset of the partition; returns True if it was the topic's last one."""
         partitions = self._topics.get(topic)
         if partitions is None or partitions.pop(partition, None) is None or partitions:
             return False

@@ -1,7 +1,7 @@
 """Records of ``__consumer_offsets``: keys and values in Kafka's formats.
 
-The int16 at the front of a key is the type of the record: 0 and 1 a committed offset, 2 a classic
-group. A value begins with its own version. Versions written: those of Kafka 4.3.
+The first int16 of a key is the type of the record: 0 and 1 are committed offsets, 2 is a classic group. A value begins
+with its own version. The versions written are those of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OFFSET_TYPES: Final = (0, 1)
 GROUP_TYPE: Final = 2
 
 _KNOWN_KEYS = 8_192
-"""Keys of offsets that are remembered: the same few are committed over and over."""
+"""How many keys of offsets are cached: clients commit the same few again and again."""
 
 _OFFSET_KEY_VERSION = 1
 _OFFSET_VALUE_VERSION = 4
@@ -39,7 +39,7 @@ CONSUMER: Final = "consumer"
 
 
 class RecordedGroup(Protocol):
-    """What a group's record tells of it."""
+    """The part of a group that its record contains."""
 
     id: str
     generation: int
@@ -50,26 +50,26 @@ class RecordedGroup(Protocol):
 
 
 def record_type(key: bytes) -> int:
-    """The record type at the beginning of a key. -1 if the key is too short."""
+    """Returns the record type at the beginning of a key, -1 if the key is too short."""
     return int.from_bytes(key[:2], "big") if len(key) >= 2 else -1
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset."""
+    """Returns the key of a committed offset."""
     message = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return OffsetCommitKey.encode(_OFFSET_KEY_VERSION, message)
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
-    """Group, topic and partition. Raises DecodeError."""
+    """Parses group, topic and partition. Raises DecodeError."""
     message = OffsetCommitKey.decode(key)
     return message.group, message.topic, message.partition
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
-    """Commits an offset."""
+    """Returns the record that commits an offset."""
     expires = committed.expires_ms != NEVER_MS
     value = OffsetCommitValue.encode(
         _EXPIRING_OFFSET_VALUE_VERSION if expires else _OFFSET_VALUE_VERSION,
@@ -86,12 +86,12 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
 
 
 def no_offset_record(group_id: str, topic: str, partition: int) -> Record:
-    """Forgets a committed offset."""
+    """Returns the record that deletes a committed offset."""
     return Record(offset_key(group_id, topic, partition), None)
 
 
 def read_offset(value: bytes, number: int = 0) -> CommittedOffset:
-    """The value of an offset's record, the shard's ``number``th one. Raises DecodeError."""
+    """Parses the value of an offset's record, the shard's ``number``th one. Raises DecodeError."""
     message = OffsetCommitValue.decode(value)
     return CommittedOffset(
         message.offset,
@@ -105,7 +105,7 @@ def read_offset(value: bytes, number: int = 0) -> CommittedOffset:
 
 
 def group_record(group: RecordedGroup, assignments: Mapping[str, bytes]) -> Record:
-    """The group as it is, with these assignments by member id."""
+    """Returns the record of the group with these assignments by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -118,12 +118,12 @@ def group_record(group: RecordedGroup, assignments: Mapping[str, bytes]) -> Reco
 
 
 def no_group_record(group_id: str) -> Record:
-    """Forgets a group."""
+    """Returns the record that deletes a group."""
     return Record(group_key(group_id), None)
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a group."""
+    """Returns the key of a group."""
     return GroupMetadataKey.encode(_GROUP_KEY_VERSION, GroupMetadataKey(group=group_id))
 
 
@@ -143,7 +143,7 @@ def _member(
 
 
 def read_member(message: GroupMetadataValue.MemberMetadata, protocol: str | None) -> Member:
-    """A member as a group's record has it: of its protocols only the group's is known."""
+    """Parses a member of a group's record, which contains only the protocol that the group uses."""
     timeout = message.session_timeout
     return Member(
         message.member_id,
@@ -158,7 +158,7 @@ def read_member(message: GroupMetadataValue.MemberMetadata, protocol: str | None
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics in a consumer's metadata, None where it cannot be read."""
+    """Returns the topics in a consumer's metadata, None if it is malformed."""
     try:
         return frozenset(ConsumerProtocolSubscription.decode(metadata).topics)
     except DecodeError:
@@ -166,7 +166,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def subscribed_by_all(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of several consumers together, None where one of them cannot be read."""
+    """Returns the topics of several consumers together, None if the metadata of one is malformed."""
     found: set[str] = set()
     for each in metadata:
         topics = subscribed_topics(each)

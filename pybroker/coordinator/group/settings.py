@@ -1,4 +1,4 @@
-"""What the broker's configuration says about groups."""
+"""Settings of groups from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GroupSettings:
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> GroupSettings:
-        """The settings of a broker."""
+        """Reads the settings of a broker."""
         return cls(
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
             min_session_timeout_ms=config["group.min.session.timeout.ms"],

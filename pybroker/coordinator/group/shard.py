@@ -1,8 +1,8 @@
 """The groups of one partition of ``__consumer_offsets``.
 
-Groups of all kinds are found here by id (``group.Group``), and beside them their offsets. Requests
-of the classic protocol go to ``joining`` and ``syncing``, those about offsets to ``committing`` and
-``keeping``; here are those about whole groups, ``replay``, and the clock.
+It has the groups of both protocols by id (``group.Group``), and their offsets. Requests of the classic protocol go to
+``joining`` and ``syncing``, those about offsets to ``committing`` and ``keeping``. This module handles requests about
+whole groups, ``replay``, and timers.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from pyclient.protocol.records import (
 )
 
 CLEAN_AT_ONCE = 1_000
-"""Offsets that are forgotten in one event; the rest follow in the next ones."""
+"""How many offsets are deleted in one event; the others follow in the next events."""
 
 _PAUSE_MS = 1_000
 
 
 class OffsetsAsked(NamedTuple):
-    """What an OffsetFetch asks of one group; ``wanted`` None: all that there are."""
+    """What an OffsetFetch asks about one group; ``wanted`` None means all partitions."""
 
     group_id: str
     wanted: keeping.Wanted | None
     stable: bool = False
-    """Offsets that a transaction may yet change are not told (``require_stable``)."""
+    """Leaves out offsets that an open transaction may still change (``require_stable``)."""
     member_id: str | None = None
     member_epoch: int = -1
 
 
 class Guard:
-    """Holds from when the admission of a transaction is asked for until a marker ends it: an answer
-    that comes later must not let anything into the next.
+    """Protects a transactional commit while its admission is being checked.
 
-    With transactions v2 (``bumps_epochs``) a marker has the epoch after its transaction's: one of
-    the guard's own epoch ends the transaction before, whose markers may still be on their way.
+    It stops holding when a marker ends the transaction, so that a late answer does not admit the commit to the next
+    transaction. With transactions v2 (``bumps_epochs``) a marker has the epoch after its transaction's. So a marker of
+    the guard's own epoch ends the previous transaction, whose markers may still be in flight.
     """
 
     __slots__ = ("bumps_epochs", "epoch", "holds")
@@ -76,13 +76,13 @@ class Guard:
         self.holds = True
 
     def on_marker(self, epoch: int) -> None:
-        """A marker of the guard's producer has been written."""
+        """Handles a marker of the guard's producer."""
         if epoch > self.epoch or (epoch == self.epoch and not self.bumps_epochs):
             self.holds = False
 
 
 class GroupShard:
-    """State machine of one partition: see ``coordinator.shard`` for the rules."""
+    """The state machine of one partition: see ``coordinator.shard`` for the rules."""
 
     unordered = frozenset({b"\0\0", b"\0\1"})
 
@@ -98,7 +98,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self._records = 0
-        """How many offset records have been replayed."""
+        """How many offset records were replayed."""
         self.context = GroupContext(settings, self.timers, new_id, image, self._forsaken)
         self.consumers = ConsumerProtocol(
             facts or ConsumerFacts.default(image),
@@ -109,19 +109,16 @@ class GroupShard:
             self.forget,
         )
         self._gone: dict[str, bytes] = {}
-        """Deleted topics of which offsets may be left: ids by name."""
+        """Deleted topics that may still have offsets: ids by name."""
         self._forgetting: Timer[Event] | None = None
         self._guards: dict[int, set[Guard]] = {}
-        """By producer id."""
+        """The guards by producer id."""
         self._lives = False
 
-    # The log
+    # # Replay
 
     def replay(self, record: Record, producer: Producer | None) -> None:
-        """Takes over an offset's or a group's record; other types are not ours to read.
-
-        Raises DecodeError.
-        """
+        """Replays the record of an offset or a group; ignores other types. Raises DecodeError."""
         kind = records.record_type(record.key)
         if kind in records.OFFSET_TYPES:
             self._replay_offset(record, producer)
@@ -131,7 +128,7 @@ class GroupShard:
             self.consumers.replay(kind, record)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """Pending offsets of the producer are committed, or forgotten."""
+        """Commits or drops the producer's pending offsets."""
         self.offsets.end(producer.id, committed=committed)
         for guard in self._guards.get(producer.id, ()):
             guard.on_marker(producer.epoch)
@@ -170,25 +167,25 @@ class GroupShard:
                 group.restore(message)
 
     def forget(self, group: Group) -> None:
-        """The group has been deleted; offsets that have outlived it make a simple one."""
+        """Removes a deleted group; if it still has offsets, a simple group replaces it."""
         group.die()
         del self.groups[group.id]
         if self.offsets.holds(group.id):
             self.groups[group.id] = self.simple_group(group.id)
 
     def _forsaken(self, group_id: str) -> None:
-        """Whether the group exists only in memory, without committed offsets."""
+        """Removes a group that exists only in memory, without members and offsets."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup) and group.is_empty and not self.offsets.holds(group_id):
             group.die()
             del self.groups[group_id]
 
     def simple_group(self, group_id: str) -> ClassicGroup:
-        """A new group without members."""
+        """Returns a new group without members."""
         return ClassicGroup(group_id, self.context)
 
     def loaded(self, result: Result) -> None:
-        """Sessions begin, and the looking for expired offsets."""
+        """Starts the sessions and the search for expired offsets."""
         self._lives = True
         for group in list(self.groups.values()):
             group.resume(result)
@@ -198,9 +195,8 @@ class GroupShard:
     # Members
 
     def join(self, request: JoinGroup.Request, caller: Caller, result: Result) -> None:
-        """JoinGroup: a ``JoinGroup.Response``, or what ``joining.join`` raises.
-
-        Raises InvalidSessionTimeout, and InvalidRequest for texts that no record can hold.
+        """Handles a JoinGroup. Raises the errors of ``joining.join``, InvalidSessionTimeout, and InvalidRequest for
+        texts that no record can hold.
         """
         low, high = self.settings.min_session_timeout_ms, self.settings.max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
@@ -226,7 +222,7 @@ class GroupShard:
             self._join_new(group, Join(request, caller), result)
 
     def _join_new(self, before: Group | None, join: Join, result: Result) -> None:
-        """Joins a new group, in the place of an empty one of the other protocol if there is one."""
+        """Joins a new group, which replaces an empty one of the other protocol."""
         group_id = join.request.group_id
         group = self.groups[group_id] = self.simple_group(group_id)
         group.since_ms = result.now.wall_ms
@@ -236,9 +232,7 @@ class GroupShard:
     def _not_joined(
         self, made: ClassicGroup, before: Group | None, result: Result, error: errors.KafkaError
     ) -> None:
-        """The first member was refused, or an empty consumer group could not be deleted: the group
-        is what it was.
-        """
+        """Restores the earlier group, because the first member's join could not be written."""
         for member in made.members:
             result.reply(made.members.stop_waiting(member), error)
         made.die()
@@ -248,7 +242,7 @@ class GroupShard:
             self.groups[made.id] = before
 
     def sync(self, request: SyncGroup.Request, result: Result) -> None:
-        """SyncGroup: a ``SyncGroup.Response``, or what ``syncing.sync`` raises."""
+        """Handles a SyncGroup. Raises the errors of ``syncing.sync``."""
         group = self._with_members(request.group_id)
         if isinstance(group, ConsumerGroup):
             classic_members.sync(group, request, result)
@@ -256,7 +250,7 @@ class GroupShard:
             syncing.sync(self._classic(group), request, result)
 
     def heartbeat(self, request: Heartbeat.Request, result: Result) -> None:
-        """Heartbeat: a ``Heartbeat.Response``, or what ``syncing.heartbeat`` raises."""
+        """Handles a Heartbeat. Raises the errors of ``syncing.heartbeat``."""
         group = self._with_members(request.group_id)
         if isinstance(group, ConsumerGroup):
             classic_members.heartbeat(group, request, result)
@@ -270,7 +264,7 @@ class GroupShard:
         members: list[LeaveGroup.Request.MemberIdentity],
         result: Result,
     ) -> None:
-        """LeaveGroup: an outcome for each member, or UnknownMemberId where there is no group."""
+        """Handles a LeaveGroup: an outcome for each member, or UnknownMemberId if the group does not exist."""
         group = self._with_members(group_id)
         if isinstance(group, ConsumerGroup):
             result.answer(classic_members.leave(group, members, result))
@@ -284,21 +278,21 @@ class GroupShard:
         return group
 
     def _classic(self, group: Group) -> ClassicGroup:
-        """The group as one of the classic protocol. Raises InconsistentGroupProtocol."""
+        """Returns the group if it is a classic one. Raises InconsistentGroupProtocol."""
         if not isinstance(group, ClassicGroup):
-            raise errors.InconsistentGroupProtocol(f"group {group.id} is no classic group")
+            raise errors.InconsistentGroupProtocol(f"group {group.id} is not a classic group")
         return group
 
     # Offsets
 
     def commit(self, request: OffsetCommit.Request, version: int, result: Result) -> None:
-        """OffsetCommit: an ``OffsetCommit.Response``, or what ``committing.commit`` raises."""
+        """Handles an OffsetCommit. Raises the errors of ``committing.commit``."""
         result.answer(committing.commit(self, request, version, result))
         result.atomic = False
 
     def guard(self, producer: Producer, *, bumps_epochs: bool) -> Guard | None:
-        """Returns the guard that must hold until the producer's transaction is admitted, or None if it holds offsets
-        here already.
+        """Returns a guard for the admission of the producer's transaction, or None if it has pending offsets here
+        already.
         """
         if self.offsets.has_transaction(producer):
             return None
@@ -321,24 +315,24 @@ class GroupShard:
         topic_id: Callable[[str], bytes],
         result: Result,
     ) -> None:
-        """TxnOffsetCommit: a ``TxnOffsetCommit.Response``.
+        """Handles a TxnOffsetCommit.
 
-        Raises InvalidTxnState where a marker has come since the transaction was admitted, and as
+        Raises InvalidTxnState if a marker has come since the transaction was admitted, and the errors of
         ``committing.commit_in_transaction``.
         """
         producer = Producer(request.producer_id, request.producer_epoch)
         admitted = self.offsets.has_transaction(producer)
         if not admitted and (guard is None or not guard.holds):
             raise errors.InvalidTxnState(
-                f"the transaction of producer {request.producer_id} has ended meanwhile"
+                f"the transaction of producer {request.producer_id} ended before its offsets were committed"
             )
         result.answer(committing.commit_in_transaction(self, request, version, topic_id, result))
         result.atomic = False
 
     def fetch(self, asked: OffsetsAsked, result: Result) -> None:
-        """OffsetFetch: offsets as ``keeping.fetch`` has them.
+        """Handles an OffsetFetch, by ``keeping.fetch``.
 
-        Raises what ``Group.may_fetch`` raises, but for GroupIdNotFound: then there are none.
+        Raises the errors of ``Group.may_fetch``, except GroupIdNotFound: then there are no offsets.
         """
         group = self.groups.get(asked.group_id)
         result.reads = True
@@ -350,17 +344,16 @@ class GroupShard:
         result.answer(keeping.fetch(self, asked.group_id, asked.wanted, stable=asked.stable))
 
     def delete_offsets(self, request: OffsetDelete.Request, result: Result) -> None:
-        """OffsetDelete: an ``OffsetDelete.Response``. Raises GroupIdNotFound, NonEmptyGroup."""
+        """Handles an OffsetDelete. Raises GroupIdNotFound, NonEmptyGroup."""
         group = self._existing(request.group_id)
         group.check_offsets_deletable()
         result.answer(keeping.delete(self, group, request, result))
         result.atomic = False
 
     def forget_topics(self, gone: Mapping[str, bytes], result: Result) -> None:
-        """The topics (ids by name) have been deleted: nothing is committed for them any more.
+        """Deletes the offsets of deleted topics (ids by name).
 
-        Many offsets are removed in several events, so that other requests do not wait long. A failed write is
-        repeated.
+        Many offsets are removed in several events, so that other requests do not wait long. A failed write is repeated.
         """
         self._gone.update(gone)
         self._forget_some(result)
@@ -390,30 +383,30 @@ class GroupShard:
         return group
 
     def describe(self, group_id: str, result: Result) -> None:
-        """DescribeGroups: a ``DescribedGroup``. Raises GroupIdNotFound."""
+        """Handles a DescribeGroups of one group. Raises GroupIdNotFound."""
         result.answer(self._existing(group_id).described())
 
     def list_groups(self, states: frozenset[str], types: frozenset[str], result: Result) -> None:
-        """ListGroups: a list of ``ListedGroup``; states and types in lower case, none for all."""
+        """Handles a ListGroups; states and types are in lower case, empty sets match all."""
         matches = describing.matcher(states, types)
         listed = [group.listed() for group in self.groups.values()]
         result.answer([group for group in listed if matches(group)])
 
     def delete_group(self, group_id: str, result: Result) -> None:
-        """DeleteGroups, one of them: None. Raises GroupIdNotFound, NonEmptyGroup."""
+        """Handles a DeleteGroups of one group. Raises GroupIdNotFound, NonEmptyGroup."""
         group = self._existing(group_id)
         group.check_deletable()
         result.write(*keeping.delete_all(self, group_id), *group.tombstones())
         result.atomic = False
         result.answer(None)
 
-    # Time
+    # # Timers
 
     def _clean_in(self, delay_ms: int, result: Result) -> None:
         self.timers.schedule(result.now.monotonic_ms + delay_ms, self._clean)
 
     def _clean(self, result: Result) -> None:
-        """Forgets offsets that have been kept long enough, and empty groups without offsets."""
+        """Deletes expired offsets, and empty groups without offsets."""
         result.atomic = False
         delay_ms = self.settings.offsets_check_interval_ms
         for group in self.groups.values():

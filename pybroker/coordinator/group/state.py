@@ -1,9 +1,9 @@
-"""The phases of a classic group.
+"""The states of a classic group.
 
     Empty ── a member joins ──► PreparingRebalance ── all have joined ──► CompletingRebalance
       ▲                            │   ▲                                    │         │
-      └──── nobody is left ────────┘   └── a member joins, leaves, ─────────┤   the leader syncs
-                                           or is lost                       │         ▼
+      └──── all have left ─────────┘   └── a member joins, leaves, ─────────┤   the leader syncs
+                                           or expires                      │         ▼
                                                                             └────── Stable
     Empty ── deleted, or its offsets have expired ──► Dead
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class GroupState(StrEnum):
-    """A phase, by the name that clients see."""
+    """A state, by the name that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -37,6 +37,6 @@ COMES_FROM: Final[dict[GroupState, frozenset[GroupState]]] = {
     STABLE: frozenset({COMPLETING}),
     DEAD: frozenset({EMPTY}),
 }
-"""The phases that may precede each phase; there is no other way into it."""
+"""The states that may precede each state."""
 
 CAN_REBALANCE: Final = COMES_FROM[PREPARING]

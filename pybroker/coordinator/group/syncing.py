@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup: what a member does in a generation it has joined."""
+"""SyncGroup, Heartbeat and LeaveGroup: the requests of a member in its generation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from pyclient.protocol.errors import KafkaError
 
 
 def sync(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> None:
-    """Answers with the member's assignment, now or when the leader has brought it.
+    """Answers with the member's assignment, now or when the leader has sent it.
 
-    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol,
-    RebalanceInProgress.
+    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol, RebalanceInProgress.
     """
     group.check_alive()
     member = group.members.known(request.member_id, request.group_instance_id)
@@ -26,7 +25,7 @@ def sync(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> Non
         None,
         group.protocol,
     ):
-        raise errors.InconsistentGroupProtocol(f"group {group.id} uses {group.protocol}")
+        raise errors.InconsistentGroupProtocol(f"group {group.id} uses the protocol {group.protocol}")
     if group.state is PREPARING:
         raise errors.RebalanceInProgress
     group.synced(member)
@@ -46,8 +45,7 @@ def _wait(member: Member, result: Result) -> None:
 
 
 def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> None:
-    """Takes the leader's assignments; members that it left out get nothing. All are answered once the record is
-    written.
+    """Takes the leader's assignments; members that it left out get none. All are answered once the record is written.
     """
     brought = {each.member_id: bytes(each.assignment) for each in request.assignments}
     assignments = {member.id: brought.get(member.id, b"") for member in group.members}
@@ -61,7 +59,7 @@ def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> 
 
 
 def _not_assigned(group: ClassicGroup, result: Result, error: KafkaError) -> None:
-    """The assignments could not be written, the members know: they begin again."""
+    """Begins a rebalance, because the assignments could not be written; the members know that."""
     if group.state is COMPLETING:
         group.prepare_rebalance(result)
 
@@ -73,10 +71,10 @@ def _response(group: ClassicGroup, assignment: bytes) -> SyncGroup.Response:
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat.Request, result: Result) -> None:
-    """A member is alive.
+    """Handles a Heartbeat.
 
-    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, and RebalanceInProgress: the member should join again,
-    and gets time for that.
+    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, and RebalanceInProgress if the member should join
+    again; it gets time for that.
     """
     group.check_alive()
     member = group.members.known(request.member_id, request.group_instance_id)
@@ -91,7 +89,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat.Request, result: Result) -
 def leave(
     group: ClassicGroup, members: list[LeaveGroup.Request.MemberIdentity], result: Result
 ) -> list[LeaveGroup.Response.MemberResponse]:
-    """Several members leave, or are removed by an administrator; one outcome for each."""
+    """Removes several members that leave, or that an administrator removes; returns an outcome for each."""
     group.check_alive()
     outcomes = [_outcome(group, identity, result) for identity in members]
     left = any(outcome.error_code == errors.NONE for outcome in outcomes)
@@ -115,10 +113,10 @@ def _outcome(
 
 
 def _leaving(group: ClassicGroup, identity: LeaveGroup.Request.MemberIdentity) -> Member:
-    """The member that is meant; an administrator names static ones by their instance id alone."""
+    """Returns the named member; an administrator names static members by instance id only."""
     if identity.member_id:
         return group.members.known(identity.member_id, identity.group_instance_id)
     member = group.members.static(identity.group_instance_id)
     if member is None:
-        raise errors.UnknownMemberId(f"no member has instance id {identity.group_instance_id}")
+        raise errors.UnknownMemberId(f"no member has group.instance.id {identity.group_instance_id}")
     return member

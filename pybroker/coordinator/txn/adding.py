@@ -1,5 +1,6 @@
-"""Partitions of a transaction: they come in before anything is written to them (AddPartitionsToTxn,
-AddOffsetsToTxn, and implicitly with transactions v2), and a leader asks whether they are.
+"""The partitions of a transaction: they are added before records are written to them, and leaders verify that.
+
+AddPartitionsToTxn and AddOffsetsToTxn add them, and with transactions v2 the leader does so.
 """
 
 from __future__ import annotations
@@ -23,10 +24,7 @@ def add(
     version: int,
     now_ms: int,
 ) -> Transaction | None:
-    """The transaction with these partitions; None where it has them all.
-
-    Raises as ``check``.
-    """
+    """Returns the transaction with these partitions, None if it has them all. Raises the errors of ``check``."""
     transaction.check_not_prepared()
     check(transaction, producer)
     if transaction.state is ONGOING and transaction.partitions.issuperset(partitions):
@@ -37,9 +35,8 @@ def add(
 def verify(
     transaction: Transaction, producer: Producer, partitions: Iterable[TopicPartition]
 ) -> Admission:
-    """Which of the partitions are in the transaction; the others get TRANSACTION_ABORTABLE.
-
-    Raises as ``check``.
+    """Returns which of the partitions are in the transaction; the others get TRANSACTION_ABORTABLE. Raises the errors
+    of ``check``.
     """
     check(transaction, producer)
     return {

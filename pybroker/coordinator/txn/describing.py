@@ -1,4 +1,4 @@
-"""Transactions as DescribeTransactions and ListTransactions show them."""
+"""Transactions in DescribeTransactions and ListTransactions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyclient.protocol import DescribeTransactions, ListTransactions
 
 
 def describe(transaction: Transaction) -> DescribeTransactions.Response.TransactionState:
-    """The transaction with its partitions by topic."""
+    """Describes the transaction, with its partitions by topic."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -32,7 +32,7 @@ def describe(transaction: Transaction) -> DescribeTransactions.Response.Transact
 
 
 def listed(transaction: Transaction) -> ListTransactions.Response.TransactionState:
-    """The transaction in one line."""
+    """Returns the transaction's row of ListTransactions."""
     return ListTransactions.Response.TransactionState(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
@@ -41,18 +41,17 @@ def listed(transaction: Transaction) -> ListTransactions.Response.TransactionSta
 
 
 class Pattern(Protocol):
-    """A compiled regular expression of linear time."""
+    """A compiled regular expression with linear running time."""
 
     def fullmatch(self, text: str, /) -> object | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which transactions are wanted; what is empty, negative or None wants all.
+    """Which transactions to list. An empty, negative or None field does not filter.
 
-    ``states``: None where none is named; empty where those that are named do not exist.
-    ``duration_ms``: only those that began longer ago (KIP-994). ``pattern``: of the transactional id
-    (KIP-1152).
+    ``states`` is None if none is named, and empty if the named ones do not exist. ``duration_ms`` selects those that
+    began longer ago (KIP-994). ``pattern`` matches the transactional id (KIP-1152).
     """
 
     states: frozenset[TransactionState] | None = None
@@ -61,7 +60,7 @@ class Filter:
     pattern: Pattern | None = None
 
     def matches(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether it is one of them."""
+        """Returns whether the transaction matches."""
         if self.producer_ids and transaction.producer_id not in self.producer_ids:
             return False
         if self.states is not None and transaction.state not in self.states:
@@ -72,7 +71,7 @@ class Filter:
 
 
 def read_states(names: list[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:
-    """The states that are named (None: no name), and the names that are none."""
+    """Returns the named states (None if no name is given), and the unknown names."""
     unknown = [name for name in names if name not in BY_LABEL]
     if not names:
         return None, unknown

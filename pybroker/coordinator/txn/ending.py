@@ -1,8 +1,8 @@
 """EndTxn, and the abort of a transaction whose producer is fenced.
 
-A retry must not end the *next* transaction. Transactions v1 know a retry by the state: the outcome that is asked for is
-the one that has been reached, in the same epoch. With v2 (KIP-890) each ending bumps the epoch. So a retry is
-recognised by its epoch: one less than the current one, or the last of an exhausted producer id.
+A retry must not end the *next* transaction. With transactions v1, a request is a retry if the requested outcome has
+already been reached in the same epoch. With v2 (KIP-890) each ending bumps the epoch. So a retry is recognised by its
+epoch: one less than the current one, or the last epoch of an exhausted producer id.
 
                       abort               commit
                       retry    current    retry    current
@@ -10,9 +10,8 @@ recognised by its epoch: one less than the current one, or the last of an exhaus
     CompleteAbort     done     ends       INVALID_TXN_STATE
     CompleteCommit    invalid  ends       done     INVALID_TXN_STATE
 
-A v2 producer may abort what has never begun: it cannot know whether its first write arrived.
-
-While the markers of the previous transaction are written, every caller is only asked to retry.
+A v2 producer may abort a transaction that never began: it cannot know whether its first write arrived. While the
+markers of the previous transaction are written, every caller is told to retry.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def end(
     ids: SpareIds,
     now_ms: int,
 ) -> Transaction | None:
-    """The prepared transaction; None where this is a retry of what has been done.
+    """Returns the prepared transaction, None if this is a retry of what was done.
 
-    ``version``: the client's transaction version. Raises InvalidProducerIdMapping, ProducerFenced,
+    ``version`` is the client's transaction version. Raises InvalidProducerIdMapping, ProducerFenced,
     ConcurrentTransactions, InvalidTxnState, OutOfIds.
     """
     if version >= V2:
@@ -88,7 +87,7 @@ def _end_v2(
 
 
 def _has_overflowed(transaction: Transaction, producer: Producer) -> bool:
-    """Whether the request is of the id that was exhausted by the transaction before."""
+    """Returns whether the request has the producer id that the previous transaction exhausted."""
     return (
         transaction.previous_producer_id == producer.id
         and producer.epoch == MAX_EPOCH - 1
@@ -113,21 +112,21 @@ def _is_done(transaction: Transaction, committed: bool) -> bool:
 
 
 def _wrong(transaction: Transaction, committed: bool) -> errors.InvalidTxnState:
-    """Why the transaction cannot be ended like this."""
+    """Returns the error for an outcome that is not possible in this state."""
     wanted = "commit" if committed else "abort"
     return errors.InvalidTxnState(
-        f"{transaction.transactional_id} is {transaction.state.label}: it cannot {wanted}"
+        f"{transaction.transactional_id} is in state {transaction.state.label}, in which it cannot {wanted}"
     )
 
 
 def _other(transaction: Transaction) -> str:
-    return f"{transaction.transactional_id} has another producer"
+    return f"another producer has {transaction.transactional_id}"
 
 
 def fence(transaction: Transaction, version: int, ids: SpareIds, now_ms: int) -> Transaction:
-    """The ongoing transaction, prepared to abort in an epoch that its producer does not have.
+    """Prepares to abort the ongoing transaction, in an epoch that its producer does not have.
 
-    ``version``: the finalized ``transaction.version``. Raises OutOfIds.
+    ``version`` is the finalized ``transaction.version``. Raises OutOfIds.
     """
     if version >= V2:
         return transaction.prepared(False, version, ids.successor(transaction), now_ms)

@@ -1,8 +1,8 @@
-"""Whether a producer may write to partitions: the question of the partitions' leaders (KIP-890).
+"""Answers the question of partition leaders whether a producer may write to them in its transaction (KIP-890).
 
-Part 1 only asks (``add=False``). A client may not have added a partition, because its request is late or its
-transaction is over. Such a partition must not get an open transaction that never ends. Part 2 (``add=True``) has the
-leader add the partition on behalf of the client.
+With ``add=False`` it only checks. A client may not have added a partition, because its request is late or its
+transaction is over. Such a write would open a transaction that never ends. With ``add=True`` the leader adds the
+partition on behalf of the client.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Coordinator(Protocol):
 
 
 class Gate:
-    """Asks, and waits a little where the transaction before is still being ended."""
+    """Asks the coordinator, and waits a little while the previous transaction is being ended."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Gate:
         *,
         add: bool,
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """For each partition None, or why it may not be written to."""
+        """Returns for each partition None, or the reason why the producer may not write to it."""
         if not add and not self._config["transaction.partition.verification.enable"]:
             return dict.fromkeys(partitions)
         try:

@@ -1,9 +1,9 @@
-"""InitProducerId: who owns a transactional id from now on.
+"""InitProducerId: assigns a transactional id to a producer.
 
-Without an id and epoch of its own, the caller takes over the transactional id and fences the previous owner. With them
-(KIP-360), it goes on after an error, provided that no other producer has taken over since. That call may be repeated
-with the same outcome; ``last_epoch`` serves this. An open transaction has to be aborted first (``ending.fence``); the
-caller is asked to retry.
+A caller without a producer id takes over the transactional id and fences the previous owner. A caller with one
+(KIP-360) continues after an error, if no other producer has taken over since. Such a call can be repeated with the same
+result, thanks to ``last_epoch``. An open transaction must be aborted first (``ending.fence``); the caller is told to
+retry.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ def first(transactional_id: str, timeout_ms: int, ids: SpareIds, now_ms: int) ->
 
 
 def check(transaction: Transaction, expected: Producer | None) -> None:
-    """Raises ConcurrentTransactions while markers are written, ProducerFenced where the caller's id
-    is not the current one.
+    """Raises ConcurrentTransactions while markers are written, and ProducerFenced if the caller's id is not the current
+    one.
     """
     transaction.check_not_prepared()
     if expected is not None and not _is_current(transaction, expected):
-        raise errors.ProducerFenced(f"{transaction.transactional_id} has another producer now")
+        raise errors.ProducerFenced(f"another producer has {transaction.transactional_id} now")
 
 
 def _is_current(transaction: Transaction, expected: Producer) -> bool:
-    """Whether the caller's producer id is the current one, or the one before that was exhausted."""
+    """Returns whether the caller's producer id is the current one, or the previous one that was exhausted."""
     return expected.id == transaction.producer_id or (
         expected.id == transaction.previous_producer_id and is_exhausted(expected.epoch)
     )
@@ -56,7 +56,9 @@ def again(
     ids: SpareIds,
     now_ms: int,
 ) -> Transaction:
-    """The id after ``check``, while no transaction is going on. Raises ProducerFenced, OutOfIds."""
+    """Returns the transactional id with its next epoch, after ``check``, while no transaction is open. Raises
+    ProducerFenced, OutOfIds.
+    """
     producer_id, epoch, last_epoch = _next(transaction, expected, ids)
     return transaction.initialised(producer_id, epoch, last_epoch, timeout_ms, now_ms)
 
@@ -64,10 +66,10 @@ def again(
 def _next(
     transaction: Transaction, expected: Producer | None, ids: SpareIds
 ) -> tuple[int, int, int]:
-    """Producer id, epoch, and the epoch of which a retry is accepted."""
+    """Returns producer id, epoch, and the epoch whose retry is accepted."""
     current = transaction.epoch
     if expected is not None and expected.epoch not in (current, transaction.last_epoch):
-        raise errors.ProducerFenced(f"{transaction.transactional_id} has a producer of a newer epoch")
+        raise errors.ProducerFenced(f"{transaction.transactional_id} has a producer with a newer epoch")
     if expected is not None and expected.epoch != current:
         return transaction.producer_id, current, transaction.last_epoch
     last_epoch = NO_EPOCH if expected is None else current

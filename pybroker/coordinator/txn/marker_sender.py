@@ -1,10 +1,10 @@
-"""Brings the markers of an ended transaction to the leaders of its partitions.
+"""Sends the markers of an ended transaction to the leaders of its partitions.
 
 An ending is a task. It lasts until each partition has its marker and the shard has written that the transaction is
 complete. If this broker no longer coordinates the partition in that epoch, the task ends, and the new coordinator
-starts again. A failed attempt is repeated after a pause that doubles, with the leader of that time. Even a leader that
-knows a newer coordinator or producer epoch does not end the task: as long as this broker is the coordinator, no other
-broker would finish it.
+starts again. A failed attempt is repeated after a pause that doubles, with the current leader. The task continues even
+if a leader knows a newer coordinator or producer epoch: no other broker would finish it while this broker is the
+coordinator.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Writer(Protocol):
 
 
 class Host(Protocol):
-    """Whose endings these are: the coordinator's partitions on this broker."""
+    """The coordinator's partitions on this broker."""
 
     def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool: ...
 
@@ -45,10 +45,10 @@ class Host(Protocol):
 
 
 class MarkerSender:
-    """The endings under way.
+    """The endings in progress.
 
-    ``writer(broker id)`` is the way to a broker, None while there is none. ``image()`` is the
-    metadata of the moment.
+    ``writer(broker id)`` returns the writer to a broker, None while there is none. ``image()`` returns the current
+    metadata.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class MarkerSender:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, partition: int, leader_epoch: int, ending: Ending) -> None:
-        """Begins an ending that a shard of that partition wants in that epoch."""
+        """Begins an ending for a shard of that partition in that epoch."""
         task = self._loop.create_task(self._end(partition, leader_epoch, ending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Lets all endings go."""
+        """Cancels all endings."""
         for task in self._tasks:
             task.cancel()
 
@@ -105,7 +105,7 @@ class MarkerSender:
     async def _deliver(
         self, marker: EndTxnMarker, left: set[TopicPartition], transactional_id: str
     ) -> None:
-        """Tries every partition that is left, and takes those out of it that are done."""
+        """Tries all remaining partitions, and removes finished ones from ``left``."""
         sending = []
         for leader, partitions in self._by_leader(left, transactional_id).items():
             writer = self._writer(leader)
@@ -121,8 +121,10 @@ class MarkerSender:
     def _by_leader(
         self, left: set[TopicPartition], transactional_id: str
     ) -> dict[int, list[TopicPartition]]:
-        """The partitions by their leader. Those of deleted topics need no marker; one that the metadata have lost may
-        come back with the transaction open, so its marker waits.
+        """Returns the partitions by leader; removes those of deleted topics, which need no marker.
+
+        If a partition is missing from the metadata without having been deleted, its marker waits: it may come back with
+        the transaction open.
         """
         image = self._image()
         leaders: dict[int, list[TopicPartition]] = {}
@@ -139,5 +141,5 @@ class MarkerSender:
 
 
 async def _all(sending: Sequence[Awaitable[Outcomes]]) -> Sequence[Outcomes]:
-    """All outcomes; a broker that is slow does not hold up the others."""
+    """Returns all outcomes; a slow broker does not delay the others."""
     return [await sending[0]] if len(sending) == 1 else await asyncio.gather(*sending)

@@ -1,8 +1,7 @@
 """Writes the markers of ended transactions into partitions that this broker leads.
 
-The one path, whether the transaction's coordinator is this broker or another (WriteTxnMarkers).
-Partitions of ``__consumer_offsets`` get theirs through the group coordinator, whose shards have to
-take over what is committed.
+It serves a coordinator on this broker as well as on others (WriteTxnMarkers). Partitions of ``__consumer_offsets`` get
+their markers through the group coordinator, whose shards must take over committed offsets.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from pyclient.protocol.errors import KafkaError
 Outcomes = Mapping[TopicPartition, KafkaError | None]
 
 _TURN: Final = 100
-"""So many markers are appended before others get their turn."""
+"""How many markers are appended before other requests get their turn."""
 
 
 class Replicas(Protocol):
-    """The part of ``pybroker.replication.ReplicaManager`` that is used here."""
+    """The part of ``pybroker.replication.ReplicaManager`` that this module uses."""
 
     def append_marker(
         self, topic_partition: TopicPartition, marker: EndTxnMarker, now_ms: int, timeout_ms: int
@@ -34,13 +33,13 @@ class Replicas(Protocol):
 
 
 class Offsets(Protocol):
-    """The part of the group coordinator's runtime that is used here."""
+    """The part of the group coordinator's runtime that this module uses."""
 
     def complete_transaction(self, partition: int, marker: EndTxnMarker) -> Awaitable[None]: ...
 
 
 class MarkerWriter:
-    """Markers into local partitions."""
+    """Writes markers into local partitions."""
 
     def __init__(
         self, replicas: Replicas, offsets: Offsets, clock: Clock, timeout_ms: int
@@ -51,11 +50,11 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
 
     async def write(self, marker: EndTxnMarker, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """Appends the marker to each partition; None for those where it has the promise of acks=all.
+        """Appends the marker to each partition; the outcome is None once it has the guarantee of acks=all.
 
-        Other outcomes: InvalidProducerEpoch, TransactionCoordinatorFenced, and what may be tried
-        again: UnknownTopicOrPartition, NotLeaderOrFollower, NotEnoughReplicas,
-        NotEnoughReplicasAfterAppend, RequestTimedOut, KafkaStorageError.
+        Other outcomes are InvalidProducerEpoch, TransactionCoordinatorFenced, and errors to retry:
+        UnknownTopicOrPartition, NotLeaderOrFollower, NotEnoughReplicas, NotEnoughReplicasAfterAppend, RequestTimedOut,
+        KafkaStorageError.
         """
         outcomes: dict[TopicPartition, KafkaError | None] = {}
         waiting: dict[TopicPartition, Awaitable[None]] = {}
@@ -94,13 +93,13 @@ _NOT_READY = (
 
 
 def _error(outcome: object) -> KafkaError | None:
-    """The interface for transaction coordinators, which do not know group coordinators."""
+    """Returns the error for transaction coordinators, which do not know the errors of group coordinators."""
     if isinstance(outcome, _NOT_READY):
         return errors.NotLeaderOrFollower(str(outcome))
     if outcome is None or isinstance(outcome, KafkaError):
         return outcome
     if isinstance(outcome, asyncio.CancelledError):
-        return errors.NotLeaderOrFollower("the partition has another leader now")
+        return errors.NotLeaderOrFollower("another broker leads the partition now")
     if isinstance(outcome, BaseException):
         return errors.UnknownServerError(repr(outcome))
     return None

@@ -1,4 +1,4 @@
-"""A stock of producer ids, because a caller that needs one cannot wait."""
+"""A stock of producer ids, because an event that needs one cannot wait."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pybroker.coordinator.txn.transaction import NO_ID, Transaction
 
 
 class OutOfIds(Exception):
-    """An event cannot go on without a new producer id; it has changed nothing."""
+    """Raised by an event that needs a new producer id; it has changed nothing."""
 
 
 class SpareIds:
-    """Ids that may be given to producers, each once."""
+    """Producer ids that nobody has yet."""
 
     def __init__(self) -> None:
         self._ids: deque[int] = deque()
@@ -22,14 +22,11 @@ class SpareIds:
         self._ids.append(producer_id)
 
     def take(self) -> int:
-        """An id. Raises OutOfIds."""
+        """Returns an id. Raises OutOfIds."""
         if not self._ids:
             raise OutOfIds
         return self._ids.popleft()
 
     def successor(self, transaction: Transaction) -> int:
-        """The id for the time after an exhausted producer's transaction, else NO_ID.
-
-        Raises OutOfIds.
-        """
+        """Returns the id that follows an exhausted one, else NO_ID. Raises OutOfIds."""
         return self.take() if transaction.is_exhausted else NO_ID

@@ -1,7 +1,7 @@
 """Records of ``__transaction_state``, in Kafka's formats: one key per transactional id.
 
-Value version 1 has tagged fields (transaction version 1 and greater); it is written only where the
-finalized feature allows it, so that a downgrade can read what is there.
+Value version 1 has tagged fields (for transaction version 1 and greater). It is written only if the finalized feature
+allows it, so that a downgraded broker can read the log.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _KEY_VERSION = 0
 
 
 def value_version(transaction_version: int) -> int:
-    """The version of values that a finalized ``transaction.version`` allows."""
+    """Returns the version of values that a finalized ``transaction.version`` allows."""
     return 1 if transaction_version >= 1 else 0
 
 
 def key(transactional_id: str) -> bytes:
-    """The key of a transactional id."""
+    """Returns the key of a transactional id."""
     message = TransactionLogKey(transactional_id=transactional_id)
     return TransactionLogKey.encode(_KEY_VERSION, message)
 
 
 def record(transaction: Transaction, version: int) -> Record:
-    """The state of a transactional id, as a value of that version."""
+    """Returns the record of a transactional id's state, with a value of that version."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
@@ -48,7 +48,7 @@ def record(transaction: Transaction, version: int) -> Record:
 
 
 def tombstone(transactional_id: str) -> Record:
-    """Forgets a transactional id."""
+    """Returns the record that deletes a transactional id."""
     return Record(key(transactional_id), None)
 
 
@@ -65,14 +65,14 @@ def _partitions(transaction: Transaction) -> list[TransactionLogValue.Partitions
 
 
 def read_key(data: bytes) -> str | None:
-    """The transactional id, None for a key of a type that is not known. Raises DecodeError."""
+    """Parses the transactional id; returns None for a key of an unknown type. Raises DecodeError."""
     if int.from_bytes(data[:2], "big") != TRANSACTION_TYPE or len(data) < 2:
         return None
     return TransactionLogKey.decode(data).transactional_id
 
 
 def read_value(transactional_id: str, data: bytes) -> Transaction:
-    """The state of a transactional id. Raises DecodeError, ValueError."""
+    """Parses the state of a transactional id. Raises DecodeError, ValueError."""
     value = TransactionLogValue.decode(data)
     return Transaction(
         transactional_id,

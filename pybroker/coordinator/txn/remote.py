@@ -1,8 +1,8 @@
-"""What transactions need from other brokers: markers in partitions that these lead, and answers of a coordinator
-elsewhere.
+"""The requests of transactions to other brokers: markers for the partitions that they lead, and questions to their
+coordinators.
 
-The two go by connections of their own: a marker waits until all replicas in sync have it, and the first
-write of another transaction must not wait behind it.
+The two have separate connections: a marker waits until all in-sync replicas have it, and the first write of another
+transaction must not wait behind it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ADMISSION = "admission"
 
 
 class Peers(Protocol):
-    """The part of ``pybroker.net.peer.Peers`` that is used here."""
+    """The part of ``pybroker.net.peer.Peers`` that this module uses."""
 
     def request(self, node_id: int, message: Any, *, timeout_ms: int, purpose: str) -> Awaitable[Any]: ...
 
 
 class RemoteWriter:
-    """Markers into partitions that one other broker leads."""
+    """Writes markers into partitions that one other broker leads."""
 
     def __init__(self, peers: Peers, broker: int, timeout_ms: int) -> None:
         self._peers = peers
@@ -38,8 +38,8 @@ class RemoteWriter:
         self._timeout_ms = timeout_ms
 
     async def write(self, marker: EndTxnMarker, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """As ``MarkerWriter.write``; NetworkException, RequestTimedOut or BrokerNotAvailable for all where
-        that broker has not answered.
+        """Like ``MarkerWriter.write``. If that broker does not answer, all outcomes are NetworkException,
+        RequestTimedOut or BrokerNotAvailable.
         """
         request = WriteTxnMarkers.Request(markers=[_marker(marker, partitions)])
         try:
@@ -75,7 +75,7 @@ def _marker(
 
 
 class RemoteCoordinator:
-    """The coordinator on another broker, as the leaders of partitions ask it (KIP-890)."""
+    """The coordinator on another broker, for the leaders of partitions (KIP-890)."""
 
     def __init__(self, peers: Peers, broker: int, timeout_ms: int) -> None:
         self._peers = peers
@@ -85,7 +85,7 @@ class RemoteCoordinator:
     async def add(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], version: int
     ) -> None:
-        """Makes partitions part of the transaction of a client of v2. Raises the KafkaError of any of them."""
+        """Adds partitions to the transaction of a client of v2. Raises the first KafkaError."""
         outcomes = await self._ask(transactional_id, producer, partitions, verify_only=False)
         refusals = [error for error in outcomes.values() if error is not None]
         for error in refusals:
@@ -97,7 +97,7 @@ class RemoteCoordinator:
     async def verify(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
     ) -> Admission:
-        """Which of the partitions are part of the transaction."""
+        """Returns which of the partitions are part of the transaction."""
         return await self._ask(transactional_id, producer, partitions, verify_only=True)
 
     async def _ask(
@@ -127,9 +127,9 @@ class RemoteCoordinator:
 
 
 class RoutedCoordinator:
-    """Asks the coordinator of a transactional id, here or on another broker, for a ``Gate``.
+    """Finds the coordinator of a transactional id, here or on another broker, for a ``Gate``.
 
-    ``find(transactional id)`` gives it, or raises NotCoordinator.
+    ``find(transactional id)`` returns it, or raises NotCoordinator.
     """
 
     def __init__(self, find: Callable[[str], Coordinator]) -> None:
@@ -138,13 +138,13 @@ class RoutedCoordinator:
     async def add(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], version: int
     ) -> None:
-        """As ``TransactionCoordinator.add``."""
+        """Like ``TransactionCoordinator.add``."""
         await self._find(transactional_id).add(transactional_id, producer, partitions, version)
 
     async def verify(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
     ) -> Admission:
-        """As ``TransactionCoordinator.verify``."""
+        """Like ``TransactionCoordinator.verify``."""
         return await self._find(transactional_id).verify(transactional_id, producer, partitions)
 
 
@@ -156,8 +156,8 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _error(code: int | None) -> KafkaError | None:
-    """The error of a code; a partition that was not answered is one too."""
+    """Returns the error of a code; a missing answer is an error too."""
     if code is None:
-        return errors.UnknownServerError("the partition was not answered")
+        return errors.UnknownServerError("the answer does not contain the partition")
     found = errors.by_code(code)
     return None if found is None else found()

@@ -1,4 +1,4 @@
-"""What the broker's configuration says about transactions."""
+"""Settings of transactions from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TransactionSettings:
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> TransactionSettings:
-        """The settings of a broker."""
+        """Reads the settings of a broker."""
         return cls(
             max_timeout_ms=config["transaction.max.timeout.ms"],
             id_expiration_ms=config["transactional.id.expiration.ms"],

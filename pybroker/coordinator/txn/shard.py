@@ -1,11 +1,12 @@
 """The transactional ids of one partition of ``__transaction_state``.
 
-Beside the state of an id, Kafka keeps the state to which a pending write will lead, and refuses everything else with
-CONCURRENT_TRANSACTIONS until then. There is no pending state here: a record in the log counts at once for the next
-event, whose own records come after it in the log. Only the replies wait until both are safe.
+Kafka keeps, beside the state of an id, the state to which a pending write will lead, and until then refuses other
+requests with CONCURRENT_TRANSACTIONS. Here there is no pending state: a record in the log counts at once for the next
+event, whose records follow it in the log. Only the replies wait until both are durable.
 
-When a transaction has been prepared and the record is safe, an ``Ending`` goes out. When its markers are written,
-``complete`` is called. Loading starts the endings that it finds again; a marker that is written twice is harmless.
+When a transaction has been prepared and its record is durable, an ``Ending`` is an effect. When its markers are
+written, ``complete`` is called. Loading repeats the endings of prepared transactions; a marker that is written twice is
+harmless.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ logger = logging.getLogger(__name__)
 
 
 class IdsWanted:
-    """Asks the runtime for producer ids, because the spare ones are used up."""
+    """Asks the runtime for producer ids, because there are none left."""
 
 
 class TransactionShard:
-    """A partition's state machine. ``version()`` is the finalized ``transaction.version``."""
+    """The state machine of a partition. ``version()`` returns the finalized ``transaction.version``."""
 
     unordered = frozenset({records.TRANSACTION_TYPE.to_bytes(2, "big")})
 
@@ -56,19 +57,19 @@ class TransactionShard:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, None] = {}
-        """The ids whose transaction is going on."""
+        """The ids with an open transaction."""
         self.timers: TimerWheel[Event] = TimerWheel(10)
         self._ids = ids
         self._version = version
         self._looks_for_timeouts = False
-        """Only while there is something to look for: an idle broker has no timers."""
+        """True only while there are open transactions: an idle broker has no timers."""
         self._written: tuple[Record, Transaction] | None = None
-        """What the last event wanted written, so that it need not be read again."""
+        """The record of the last event with its value, so that replaying it needs no parsing."""
 
     # Durable state
 
     def replay(self, record: Record, producer: Producer | None = None) -> None:
-        """A transactional id is now what the record says. Raises DecodeError, ValueError."""
+        """Sets the state of a transactional id. Raises DecodeError, ValueError."""
         written, self._written = self._written, None
         if written is not None and written[0] == record:
             self._put(written[1])
@@ -91,16 +92,16 @@ class TransactionShard:
             self.ongoing.pop(transactional_id, None)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """Nothing here is written in transactions."""
+        """Does nothing: no record here belongs to a transaction."""
 
     def _write(self, transaction: Transaction, result: Result) -> None:
-        """Only one per event, because ``_written`` holds only one."""
+        """Writes the transaction's record. Call it once per event, because ``_written`` has only one."""
         record = records.record(transaction, records.value_version(self._version()))
         self._written = (record, transaction)
         result.write(record)
 
     def loaded(self, result: Result) -> None:
-        """Finishes what a coordinator before this one has prepared, once the replicas have it."""
+        """Finishes the transactions that an earlier coordinator has prepared, once their records are durable."""
         result.reads = True
         for transaction in self.transactions.values():
             if transaction.state in PREPARED:
@@ -112,20 +113,21 @@ class TransactionShard:
     def _known(self, transactional_id: str) -> Transaction:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
-            raise errors.InvalidProducerIdMapping(f"{transactional_id} has no producer")
+            raise errors.InvalidProducerIdMapping(f"the transactional id {transactional_id} has no producer")
         return transaction
 
-    # Requests. Each may raise OutOfIds: then it is to be repeated when there are some.
+    # # Requests. Each may raise OutOfIds: repeat it when there are producer ids again.
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None, result: Result
     ) -> None:
-        """Answers with a ``Producer``. Raises InvalidTransactionTimeout, ProducerFenced,
-        ConcurrentTransactions, the last also when it has aborted what was going on.
+        """Answers with a ``Producer``. Raises InvalidTransactionTimeout, ProducerFenced, ConcurrentTransactions.
+
+        It also raises the last one after it has begun to abort an open transaction.
         """
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
             raise errors.InvalidTransactionTimeout(
-                f"a transaction timeout is from 1 to {self.settings.max_timeout_ms} ms"
+                f"a transaction timeout must be between 1 and {self.settings.max_timeout_ms} ms"
             )
         now_ms = result.now.wall_ms
         known = self.transactions.get(transactional_id)
@@ -135,7 +137,7 @@ class TransactionShard:
             initialising.check(known, expected)
             if known.state is ONGOING:
                 self._fence(known, result)
-                result.answer(errors.ConcurrentTransactions("what was going on is being aborted"))
+                result.answer(errors.ConcurrentTransactions("the open transaction is being aborted"))
                 return
             following = initialising.again(known, expected, timeout_ms, self._ids, now_ms)
         self._write(following, result)
@@ -151,7 +153,7 @@ class TransactionShard:
     ) -> None:
         """Answers with None when the partitions are in the transaction.
 
-        ``version``: the client's transaction version. Raises as ``adding.check``.
+        ``version`` is the client's transaction version. Raises the errors of ``adding.check``.
         """
         known = self._known(transactional_id)
         following = adding.add(known, producer, partitions, version, result.now.wall_ms)
@@ -169,7 +171,7 @@ class TransactionShard:
         partitions: Iterable[TopicPartition],
         result: Result,
     ) -> None:
-        """Answers with an ``Admission``. Raises as ``adding.check``."""
+        """Answers with an ``Admission``. Raises the errors of ``adding.check``."""
         result.reads = True
         result.answer(adding.verify(self._known(transactional_id), producer, partitions))
 
@@ -181,9 +183,9 @@ class TransactionShard:
         version: int,
         result: Result,
     ) -> None:
-        """Answers, before any marker is written, with the ``Producer`` that goes on (v2) or NOBODY.
+        """Answers, before any marker is written, with the ``Producer`` to continue with (v2) or NOBODY.
 
-        ``version``: the client's transaction version. Raises as ``ending.end``.
+        ``version`` is the client's transaction version. Raises the errors of ``ending.end``.
         """
         known = self._known(transactional_id)
         prepared = ending.end(known, producer, committed, version, self._ids, result.now.wall_ms)
@@ -202,7 +204,7 @@ class TransactionShard:
         self._prepare(ending.fence(transaction, self._version(), self._ids, now_ms), result)
 
     def complete(self, ended: Ending, result: Result) -> None:
-        """Every partition has its marker."""
+        """Completes the transaction: every partition has its marker."""
         known = self.transactions.get(ended.transactional_id)
         if known is not None and known.state in PREPARED and Ending.of(known) == ended:
             self._write(known.completed(result.now.wall_ms), result)
@@ -212,7 +214,7 @@ class TransactionShard:
         """Answers with a DescribeTransactions ``TransactionState``. Raises TransactionalIdNotFound."""
         known = self.transactions.get(transactional_id)
         if known is None:
-            raise errors.TransactionalIdNotFound(f"{transactional_id} has no producer")
+            raise errors.TransactionalIdNotFound(f"the transactional id {transactional_id} has no producer")
         result.reads = True
         result.answer(describing.describe(known))
 
@@ -222,7 +224,7 @@ class TransactionShard:
         found = (each for each in self.transactions.values() if wanted.matches(each, now_ms))
         result.answer([describing.listed(each) for each in found])
 
-    # Time
+    # # Timers
 
     def _look_for_timeouts_later(self, result: Result) -> None:
         if not self._looks_for_timeouts:
@@ -231,7 +233,9 @@ class TransactionShard:
             self.timers.schedule(deadline_ms, self._look_for_timeouts)
 
     def _look_for_timeouts(self, result: Result) -> None:
-        """Each that has timed out gets an event of its own: one that is refused harms no other."""
+        """Starts the abort of each expired transaction as an event of its own, so that a refusal does not affect
+        others.
+        """
         self._looks_for_timeouts = False
         for transactional_id in self.ongoing:
             if self.transactions[transactional_id].has_timed_out(result.now.wall_ms):
@@ -257,7 +261,7 @@ class TransactionShard:
         self.timers.schedule(result.now.monotonic_ms + delay_ms, self._expire)
 
     def _expire(self, result: Result) -> None:
-        """Forgets ids that were not used for long, some at a time."""
+        """Deletes ids that were not used for long, some at a time."""
         latest_ms = result.now.wall_ms - self.settings.id_expiration_ms
         delay_ms = self.settings.expiration_check_interval_ms
         result.atomic = False

@@ -7,9 +7,9 @@
           └────────────────────────────────┘ EndTxn(abort) of transactions v2, whose producers need not know
                                              whether anything was added
 
-InitProducerId leads from the three on the left to Empty; expiry to Dead, which is never written: the
-id is gone. PrepareEpochFence (a new producer, or a timeout, fences the old one) is not written
-either: here it and the PrepareAbort that it leads to are one step.
+InitProducerId leads from the three on the left to Empty; expiry leads to Dead, which is never written, because the id
+is deleted. PrepareEpochFence (a new producer, or a timeout, fences the old one) is not written either: here it and the
+following PrepareAbort are one step.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ LABELS: Final = {
 BY_LABEL: Final = {label: state for state, label in LABELS.items()}
 
 IDLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
-"""Nothing is going on: a transaction may begin, or the id expire."""
+"""No transaction is open: one may begin, or the id may expire."""
 
 PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-"""The outcome is decided and markers are on their way."""
+"""The outcome is decided and markers are being written."""
 
 COMES_FROM: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     EMPTY: IDLE,
@@ -67,4 +67,4 @@ COMES_FROM: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     DEAD: IDLE,
     PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
 }
-"""The states that may precede each state; there is no other way into it."""
+"""The states that may precede each state."""

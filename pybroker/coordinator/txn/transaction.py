@@ -1,11 +1,11 @@
-"""A transactional id with its producer and its current or last transaction: a value.
+"""A transactional id with its producer and its current or last transaction, as an immutable value.
 
-Each event makes the next value of it, whose record is written; only ``replay`` puts it in place.
+Each event makes its next value, whose record is written; only ``replay`` makes it the current one.
 
-Epochs. A producer that takes the id over gets a greater epoch; with transactions v2 (KIP-890) so does every
-transaction: the markers that end it carry its epoch plus one, in which the producer goes on. The greatest epoch is
-never given to a producer, so that the owner of the last but one can still be fenced. Such an id is *exhausted* and
-replaced by a new producer id. That is ``next_producer_id`` while the markers of its last transaction are under way.
+Epochs: a producer that takes over the id gets a greater epoch. With transactions v2 (KIP-890) so does every
+transaction: the markers that end it have its epoch plus one, with which the producer continues. No producer ever gets
+the greatest epoch, so that the owner of the one before can still be fenced. Such an id is *exhausted* and replaced by a
+new producer id. While the markers of its last transaction are being written, that is ``next_producer_id``.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 
 def is_exhausted(epoch: int) -> bool:
-    """True where the next epoch could no longer be fenced."""
+    """Returns whether the next epoch could not be fenced."""
     return epoch >= MAX_EPOCH - 1
 
 
 class Transaction(NamedTuple):
     """The state of a transactional id.
 
-    ``last_epoch``: the one before, if it was its owner who bumped it: a request in it may be a
-    retry. It is not in the log. ``version``: transaction version of the client of the last
-    transaction. Times are in milliseconds since the epoch.
+    ``last_epoch`` is the previous epoch, if its owner itself bumped it: a request with it may be a retry. It is not in
+    the log. ``version`` is the transaction version of the last transaction's client. Times are in milliseconds since
+    1970.
     """
 
     transactional_id: str
@@ -66,28 +66,28 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """True where the producer needs a new id before its next epoch."""
+        """True if the producer needs a new id before its next epoch."""
         return is_exhausted(self.epoch)
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """True for a transaction that has been going on for longer than its producer wanted."""
+        """Returns whether the transaction has been open for longer than its timeout."""
         return self.state is ONGOING and self.started_ms + self.timeout_ms < now_ms
 
     def check_not_prepared(self) -> None:
         """Raises ConcurrentTransactions while markers are written.
 
-        Check this before the producer: a producer that goes on after the markers is not yet known by its new epoch or
-        id, and would be taken for a stranger.
+        Check this before the producer: one that continues after the markers is not known yet by its new epoch or id, so
+        it would be refused for good.
         """
         if self.state in PREPARED:
             raise errors.ConcurrentTransactions(f"{self.transactional_id} is being ended")
 
-    # What may come next
+    # # Next values
 
     def initialised(
         self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
-        """InitProducerId has succeeded."""
+        """Returns the value after InitProducerId."""
         return self._to(
             EMPTY,
             producer_id=producer_id,
@@ -102,7 +102,7 @@ class Transaction(NamedTuple):
     def added(
         self, partitions: Iterable[TopicPartition], version: int, now_ms: int
     ) -> Transaction:
-        """Partitions come in, into a new transaction where none is going on."""
+        """Returns the value with these partitions added; begins a transaction if none is open."""
         return self._to(
             ONGOING,
             partitions=self.partitions.union(partitions),
@@ -114,9 +114,7 @@ class Transaction(NamedTuple):
     def prepared(
         self, committed: bool, version: int, next_producer_id: int, now_ms: int
     ) -> Transaction:
-        """The outcome is decided; with v2 in the next epoch, except that of MAX_EPOCH nothing is
-        next.
-        """
+        """Returns the value with a decided outcome; with v2 in the next epoch, unless that is above MAX_EPOCH."""
         changes: dict[str, Any] = {}
         if version >= V2:
             changes["last_epoch"] = self.epoch
@@ -132,18 +130,18 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self) -> Transaction:
-        """Returns the same in the next epoch, which no producer gets: before a v1 abort."""
+        """Returns the value in the next epoch, which no producer gets: before a v1 abort."""
         return self._replace(epoch=min(self.epoch + 1, MAX_EPOCH), last_epoch=NO_EPOCH)
 
     @property
     def following(self) -> Producer:
-        """The producer that continues when the transaction is complete: an exhausted one has its new id."""
+        """The producer that continues when the transaction is complete; an exhausted one gets its new id."""
         if self.version >= V2 and self.next_producer_id != NO_ID:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.epoch)
 
     def completed(self, now_ms: int) -> Transaction:
-        """Every partition has its marker."""
+        """Returns the value after all markers are written."""
         following = self.following
         return self._to(
             COMPLETE_COMMIT if self.state is PREPARE_COMMIT else COMPLETE_ABORT,
@@ -161,7 +159,7 @@ class Transaction(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """An effect: these partitions want markers, then the shard ``complete``."""
+    """An effect: write markers to these partitions, then call the shard's ``complete``."""
 
     transactional_id: str
     producer_id: int
@@ -172,7 +170,7 @@ class Ending(NamedTuple):
 
     @classmethod
     def of(cls, prepared: Transaction) -> Ending:
-        """What follows from a prepared transaction."""
+        """Returns the ending of a prepared transaction."""
         return cls(
             prepared.transactional_id,
             prepared.producer_id,

@@ -1,7 +1,7 @@
-"""Server-side assignors (KIP-848): who shall have which partitions of a consumer group.
+"""Server-side assignors (KIP-848): they assign the partitions of a consumer group to its members.
 
-An assignor is a function of a ``GroupSpec``; the same spec gives the same assignment. It gives every partition of a
-subscribed topic to one member.
+An assignor is a function of a ``GroupSpec``, and deterministic. It assigns every partition of a subscribed topic to one
+member.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pybroker.coordinator.group.assignors import uniform
 from pybroker.coordinator.group.assignors.spec import GroupSpec, Partitions
 
 Assignor = Callable[[GroupSpec], dict[str, Partitions]]
-"""The partitions of each member, by topic id; a member that gets nothing may be left out."""
+"""The partitions of each member, by topic id. Members without partitions may be missing."""
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
     "uniform": uniform.assign,

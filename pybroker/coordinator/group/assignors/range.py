@@ -1,9 +1,8 @@
-"""The assignor ``range``: each topic is cut into runs of partitions, one for each of its members.
+"""The assignor ``range``: it divides each topic into ranges of partitions, one for each member that reads it.
 
-Members stand in the order of their instance ids, those without one behind them in the order of
-their member ids. The first ones get one partition more where a topic cannot be cut evenly. So
-members with the same topics get the same partitions of topics of the same size, which is what joins
-need, and static members keep theirs when they come back.
+Members are ordered by instance id, then those without one by member id. If a topic cannot be divided evenly, the first
+members get one partition more. So members with the same topics get the same partition numbers of topics of equal size,
+which joins need. Static members get the same partitions when they return.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pybroker.coordinator.group.assignors.spec import GroupSpec, MemberSpec, Par
 
 
 def assign(spec: GroupSpec) -> dict[str, Partitions]:
-    """The partitions of each member."""
+    """Returns the partitions of each member."""
     assigned: dict[str, dict[bytes, frozenset[int]]] = {
         member_id: {} for member_id, _ in sorted(spec.members.items(), key=_place)
     }
@@ -35,7 +34,7 @@ def _place(entry: tuple[str, MemberSpec]) -> tuple[bool, str]:
 
 
 def _readers(spec: GroupSpec, ordered: list[str]) -> dict[bytes, list[str]]:
-    """The members that read each topic, in their order."""
+    """Returns the members that read each topic, in order."""
     if spec.alike:
         return dict.fromkeys(spec.partition_counts, ordered)
     readers: dict[bytes, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What an assignor knows of a group."""
+"""The input of an assignor."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 Partitions = Mapping[bytes, frozenset[int]]
-"""Topic id → partitions."""
+"""The partitions by topic id."""
 
 
 class MemberSpec(NamedTuple):
-    """A member: its topics, all of which exist, and what it was to have so far."""
+    """A member: its topics (which all exist) and its previous target assignment."""
 
     instance_id: str | None
     topic_ids: frozenset[bytes]
@@ -18,10 +18,10 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """A group."""
+    """A group. ``members`` are by member id."""
 
     members: Mapping[str, MemberSpec]
     alike: bool
-    """All members read the same topics."""
+    """True if all members read the same topics."""
     partition_counts: Mapping[bytes, int]
     """The number of partitions of each subscribed topic."""

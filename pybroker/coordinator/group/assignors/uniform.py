@@ -1,12 +1,12 @@
-"""The assignor ``uniform``: as many partitions for everybody, and as few moves as that allows.
+"""The assignor ``uniform``: equal numbers of partitions for all members, with the fewest moves that this allows.
 
-Balance first: among members that may be exchanged for each other the numbers of partitions differ
-by one at most. Then stickiness: what a member had it keeps, up to its share.
+Balance comes first: among members that read the same topics, the numbers of partitions differ by at most one. Then
+stickiness: a member keeps its partitions, up to its share.
 
-Members that all read the same topics are the easy case, in one pass over them. Where subscriptions differ, unassigned
-partitions go to the members with the fewest, topic by topic. Topics with the fewest readers for their partitions come
-first. Then partitions move from the members with the most to those with the fewest, until nothing gets better or ROUNDS
-are over. With overlapping subscriptions the result may be a little uneven.
+If all members read the same topics, one pass over them is enough. Otherwise unassigned partitions go to the members
+with the fewest, topic by topic. Topics with the fewest readers for their partitions come first. Then partitions move
+from the members with the most to those with the fewest, until nothing improves or ROUNDS are over. With overlapping
+subscriptions the result may be slightly uneven.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Owned = dict[bytes, set[int]]
 
 
 def assign(spec: GroupSpec) -> dict[str, Partitions]:
-    """The partitions of each member."""
+    """Returns the partitions of each member."""
     if not spec.partition_counts:
         return {}
     return _assign_alike(spec) if spec.alike else _Unlike(spec).assign()
@@ -58,7 +58,7 @@ def _assign_alike(spec: GroupSpec) -> dict[str, Partitions]:
 
 
 def _unassigned(spec: GroupSpec) -> Iterator[Loose]:
-    """The unassigned partitions, by topic and number."""
+    """Yields the unassigned partitions, by topic and number."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partition_counts}
     for member in spec.members.values():
         for topic_id, partitions in member.assigned.items():
@@ -72,7 +72,9 @@ def _unassigned(spec: GroupSpec) -> Iterator[Loose]:
 def _keep(
     member: MemberSpec, counts: Mapping[bytes, int], room: int, loose: list[Loose]
 ) -> tuple[Partitions, int]:
-    """What the member keeps of what it had, and how much room is left; the rest becomes loose."""
+    """Returns which of its partitions the member keeps, and how many more it can take; the others are added to
+    ``loose``.
+    """
     kept: dict[bytes, frozenset[int]] = {}
     same = True
     for topic_id, partitions in member.assigned.items():
@@ -113,7 +115,9 @@ def _merged(had: Partitions, gained: Owned) -> Partitions:
 
 
 class _Unlike:
-    """Works with numbers of members instead of ids; ``loads`` has how much each of them has."""
+    """Assigns when members read different topics. It uses members' numbers instead of ids; ``loads`` counts their
+    partitions.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
@@ -136,7 +140,7 @@ class _Unlike:
         return self._result()
 
     def _in_order(self) -> list[bytes]:
-        """Most partitions for a reader first, then fewest readers, then by id."""
+        """Returns the topics: most partitions per reader first, then fewest readers, then by id."""
         counts = self._spec.partition_counts
 
         def place(topic_id: bytes) -> tuple[Fraction, int, bytes]:
@@ -160,7 +164,7 @@ class _Unlike:
                         self._moved.add(number)
 
     def _fill(self, topic_id: bytes) -> None:
-        """Unassigned partitions of the topic go to the readers with least."""
+        """Gives the topic's unassigned partitions to the readers with the fewest."""
         owners = self._owners[topic_id]
         if -1 not in owners:
             return

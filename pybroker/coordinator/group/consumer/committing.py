@@ -1,8 +1,8 @@
 """Checks whether a client may commit and fetch the offsets of a consumer group.
 
-A member commits in its own epoch. An earlier epoch is accepted for a partition that the member has
-had since then: the answer to its last heartbeat may not have reached it yet (KIP-1251). A client that is no member (an
-administrator) may commit only while the group has no members.
+A member commits in its own epoch. An earlier epoch is accepted for partitions that the member has had since that epoch:
+it may not have received the answer to its last heartbeat (KIP-1251). A client that is not a member, such as an
+administrator, may commit only while the group is empty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST_FOR_CONSUMERS = 9
 
 
 class Members(Protocol):
-    """The part of the group that is used here."""
+    """The part of the group that this module uses."""
 
     @property
     def members(self) -> Mapping[str, ConsumerMember]: ...
@@ -78,7 +78,7 @@ def may_fetch(group: Members, member_id: str | None, member_epoch: int) -> None:
 
 
 def _stale(member: ConsumerMember, text: str) -> errors.KafkaError:
-    """The error of the member's protocol; {} in the text is what an epoch is called there."""
+    """Returns the error for the member's protocol; {} in the text becomes that protocol's word for an epoch."""
     if member.classic is None:
         return errors.StaleMemberEpoch(text.replace("{}", "member epoch"))
     return errors.IllegalGeneration(text.replace("{}", "generation id"))

@@ -1,4 +1,4 @@
-"""What consumer groups get from their shard."""
+"""What a shard provides to its consumer groups."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 PutOut = Callable[[str, str, int | None, str, Result], None]
-"""``put_out(group id, member id, epoch, why, result)``: evicts the member, if it is still there and, unless that is
-None, in that epoch.
+"""``put_out(group id, member id, epoch, why, result)`` evicts the member if it still exists and is in that epoch (None:
+in any epoch).
 """
 
 
@@ -32,16 +32,16 @@ class ConsumerFacts(NamedTuple):
 
     @classmethod
     def default(cls, image: Callable[[], MetadataImage]) -> ConsumerFacts:
-        """The facts of a broker where every group has Kafka's defaults."""
+        """Returns facts with Kafka's defaults for every group."""
         pace = Pace()
         return cls(ConsumerSettings(), lambda group_id: pace, Topics(image))
 
 
 class ConsumerContext:
-    """Shared by the consumer groups of one shard.
+    """What the consumer groups of one shard share.
 
-    ``groups`` are all groups of the shard; ``new_id`` makes the id of a member; ``new_classic``
-    makes a classic group that is not yet the shard's. ``put_out`` handles members that are late.
+    ``groups`` are all groups of the shard. ``new_id`` returns a new member id. ``new_classic`` returns a new classic
+    group that is not part of the shard yet. ``put_out`` evicts late members.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class ConsumerContext:
         self.put_out = put_out
         self.timeouts = Timeouts(timers)
         self.resolving: set[str] = set()
-        """Ids of groups whose regular expressions are being looked up."""
+        """The ids of groups whose regular expressions are being resolved."""
         self.resolved_at: dict[str, int] = {}
-        """Version of the metadata in which a group's expressions were last looked up by us."""
+        """The metadata version in which this broker last resolved a group's expressions."""
         self.downgraded: dict[str, ClassicGroup] = {}
-        """Classic groups that take the place of a consumer group once their record is written."""
+        """Classic groups that replace a consumer group when their record is replayed."""

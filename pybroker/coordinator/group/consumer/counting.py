@@ -1,4 +1,4 @@
-"""Counters that forget what they have none of."""
+"""Counters that drop entries at zero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def count(counts: dict[T, int], items: Iterable[T], by: int) -> None:
-    """Adds ``by`` to each; what comes to zero is not there any more."""
+    """Adds ``by`` to each item's count, and removes items whose count reaches zero."""
     for item in items:
         left = counts.get(item, 0) + by
         if left > 0:

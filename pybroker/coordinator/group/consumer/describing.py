@@ -1,4 +1,4 @@
-"""Consumer groups as ConsumerGroupDescribe shows them."""
+"""Consumer groups in ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONSUMER_MEMBER = 1
 
 
 def describe(group: ConsumerGroup) -> ConsumerGroupDescribe.Response.DescribedGroup:
-    """The group, its epochs and its members."""
+    """Describes the group, its epochs and its members."""
     image = group.context.topics.image
     return ConsumerGroupDescribe.Response.DescribedGroup(
         group_id=group.id,
@@ -51,7 +51,7 @@ def _member(
 def _assignment(
     partitions: Mapping[bytes, Iterable[int]], image: MetadataImage
 ) -> ConsumerGroupDescribe.Response.Assignment:
-    """With names; topics that are gone are left out."""
+    """Returns the partitions with topic names, without deleted topics."""
     part = ConsumerGroupDescribe.Response.TopicPartitions
     return ConsumerGroupDescribe.Response.Assignment(
         topic_partitions=[

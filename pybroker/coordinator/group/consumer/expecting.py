@@ -1,4 +1,4 @@
-"""What the members of a consumer group are waited for; ``timeouts`` has the deadlines."""
+"""Sets deadlines for what the members of a consumer group must do; ``timeouts`` stores them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.coordinator.shard import Event, Result
 
 
 class Expecting(Protocol):
-    """The part of the group that is used here."""
+    """The part of the group that this module uses."""
 
     id: str
     context: ConsumerContext
@@ -23,7 +23,7 @@ class Expecting(Protocol):
 
 
 def touch(group: Expecting, member: ConsumerMember, result: Result) -> None:
-    """A sign of life of the member."""
+    """Extends the member's session."""
     classic = member.classic
     lasts_ms = (
         group.context.pace_of(group.id).session_timeout_ms
@@ -37,14 +37,14 @@ def touch(group: Expecting, member: ConsumerMember, result: Result) -> None:
 
 
 def expect(group: Expecting, member: ConsumerMember, wait: Wait, result: Result) -> None:
-    """The member has its rebalance timeout to do what is waited for."""
+    """Gives the member its rebalance timeout to do what ``wait`` says."""
     at_ms = result.now.monotonic_ms + member.rebalance_timeout_ms
     late = _fencing(group, member, wait)
     group.context.timeouts.wait(group.id, member.id, wait, at_ms, late)
 
 
 def expect_revocation(group: Expecting, member: ConsumerMember, result: Result) -> None:
-    """A member that has to give back partitions is waited for; no other is."""
+    """Sets a deadline if the member has to revoke partitions, and removes it otherwise."""
     if member.classic is not None:
         return
     if member.state is MemberState.UNREVOKED:
@@ -54,13 +54,13 @@ def expect_revocation(group: Expecting, member: ConsumerMember, result: Result) 
 
 
 def expect_nothing_classic(group: Expecting, member: ConsumerMember) -> None:
-    """The member does not speak the classic protocol any more."""
+    """Removes the deadlines of the classic protocol: the member has switched to the new one."""
     for wait in (Wait.JOIN, Wait.SYNC):
         group.context.timeouts.stop(group.id, member.id, wait)
 
 
 def resume(group: Expecting, result: Result) -> None:
-    """The group has been loaded."""
+    """Sets all deadlines after the group has been loaded."""
     for member in group.members.values():
         touch(group, member, result)
         if member.state is MemberState.UNREVOKED:

@@ -1,19 +1,19 @@
-"""A consumer group of the new protocol (KIP-848).
+"""A consumer group of KIP-848.
 
-Three epochs say where it stands:
+Three epochs describe its progress:
 
     group epoch ──► assignment epoch ──► member epochs
-    what is to be     what has been         what each member
-    read, by whom     decided               has come to
+    its members,     the assignment      what each member
+    their topics     that was made       has reached
 
-The *group epoch* grows with every change of members, of their subscriptions and of the topics that they read. An
-assignor makes of it the *target assignment*, whose epoch is then the group's; at most once in
-``assignment_interval_ms``. The heartbeats of each member lead it from what it has to the target (``reconciling``). It
-gives back partitions that it should not have, enters the epoch, and gets partitions that no other member still has. So
-there is no barrier, and members that the change does not concern read on.
+The *group epoch* grows with every change of members, of their subscriptions and of their topics. From it an assignor
+computes the *target assignment*, at most once in ``assignment_interval_ms``. The assignment epoch is then the group
+epoch. The heartbeats of each member move it towards the target (``reconciling``). It revokes partitions that are not in
+its target, enters the epoch, and gets partitions that no other member still has. So there is no barrier, and members
+that a change does not affect continue to read.
 
-Everything here is durable: it changes by replaying records only. Timers are the business of
-``expecting`` and ``timeouts``, which knows groups and members by their ids.
+All state here is durable: it changes only by replaying records. Timers are in ``expecting`` and ``timeouts``, which
+know groups and members by id.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STABLE = "Stable"
 
 
 class ConsumerGroup:
-    """One group: its epochs, its members, what they shall have and what they have."""
+    """One group: its epochs, its members, and their target and current assignments."""
 
     kind = CONSUMER_KIND
 
@@ -63,45 +63,45 @@ class ConsumerGroup:
         self.context = context
         self.epoch = 1
         self.metadata_hash = 0
-        """The metadata hash of the topics, as they were in this epoch."""
+        """The metadata hash of the group's topics in this epoch."""
         self.assignment_epoch = 1
         self.assigned_ms = 0
-        """When the target assignment was made, by the wall clock; 0: not yet by us."""
+        """When the target assignment was made, by the wall clock; 0 if this broker has made none yet."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Target] = {}
         self.static: dict[str, str] = {}
-        """Instance id → member id."""
+        """Member ids by instance id."""
         self.owners: dict[bytes, dict[int, str]] = {}
-        """Topic id → partition → the member that has it, or has not given it back yet."""
+        """Topic id → partition → the member that has it or has not revoked it yet."""
         self.subscriptions = Subscriptions()
         self.assignors: dict[str, int] = {}
-        """How many members want that assignor."""
+        """How many members prefer each assignor."""
         self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}
-        """How many of the classic members know that protocol."""
+        """How many of the classic members support each protocol."""
         self.has_partition_metadata = False
-        """There is a record of an older version, to be deleted with the next epoch."""
+        """True if there is a record of an older version, which the next epoch deletes."""
         self.checked_version = -1
-        """The version of the metadata in which ``metadata_hash`` was last found to be true."""
+        """The metadata version in which ``metadata_hash`` was last checked."""
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.id!r}, {self.state}, epoch {self.epoch})"
 
-    # What others ask
+    # # Questions
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members. A static member that is away for a moment still counts."""
+        """True if the group has no members. A static member that is temporarily away counts as a member."""
         return not self.members
 
     @property
     def may_go(self) -> bool:
-        """The group goes with its last offset."""
+        """True if the group may be removed with its last offset."""
         return not self.members
 
     @property
     def state(self) -> str:
-        """The state by the name that clients see."""
+        """The state as clients see it."""
         if not self.members:
             return EMPTY
         if self.epoch > self.assignment_epoch:
@@ -111,32 +111,32 @@ class ConsumerGroup:
         return STABLE if stable else RECONCILING
 
     def member(self, member_id: str) -> ConsumerMember:
-        """The member; raises UnknownMemberId."""
+        """Returns the member. Raises UnknownMemberId."""
         member = self.members.get(member_id)
         if member is None:
             raise errors.UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that has this instance id, or None."""
+        """Returns the member with this instance id, or None."""
         member_id = None if instance_id is None else self.static.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerMember) -> Target:
-        """What the member shall have; a static one inherits from whom it takes the place of."""
+        """Returns the member's target; a static member inherits it from the member that it replaces."""
         member_id = member.id
         if member.instance_id is not None:
             member_id = self.static.get(member.instance_id, "")
         return self.targets.get(member_id, NO_TARGET)
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
-        """Some member has the partition, or has not given it back yet."""
+        """Returns whether a member has the partition or has not revoked it yet."""
         return partition in self.owners.get(topic_id, ())
 
     def preferred_assignor(
         self, before: ConsumerMember | None = None, after: ConsumerMember | None = None
     ) -> str:
-        """The assignor that most members want, with one of them changed; else the default."""
+        """Returns the assignor that most members prefer, with one member changed; by default the configured one."""
         counts = dict(self.assignors)
         if before is not None and before.assignor is not None:
             count(counts, (before.assignor,), -1)
@@ -144,7 +144,7 @@ class ConsumerGroup:
             count(counts, (after.assignor,), 1)
         return max(counts, key=lambda name: counts[name], default=self.context.settings.assignors[0])
 
-    # The Group of the shard
+    # # Group
 
     def may_commit(self, commit: Commit, result: Result) -> CheckPartition | None:
         """See ``Group.may_commit``."""
@@ -155,7 +155,7 @@ class ConsumerGroup:
         committing.may_fetch(self, member_id, member_epoch)
 
     def check_offsets_deletable(self) -> None:
-        """Offsets of topics without readers may always expire."""
+        """Does nothing: offsets of topics without readers may always be deleted."""
 
     def check_deletable(self) -> None:
         """Raises NonEmptyGroup."""
@@ -163,24 +163,24 @@ class ConsumerGroup:
             raise errors.NonEmptyGroup
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Returns whether a member reads the topic."""
         return topic in self.subscriptions
 
     def retention_start(self) -> RetentionStart | None:
-        """Each offset counts from its commit."""
+        """Counts the retention of each offset from its commit."""
         return lambda committed: committed.committed_ms
 
     def member_subscriptions(self) -> Iterator[tuple[str, Subscription]]:
-        """Each member's id, with the topics to which it subscribes."""
+        """Yields each member's id and subscription."""
         for member in self.members.values():
             yield member.id, Subscription(member.topics, member.regex)
 
     def tombstones(self) -> list[Record]:
-        """The records that delete the group, without its offsets."""
+        """Returns the records that delete the group, without its offsets."""
         return self.tombstones_for(list(self.members))
 
     def tombstones_for(self, member_ids: list[str]) -> list[Record]:
-        """The same with the members' ids as they have become in the event that deletes it."""
+        """The same for these members, which may have changed in the current event."""
         return [
             *(records.no_current_record(self.id, member_id) for member_id in member_ids),
             *(records.no_target_record(self.id, member_id) for member_id in member_ids),
@@ -192,11 +192,11 @@ class ConsumerGroup:
         ]
 
     def described(self) -> DescribeGroups.Response.DescribedGroup:
-        """DescribeGroups does not show such groups: raises GroupIdNotFound."""
+        """Raises GroupIdNotFound: DescribeGroups shows classic groups only."""
         raise errors.GroupIdNotFound(f"Group {self.id} is not a classic group.")
 
     def listed(self) -> ListGroups.Response.ListedGroup:
-        """The group in one line."""
+        """Returns the group's row of ListGroups."""
         return ListGroups.Response.ListedGroup(
             group_id=self.id,
             protocol_type=CONSUMER_PROTOCOL,
@@ -205,22 +205,22 @@ class ConsumerGroup:
         )
 
     def resume(self, result: Result) -> None:
-        """The log has been loaded: the members have a full session from now to be heard."""
+        """Starts a full session for each member, after the log has been loaded."""
         expecting.resume(self, result)
 
     def die(self) -> None:
-        """The group is gone, or another kind takes its place."""
+        """Removes the group's deadlines: it was deleted, or a group of the other protocol replaces it."""
         self.context.timeouts.forget_group(self.id)
 
-    # What the log says
+    # # Replay
 
     def replay_group(self, epoch: int, metadata_hash: int) -> None:
-        """A new epoch."""
+        """Sets the group epoch."""
         self.epoch = epoch
         self.metadata_hash = metadata_hash
 
     def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue) -> None:
-        """What the member has said."""
+        """Sets what the member has reported."""
         before = self.members.get(member_id) or ConsumerMember(member_id)
         member = replace(
             before,
@@ -239,7 +239,7 @@ class ConsumerGroup:
     def replay_current(
         self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
     ) -> None:
-        """What the member has; None: nothing."""
+        """Sets the member's current assignment; None removes it."""
         before = self.members.get(member_id)
         if value is None:
             if before is not None:
@@ -265,23 +265,23 @@ class ConsumerGroup:
         self.put(member)
 
     def replay_target(self, member_id: str, target: Target | None) -> None:
-        """The member's target; None: it has left."""
+        """Sets the member's target; None removes it."""
         if target is None:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = target
 
     def replay_target_epoch(self, epoch: int, now_ms: int) -> None:
-        """The target assignment is that of this epoch."""
+        """Sets the epoch of the target assignment."""
         self.assignment_epoch = epoch
         self.assigned_ms = now_ms
 
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
-        """Returns the topics that match an expression, or None if it is not in use."""
+        """Sets the topics that match an expression; None if it is no longer in use."""
         self.subscriptions.resolve(regex, resolved)
 
     def put(self, member: ConsumerMember) -> None:
-        """The member is this one from now on."""
+        """Adds the member, or replaces its earlier value."""
         before = self.members.get(member.id)
         if before is not None:
             self._take_out(before, member)
@@ -294,7 +294,7 @@ class ConsumerGroup:
             self.static[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """The member has left or was evicted."""
+        """Removes a member that has left or was evicted."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._take_out(member, None)
@@ -332,7 +332,7 @@ class ConsumerGroup:
 
 
 def _says_the_same(one: ConsumerMember, other: ConsumerMember) -> bool:
-    """What the group counts of members has not changed."""
+    """Returns whether two values of a member are equal in all that the group counts."""
     return (
         one.topics == other.topics
         and one.regex == other.regex

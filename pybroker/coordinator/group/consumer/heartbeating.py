@@ -1,8 +1,7 @@
-"""ConsumerGroupHeartbeat: joins, goes on, and leaves.
+"""ConsumerGroupHeartbeat: a member joins, continues, or leaves.
 
-A heartbeat says what has changed at the member, if anything, and is answered with what the member
-does not know yet. Most say nothing and change nothing: these are answered first, without a look at
-the rest.
+A heartbeat contains only what has changed at the member, and the answer contains only what is new for it. Most
+heartbeats contain and change nothing: these are answered first, on a short path.
 """
 
 from __future__ import annotations
@@ -41,14 +40,13 @@ Response = ConsumerGroupHeartbeat.Response
 _FIRST_WITH_CLIENTS_IDS = 1
 _STABLE = MemberState.STABLE
 MOST_NAMES = 10_000
-"""Topics that the members of a group list. Kafka does not limit them; ours are all looked at in one turn."""
+"""How many topics the members of a group may list. Kafka has no such limit; here one turn of the loop looks at all of
+them.
+"""
 
 
 def check(request: Request, version: int, assignors: Collection[str]) -> None:
-    """Checks a request without its group.
-
-    Raises InvalidRequest, UnsupportedAssignor.
-    """
+    """Checks the fields of a request that do not depend on the group. Raises InvalidRequest, UnsupportedAssignor."""
     epoch = request.member_epoch
     if version >= _FIRST_WITH_CLIENTS_IDS or epoch > JOIN or epoch == LEAVE:
         _check_not_blank(request.member_id, "MemberId")
@@ -78,7 +76,7 @@ def _check_not_blank(text: str | None, name: str) -> None:
 def _check_names(names: Sized) -> None:
     if len(names) > MOST_NAMES:
         raise errors.InvalidRequest(
-            f"the members of a group list {MOST_NAMES} topics at most: let them subscribe by an expression"
+            f"a member of a group may list at most {MOST_NAMES} topics: let it subscribe by a regular expression"
         )
 
 
@@ -95,10 +93,10 @@ def _check_join(request: Request) -> None:
 
 
 def beat(group: ConsumerGroup, request: Request, caller: Caller, result: Result) -> None:
-    """A member joins, or goes on.
+    """Handles the heartbeat of a member that joins or continues.
 
-    Raises GroupMaxSizeReached, UnknownMemberId, FencedMemberEpoch, FencedInstanceId,
-    UnreleasedInstanceId, InvalidRegularExpression.
+    Raises GroupMaxSizeReached, UnknownMemberId, FencedMemberEpoch, FencedInstanceId, UnreleasedInstanceId,
+    InvalidRegularExpression.
     """
     if _goes_on(group, request, caller, result):
         return
@@ -112,7 +110,7 @@ def beat(group: ConsumerGroup, request: Request, caller: Caller, result: Result)
 
 
 def _goes_on(group: ConsumerGroup, request: Request, caller: Caller, result: Result) -> bool:
-    """Answers a heartbeat that says nothing of a member that has all it shall have."""
+    """Answers a heartbeat that reports nothing, from a member that already has its target. Returns False otherwise."""
     member = group.members.get(request.member_id)
     if (
         member is None
@@ -158,7 +156,7 @@ def _says_something(request: Request) -> bool:
 
 
 def check_room(group: ConsumerGroup, member_id: str) -> None:
-    """Raises GroupMaxSizeReached for a new member of a full group."""
+    """Raises GroupMaxSizeReached if a new member would join a full group."""
     most = group.context.settings.max_size
     if len(group.members) >= most and member_id not in group.members:
         raise errors.GroupMaxSizeReached(
@@ -169,7 +167,7 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
 def _member(
     group: ConsumerGroup, request: Request, member_id: str, result: Result
 ) -> ConsumerMember:
-    """The member as it was: a new one has nothing."""
+    """Returns the member before this heartbeat; a new one has no partitions."""
     claimed = _claimed(request)
     epoch = request.member_epoch
     if request.instance_id is not None and epoch == JOIN:
@@ -187,9 +185,9 @@ def _member(
 def static_joiner(
     group: ConsumerGroup, member_id: str, instance_id: str, is_classic: bool, result: Result
 ) -> ConsumerMember:
-    """Lets a static member join; it takes the place of the previous member with its instance id.
+    """Lets a static member join; it replaces the previous member with its instance id.
 
-    Raises UnreleasedInstanceId while that one is there, and both speak the new protocol.
+    Raises UnreleasedInstanceId while that one is active, if both use the new protocol.
     """
     before = group.static_member(instance_id)
     if before is None:
@@ -210,7 +208,9 @@ def static_joiner(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
-    """Raises FencedMemberEpoch. The previous epoch is accepted from a member that has no partitions beyond its target.
+    """Raises FencedMemberEpoch unless the epoch is the current one.
+
+    The previous epoch is accepted too, if all partitions that the member reports are assigned to it.
     """
     if epoch == member.epoch:
         return
@@ -243,7 +243,7 @@ def _claimed(request: Request) -> Claimed:
 
 
 def _updated(member: ConsumerMember, request: Request, caller: Caller) -> ConsumerMember:
-    """The member with what it says now; what it leaves out is as before."""
+    """Returns the member with the fields of the request; omitted fields stay unchanged."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
@@ -270,7 +270,7 @@ def step(
     result: Result,
     sees: Sees | None,
 ) -> None:
-    """One step of the member towards the target, and the answer."""
+    """Moves the member one step towards its target, and answers."""
     epoch, subscriptions, changed = subscribe(group, before, updated, result, sees)
     change = targeting.Change(known(group, before), updated)
     goal = targeting.update(group, epoch, change, subscriptions, result)
@@ -295,7 +295,7 @@ def step(
 
 
 def known(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember | None:
-    """The member, if the group counts it already, perhaps under its former id."""
+    """Returns the member if the group counts it already, perhaps under its former id."""
     if member.id in group.members:
         return member
     if member.instance_id is not None and member.instance_id in group.static:
@@ -312,10 +312,10 @@ def subscribe(
     *,
     bumps_unresolved: bool = False,
 ) -> tuple[int, Subscriptions, bool]:
-    """The group's epoch with what the member says now, its subscriptions, whether they changed.
+    """Returns the group epoch, the subscriptions with the member's changes, and whether they changed.
 
-    Another assignor that most members want makes a new epoch too, as in Kafka 4.4. A new regular expression alone makes
-    no new epoch before its topics are known, unless ``bumps_unresolved``. Raises InvalidRegularExpression.
+    A change of the most preferred assignor makes a new epoch too, as in Kafka 4.4. A new regular expression makes one
+    only when its topics are known, unless ``bumps_unresolved``. Raises InvalidRegularExpression.
     """
     if updated is not before:
         result.write(records.member_record(group.id, updated))
@@ -343,7 +343,7 @@ def advance(
     subscription_changed: bool,
     result: Result,
 ) -> ConsumerMember:
-    """Writes the member's next step, if there is one; it is waited for where it has to act."""
+    """Writes the member's next step if there is one, and sets a deadline if the member has to act."""
     epoch, target = goal
     if not subscription_changed and member.is_reconciled_to(epoch):
         return member

@@ -1,4 +1,4 @@
-"""Members that leave, or that are put out."""
+"""Members that leave or are evicted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat.Request, result: Result) -> None:
-    """A heartbeat with the epoch LEAVE or LEAVE_STATIC.
-
-    Raises UnknownMemberId, FencedInstanceId.
-    """
+    """Handles a heartbeat with the epoch LEAVE or LEAVE_STATIC. Raises UnknownMemberId, FencedInstanceId."""
     member = leaving_member(group, request.member_id, request.instance_id)
     if request.instance_id is not None and request.member_epoch == LEAVE_STATIC:
         result.write(records.current_record(group.id, _away(member)))
@@ -62,15 +59,15 @@ def check_not_fenced(member: ConsumerMember, member_id: str) -> None:
 
 
 def _away(member: ConsumerMember) -> ConsumerMember:
-    """A static member that left and will return. It keeps only the partitions that it has."""
+    """Returns a static member that has left and will return. It keeps its assigned partitions only."""
     kept: Owned = {id: dict.fromkeys(owned, 0) for id, owned in member.assigned.items()}
     return replace(member, epoch=LEAVE_STATIC, assigned=kept, pending_revocation=NOTHING)
 
 
 def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> None:
-    """The members have left: the group has a new epoch, or becomes a classic one.
+    """Removes the members: the group gets a new epoch, or becomes a classic one.
 
-    If that cannot be written, they get another session; a silent member is removed after that.
+    If that cannot be written, they get another session, after which silent members are removed again.
     """
     if not members:
         return
@@ -92,14 +89,14 @@ def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Resul
     metadata_hash = group.context.topics.hash_of(left.topics)
     epoch = group.epoch + 1
     result.write(records.group_record(group.id, epoch, metadata_hash))
-    if len(members) == len(group.members):  # the assignment of an empty group is made at once, as in Kafka 4.4
+    if len(members) == len(group.members):  # # an empty group's assignment is made at once, as in Kafka 4.4
         result.write(records.target_epoch_record(group.id, epoch, result.now.wall_ms))
     for member in members:
         group.context.timeouts.forget(group.id, member.id)
 
 
 def remove(group_id: str, member_id: str, result: Result) -> None:
-    """Writes that the member has left."""
+    """Writes the records that remove the member."""
     result.write(
         records.no_current_record(group_id, member_id),
         records.no_target_record(group_id, member_id),

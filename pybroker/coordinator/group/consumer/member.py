@@ -1,11 +1,10 @@
-"""A member of a consumer group: what it has said, and what it has.
+"""A member of a consumer group: what it has reported, and its assignment.
 
-A member is a value. What changes makes another value, which becomes the group's by the record that
-was written of it.
+A member is an immutable value. A change makes a new value, which the group takes over when its record is replayed.
 
-*Owned* partitions stand with the epoch in which the member got them: a commit of an earlier epoch
-comes from another owner's time (KIP-1251). A *static* member that has gone for a moment stays with
-the epoch LEAVE_STATIC. A member that speaks the classic protocol has ``classic``: it sees its epochs as generations.
+*Owned* partitions have the epoch in which the member got them: a commit with an earlier epoch is from the time of
+another owner (KIP-1251). A *static* member that is temporarily away has the epoch LEAVE_STATIC. A member of the classic
+protocol has ``classic``; its epochs are its generations.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Owned = Mapping[bytes, Mapping[int, int]]
 """Topic id → partition → the epoch in which it was assigned."""
 
 Target = Mapping[bytes, frozenset[int]]
-"""Topic id → partitions."""
+"""The partitions by topic id."""
 
 NOTHING: Final[Mapping[bytes, Mapping[int, int]]] = MappingProxyType({})
 NO_PARTITIONS: Final[Mapping[int, int]] = MappingProxyType({})
@@ -38,20 +37,20 @@ def _nothing() -> Owned:
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target; the number is the record's."""
+    """How far a member has reached its target. The number is the one in the record."""
 
     STABLE = 0
-    """It has what its epoch gives it."""
+    """It has the assignment of its epoch."""
     UNREVOKED = 1
-    """It has to give partitions back before it may enter the next epoch."""
+    """It must revoke partitions before it may enter the next epoch."""
     UNRELEASED = 2
-    """It has entered the epoch, and waits for partitions that others have not given back yet."""
+    """It has entered the epoch, and waits for partitions that other members have not revoked yet."""
     UNKNOWN = 127
-    """Written by a later version."""
+    """A later version has written it."""
 
 
 class ClassicFacts(NamedTuple):
-    """What a member has said in the classic protocol."""
+    """What a member has reported in the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -59,7 +58,7 @@ class ClassicFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """One member; ``regex`` is "" where it subscribes to names alone."""
+    """One member. ``regex`` is "" if it subscribes only to names."""
 
     id: str
     epoch: int = 0
@@ -78,11 +77,11 @@ class ConsumerMember:
     classic: ClassicFacts | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """It has what the target assignment of that epoch gives it."""
+        """Returns whether it has the target assignment of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which it got the partition, None where it does not have it."""
+        """Returns the epoch in which it got the partition, None if it does not have it."""
         for owned in (self.assigned, self.pending_revocation):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:

@@ -1,4 +1,4 @@
-"""Consumer groups of a shard: requests of the new protocol, and the records that are theirs."""
+"""Consumer groups of a shard: requests of the new protocol, and their records."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerProtocol:
-    """What a shard hands to its consumer groups.
+    """The consumer groups of a shard.
 
-    ``groups`` are the shard's groups of any kind; ``forget`` takes a deleted one out of them. ``ConsumerContext``
-    describes the others.
+    ``groups`` are the shard's groups of both kinds; ``forget`` removes a deleted one from them. ``ConsumerContext``
+    describes the other arguments.
     """
 
     def __init__(
@@ -69,10 +69,9 @@ class ConsumerProtocol:
     def heartbeat(
         self, request: ConsumerGroupHeartbeat.Request, caller: Caller, result: Result
     ) -> None:
-        """ConsumerGroupHeartbeat: a ``ConsumerGroupHeartbeat.Response``.
+        """Handles a ConsumerGroupHeartbeat that has passed ``heartbeating.check``.
 
-        The request has passed ``heartbeating.check``. Raises GroupIdNotFound and what
-        ``heartbeating.beat`` and ``leaving.leave`` raise.
+        Raises GroupIdNotFound, and the errors of ``heartbeating.beat`` and ``leaving.leave``.
         """
         group = self._groups.get(request.group_id)
         if request.member_epoch in (LEAVE, LEAVE_STATIC):
@@ -88,7 +87,7 @@ class ConsumerProtocol:
             upgrading.take_over(group, upgraded, result)
 
     def existing(self, group_id: str) -> ConsumerGroup:
-        """The consumer group; raises GroupIdNotFound."""
+        """Returns the consumer group. Raises GroupIdNotFound."""
         group = self._groups.get(group_id)
         if group is None:
             raise errors.GroupIdNotFound(f"Group {group_id} not found.")
@@ -97,14 +96,14 @@ class ConsumerProtocol:
         return group
 
     def describe(self, group_id: str, result: Result) -> None:
-        """ConsumerGroupDescribe, one of them: a ``DescribedGroup``. Raises GroupIdNotFound."""
+        """Describes one group for ConsumerGroupDescribe. Raises GroupIdNotFound."""
         result.reads = True
         result.answer(describing.describe(self.existing(group_id)))
 
     def resolved(
         self, group_id: str, found: Mapping[str, Resolved] | None, result: Result
     ) -> None:
-        """What a ``regexes.Resolve`` has found; None: it has failed."""
+        """Takes the result of a ``regexes.Resolve``; None if it has failed."""
         self.context.resolving.discard(group_id)
         group = self._groups.get(group_id)
         if found is not None and isinstance(group, ConsumerGroup):
@@ -124,7 +123,7 @@ class ConsumerProtocol:
     # The log
 
     def replay(self, kind: int, record: Record) -> None:
-        """Takes over a record of one of ``records.TYPES``. Raises DecodeError."""
+        """Replays a record of one of ``records.TYPES``. Raises DecodeError."""
         try:
             _REPLAY[kind](self, record.key, record.value)
         except DecodeError:
@@ -132,7 +131,7 @@ class ConsumerProtocol:
             raise
 
     def loaded(self, result: Result) -> None:
-        """Restarts groups with unreadable records: their members join again, and so report their subscriptions again.
+        """Evicts the members of groups with unreadable records, so that they join again and report their subscriptions.
         """
         doubtful, self._doubtful = self._doubtful, set()
         for group_id in doubtful:
@@ -142,7 +141,7 @@ class ConsumerProtocol:
                 leaving.fence(group, list(group.members.values()), result)
 
     def _of(self, group_id: str, value: bytes | None) -> ConsumerGroup | None:
-        """The group that the record is of; made where there is a value."""
+        """Returns the group of a record; makes it if the record has a value."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -220,7 +219,7 @@ class ConsumerProtocol:
     # Change of protocol
 
     def take_downgraded(self, group_id: str) -> ClassicGroup | None:
-        """The classic group that was made ready for the record which is being replayed, if any."""
+        """Returns the classic group prepared for the record that is being replayed, if any."""
         return self.context.downgraded.pop(group_id, None)
 
 

@@ -1,15 +1,15 @@
-"""Leads a member from what it has to what it shall have, one heartbeat at a time.
+"""Moves a member from its current assignment to its target, one heartbeat at a time.
 
-    STABLE ──── the target is another ────► partitions to give back?
+    STABLE ──── the target changes ───────► partitions to revoke?
       ▲                                        │ yes             │ no
       │                                        ▼                 ▼
-      │                                    UNREVOKED ── gone ─► enters the epoch
+      │                                    UNREVOKED ─ revoked ─► enters the epoch
       │                                   (old epoch)              │
-      └──── nothing is missing any more ◄───── UNRELEASED ◄────────┘ some partitions are others' yet
+      └──── all partitions are free ◄────── UNRELEASED ◄───────────┘ other members still have some
 
-A member stays in its epoch until it has given back the partitions that it should not have. Then it enters the target's
-epoch and gets the partitions that no member has. Partitions that another member has not given back yet follow with a
-later heartbeat.
+A member stays in its epoch until it has revoked the partitions that are not in its target. Then it enters the target's
+epoch and gets the partitions that no member has. Partitions that another member has not revoked yet follow with a later
+heartbeat.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from pybroker.coordinator.group.consumer.member import (
 from pyclient.protocol import errors
 
 Claimed = Mapping[bytes, frozenset[int]] | None
-"""The partitions that a member says it has; None where it does not say."""
+"""The partitions that a member reports as its own; None if it reports nothing."""
 
 
 class Goal(NamedTuple):
-    """Where a member is to be led."""
+    """The target of a member."""
 
     epoch: int
     target: Target
     topic_ids: frozenset[bytes]
-    """What the member subscribes to: nothing else is given, whatever the target says."""
+    """The topics to which the member subscribes. It gets no others, even if the target contains them."""
     is_owned: Callable[[bytes, int], bool]
 
 
 def reconcile(
     member: ConsumerMember, goal: Goal, claimed: Claimed, subscription_changed: bool
 ) -> ConsumerMember:
-    """Returns the member after its next step towards its goal. Returns the same object if there is no step to take.
+    """Returns the member after its next step towards its goal, or the same object if there is no step.
 
-    Raises FencedMemberEpoch for a member in an unknown state that says it has partitions.
+    Raises FencedMemberEpoch for a member in an unknown state that reports partitions.
     """
     state = member.state
     if state is MemberState.STABLE and member.epoch == goal.epoch:
@@ -66,7 +66,7 @@ def reconcile(
 
 
 def _has_any(claimed: Claimed, owned: Owned) -> bool:
-    """The member has some of these partitions; it has, unless it says otherwise."""
+    """Returns whether the member may still have some of these partitions. True if it reports nothing."""
     if claimed is None:
         return True
     return any(
@@ -76,7 +76,7 @@ def _has_any(claimed: Claimed, owned: Owned) -> bool:
 
 
 def _drop_unsubscribed(member: ConsumerMember, goal: Goal, claimed: Claimed) -> ConsumerMember:
-    """Takes the topics away that the member has just ceased to read; the rest stays."""
+    """Revokes the topics that the member has just unsubscribed; keeps the others."""
     gone = {id: owned for id, owned in member.assigned.items() if id not in goal.topic_ids}
     if not gone:
         return member
@@ -132,7 +132,7 @@ def _next(member: ConsumerMember, goal: Goal, claimed: Claimed, epoch: int) -> C
 
 
 def _is_free(member: ConsumerMember, goal: Goal, topic_id: bytes, partition: int) -> bool:
-    """Whether no member has it except the member itself, which is giving it back just now."""
+    """Returns whether no other member has the partition."""
     if not goal.is_owned(topic_id, partition):
         return True
     return partition in member.pending_revocation.get(topic_id, NO_PARTITIONS)

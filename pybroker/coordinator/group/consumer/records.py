@@ -1,10 +1,10 @@
 """Records of consumer groups in ``__consumer_offsets``, in the versions that Kafka 4.3 writes.
 
-A group is spread over several records, so that a heartbeat that moves one member writes little:
+A group has several kinds of records, so that a heartbeat that moves one member writes little:
 
     3 group: its epoch and the hash of its topics      6 epoch of the target assignment
-    4 before KIP-1101: what it knew of its topics      7 target assignment of a member
-    5 what a member has said                           8 what a member has
+    4 before KIP-1101: metadata of its topics          7 target assignment of a member
+    5 what a member has reported                       8 current assignment of a member
                                                       16 a regular expression and its topics
 """
 
@@ -60,28 +60,28 @@ _VALUE = 0
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a group."""
+    """Returns the key of a group."""
     return ConsumerGroupMetadataKey.encode(GROUP, ConsumerGroupMetadataKey(group_id=group_id))
 
 
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group has a new epoch."""
+    """Returns the record of a group's epoch."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return Record(group_key(group_id), ConsumerGroupMetadataValue.encode(_VALUE, value))
 
 
 def no_group_record(group_id: str) -> Record:
-    """The group is gone."""
+    """Returns the record that deletes the group."""
     return Record(group_key(group_id), None)
 
 
 def no_partition_metadata_record(group_id: str) -> Record:
-    """What older versions kept of the topics is not needed any more."""
+    """Returns the record that deletes the topic metadata of older versions."""
     key = ConsumerGroupPartitionMetadataKey(group_id=group_id)
     return Record(ConsumerGroupPartitionMetadataKey.encode(PARTITION_METADATA, key), None)
 
 
-# What members say
+# # What members report
 
 
 def _member_key(group_id: str, member_id: str) -> bytes:
@@ -90,7 +90,7 @@ def _member_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
-    """The member is in the group, and has said this."""
+    """Returns the record of a member and what it has reported."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -107,7 +107,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def no_member_record(group_id: str, member_id: str) -> Record:
-    """The member has left."""
+    """Returns the record that removes the member."""
     return Record(_member_key(group_id, member_id), None)
 
 
@@ -122,7 +122,7 @@ def _classic(facts: ClassicFacts) -> ConsumerGroupMemberMetadataValue.ClassicMem
 
 
 def read_classic(value: ConsumerGroupMemberMetadataValue) -> ClassicFacts | None:
-    """What the member said in the classic protocol, None where it does not speak that."""
+    """Returns what the member reported in the classic protocol, None if it uses the new one."""
     message = value.classic_member_metadata
     if message is None:
         return None
@@ -134,7 +134,7 @@ def read_classic(value: ConsumerGroupMemberMetadataValue) -> ClassicFacts | None
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
-    """The target assignment is that of this epoch of the group."""
+    """Returns the record of the target assignment's epoch."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     value = ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
@@ -146,7 +146,7 @@ def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
 
 
 def no_target_epoch_record(group_id: str) -> Record:
-    """There is no target assignment any more."""
+    """Returns the record that deletes the target assignment's epoch."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return Record(ConsumerGroupTargetAssignmentMetadataKey.encode(TARGET_EPOCH, key), None)
 
@@ -157,7 +157,7 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def target_record(group_id: str, member_id: str, target: Target) -> Record:
-    """What the member shall have."""
+    """Returns the record of the member's target."""
     part = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -170,12 +170,12 @@ def target_record(group_id: str, member_id: str, target: Target) -> Record:
 
 
 def no_target_record(group_id: str, member_id: str) -> Record:
-    """The member shall have nothing any more."""
+    """Returns the record that deletes the member's target."""
     return Record(_target_key(group_id, member_id), None)
 
 
 def read_target(value: bytes) -> Target:
-    """The value of a target assignment's record. Raises DecodeError."""
+    """Parses the value of a target record. Raises DecodeError."""
     message = ConsumerGroupTargetAssignmentMemberValue.decode(value)
     return {each.topic_id: frozenset(each.partitions) for each in message.topic_partitions}
 
@@ -186,7 +186,7 @@ def _current_key(group_id: str, member_id: str) -> bytes:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> Record:
-    """The member's epoch and state, and what it has."""
+    """Returns the record of the member's epoch, state and current assignment."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -199,7 +199,7 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def no_current_record(group_id: str, member_id: str) -> Record:
-    """The member has nothing any more."""
+    """Returns the record that deletes the member's current assignment."""
     return Record(_current_key(group_id, member_id), None)
 
 
@@ -216,7 +216,7 @@ def _parts(owned: Owned) -> list[Part]:
 
 
 def read_owned(parts: Iterable[Part], member_epoch: int) -> Owned:
-    """Partitions with their epochs; older versions wrote none: there the member's counts."""
+    """Parses partitions with their epochs. Older versions wrote none: then the member's epoch counts."""
     owned: dict[bytes, Mapping[int, int]] = {}
     for part in parts:
         epochs = part.assignment_epochs
@@ -227,7 +227,7 @@ def read_owned(parts: Iterable[Part], member_epoch: int) -> Owned:
 
 
 def read_state(number: int) -> MemberState:
-    """The state that a record has; UNKNOWN for one that later versions have added."""
+    """Returns the state of a record, UNKNOWN if a later version has added it."""
     try:
         return MemberState(number)
     except ValueError:
@@ -243,7 +243,7 @@ def _regex_key(group_id: str, regex: str) -> bytes:
 
 
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
-    """The topics that the expression stands for."""
+    """Returns the record of the topics that match an expression."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.resolved_ms
     )
@@ -252,5 +252,5 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
 
 
 def no_regex_record(group_id: str, regex: str) -> Record:
-    """The record that an expression is no longer in use."""
+    """Returns the record that deletes an unused expression."""
     return Record(_regex_key(group_id, regex), None)

@@ -1,4 +1,4 @@
-"""What follows where the records of an event could not be written."""
+"""Actions for an event whose records could not be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 def when_refused(result: Result, undo: Failure) -> None:
-    """Calls ``undo`` as well, after what the event has asked for before."""
+    """Calls ``undo`` if the write fails, after the actions set before."""
     before = result.on_failure
     if before is None:
         result.on_failure = undo

@@ -28,30 +28,30 @@ MIN_REFRESH_MS: Final = 10_000
 
 
 class Resolve(NamedTuple):
-    """An effect: find the topics that match these expressions, and tell the group."""
+    """An effect: resolve these expressions to topics, and pass the result to the group."""
 
     group_id: str
     regexes: frozenset[str]
     image: MetadataImage
     now_ms: int
     sees: Sees | None = None
-    """Tells which topics the member whose heartbeat caused this may see; None: all topics."""
+    """Tells which topics the member that caused this may describe; None: all topics."""
 
     def look(self) -> dict[str, Resolved]:
-        """Returns the topics that match each expression. With many topics this takes long: call it off the loop."""
+        """Returns the topics that match each expression. With many topics this is slow: call it off the loop."""
         found = topic_regex.matching(self.regexes, self.image.topics)
         version = self.image.version
         return {regex: Resolved(topics, version, self.now_ms) for regex, topics in found.items()}
 
 
 class Change(IntEnum):
-    """What a heartbeat has done to the expressions of a group."""
+    """How a heartbeat changed the expressions of a group."""
 
     NONE = 0
     UPDATED = 1
-    """A member has another expression, whose topics are not known yet."""
+    """A member has a new expression, whose topics are not known yet."""
     RESOLVED = 2
-    """A member has another expression, whose topics are known."""
+    """A member has a new expression, whose topics are known."""
 
 
 def update(
@@ -73,7 +73,7 @@ def update(
 def _replaced(
     group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result
 ) -> tuple[Change, bool]:
-    """How the change counts, and whether the expression is new to the group."""
+    """Returns the kind of change, and whether the expression is new to the group."""
     subscriptions = group.subscriptions
     if before.regex and subscriptions.regexes.get(before.regex) == 1:
         result.write(records.no_regex_record(group.id, before.regex))
@@ -87,7 +87,7 @@ def _replaced(
 
 
 def is_due(group: ConsumerGroup, now_ms: int) -> bool:
-    """A group whose members' expressions have not changed should look again."""
+    """Returns whether the group's expressions should be resolved again although they did not change."""
     context = group.context
     subscriptions = group.subscriptions
     if not subscriptions.regexes or group.id in context.resolving:
@@ -105,9 +105,9 @@ def is_due(group: ConsumerGroup, now_ms: int) -> bool:
 
 
 def _is_recent(last: Resolved, now_ms: int) -> bool:
-    """Looked up so short a while ago that it is too early for another time.
+    """Returns whether the expressions were resolved too recently to resolve them again.
 
-    A clock that has been set back does not keep a group waiting.
+    If the clock was set back, this returns False.
     """
     return 0 <= now_ms - last.resolved_ms <= MIN_REFRESH_MS
 
@@ -141,7 +141,7 @@ def _maybe_resolve(
 def resolved(
     group: ConsumerGroup, found: Mapping[str, Resolved], result: Result
 ) -> None:
-    """Takes the topics that were found. If they have changed, the group gets a new epoch."""
+    """Takes over the resolved topics. If they have changed, the group gets a new epoch."""
     context = group.context
     subscriptions = group.subscriptions
     wanted = {regex: each for regex, each in found.items() if regex in subscriptions.regexes}

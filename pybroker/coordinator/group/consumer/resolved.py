@@ -1,4 +1,4 @@
-"""What a regular expression has been found to stand for."""
+"""The topics of a resolved regular expression."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Resolved(NamedTuple):
-    """The topics that an expression stands for, in which version of the metadata, and since when."""
+    """The topics that match an expression, the metadata version, and the time."""
 
     topics: frozenset[str]
     version: int

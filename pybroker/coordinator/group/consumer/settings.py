@@ -1,4 +1,4 @@
-"""What configuration says about consumer groups; a group's own overrides it (ConfigResource GROUP)."""
+"""Settings of consumer groups; a group's own configuration (ConfigResource GROUP) overrides the broker's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Limits and policies; the defaults are Kafka's. ``assignors``: the first is the default one."""
+    """Limits and policies; the defaults are Kafka's. The first of ``assignors`` is the default one."""
 
     max_size: int = (1 << 31) - 1
     classic_max_size: int = (1 << 31) - 1
@@ -32,12 +32,12 @@ class ConsumerSettings:
 
     @property
     def may_migrate(self) -> bool:
-        """Whether a group may have members of both protocols."""
+        """True if a group may have members of both protocols."""
         return self.may_upgrade or self.may_downgrade
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ConsumerSettings:
-        """The settings of a broker."""
+        """Reads the settings of a broker."""
         policy = config["group.consumer.migration.policy"].lower()
         return cls(
             max_size=config["group.consumer.max.size"],
@@ -50,16 +50,16 @@ class ConsumerSettings:
 
 
 def _assignor(name: str) -> str:
-    """The short name of one that is given as Kafka's class."""
+    """Returns the short name of an assignor that is given by Kafka's class name."""
     return name.rpartition(".")[2].removesuffix("Assignor").lower()
 
 
 PaceOf = Callable[[str], Pace]
-"""The times of the group of that id."""
+"""Returns the times of the group with that id."""
 
 
 class Paces:
-    """The times of each group, read again when the metadata image is another."""
+    """The times of each group; read again when the metadata image changes."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -69,7 +69,7 @@ class Paces:
         config.on_change(lambda names: self._found.clear())
 
     def __call__(self, group_id: str) -> Pace:
-        """The times of a group."""
+        """Returns the times of a group."""
         image = self._image()
         if image.version != self._version:
             self._version = image.version

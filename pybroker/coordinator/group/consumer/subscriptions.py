@@ -1,8 +1,7 @@
-"""What the members of a consumer group read: names that they list, and names that match.
+"""The topics that the members of a consumer group read, by name or by regular expression.
 
-The topics of a group are the names that at least one member lists, and those that the regular
-expressions of its members stand for. Counters make it cheap to ask what they would be with a member
-changed or gone; nothing is copied that does not change.
+The topics of a group are the names that at least one member lists, and those that match its members' expressions.
+Counters make it cheap to compute them with one member changed or removed.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ class Subscriptions:
     def __init__(self) -> None:
         self.members = 0
         self.by_name: dict[str, int] = {}
-        """How many members list the topic."""
+        """How many members list each topic."""
         self.by_regex: dict[str, int] = {}
-        """How many resolved expressions stand for the topic."""
+        """How many resolved expressions match each topic."""
         self.regexes: dict[str, int] = {}
-        """How many members subscribe by the expression."""
+        """How many members subscribe by each expression."""
         self.resolved: dict[str, Resolved] = {}
 
     def __contains__(self, topic: object) -> bool:
@@ -33,12 +32,12 @@ class Subscriptions:
 
     @property
     def topics(self) -> Collection[str]:
-        """All names, whether such a topic exists or not."""
+        """All names, including those of topics that do not exist."""
         return self.by_name.keys() | self.by_regex.keys() if self.by_regex else self.by_name.keys()
 
     @property
     def are_alike(self) -> bool:
-        """Every member reads the same topics."""
+        """True if all members read the same topics."""
         if not self.regexes:
             return all(number == self.members for number in self.by_name.values())
         alike = next(iter(self.regexes.values())) == self.members and not self.by_name
@@ -51,14 +50,14 @@ class Subscriptions:
             return member.topics
         return member.topics | resolved.topics if member.topics else resolved.topics
 
-    # What changes them
+    # # Changes
 
     def add(self, member: ConsumerMember) -> None:
-        """A member is in."""
+        """Adds a member."""
         self._count(member, 1)
 
     def remove(self, member: ConsumerMember) -> None:
-        """A member has left."""
+        """Removes a member."""
         self._count(member, -1)
 
     def _count(self, member: ConsumerMember, by: int) -> None:
@@ -68,7 +67,7 @@ class Subscriptions:
             count(self.regexes, (member.regex,), by)
 
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
-        """The expression stands for these topics; None: it is forgotten."""
+        """Sets the topics that match the expression; None forgets it."""
         before = self.resolved.pop(regex, None)
         if before is not None:
             count(self.by_regex, before.topics, -1)
@@ -76,10 +75,10 @@ class Subscriptions:
             self.resolved[regex] = resolved
             count(self.by_regex, resolved.topics, 1)
 
-    # What they would be
+    # # Subscriptions after a change
 
     def copy(self) -> Self:
-        """The same, to be changed."""
+        """Returns a copy that may be changed."""
         other = type(self)()
         other.members = self.members
         other.by_name = dict(self.by_name)
@@ -89,7 +88,9 @@ class Subscriptions:
         return other
 
     def after(self, before: ConsumerMember | None, after: ConsumerMember) -> Self:
-        """With a member changed, or new where ``before`` is None; unused expressions forgotten."""
+        """Returns the subscriptions with one member changed, or added if ``before`` is None; unused expressions are
+        forgotten.
+        """
         if before is not None and before.topics == after.topics and before.regex == after.regex:
             return self
         other = self.copy()
@@ -100,7 +101,7 @@ class Subscriptions:
         return other
 
     def without(self, members: Iterable[ConsumerMember]) -> Self:
-        """With these members gone."""
+        """Returns the subscriptions without these members."""
         other = self.copy()
         gone = tuple(members)
         for member in gone:

@@ -1,4 +1,4 @@
-"""Makes the target assignment of a group, and keeps its metadata hash true."""
+"""Makes the target assignment of a group, and keeps its metadata hash up to date."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Change(NamedTuple):
-    """A member as it was, None where it is new, and as it will be; it may have another id."""
+    """A member before (None if it is new) and after a change; its id may change."""
 
     before: ConsumerMember | None
     after: ConsumerMember
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 def next_epoch(
     group: ConsumerGroup, subscriptions: Subscriptions, bump: bool, result: Result
 ) -> int:
-    """The group's epoch for these subscriptions: another one with ``bump``, or if topics changed."""
+    """Returns the group epoch for these subscriptions: a new one with ``bump``, or if topics have changed."""
     topics = group.context.topics
     version = topics.image.version
     metadata_hash = topics.hash_of(subscriptions.topics)
@@ -42,7 +42,7 @@ def next_epoch(
 
 
 def is_stale(group: ConsumerGroup) -> bool:
-    """The metadata has changed since the group's hash was found to be true."""
+    """Returns whether the metadata has changed since the group's hash was checked."""
     return group.checked_version != group.context.topics.image.version
 
 
@@ -53,9 +53,9 @@ def update(
     subscriptions: Subscriptions,
     result: Result,
 ) -> tuple[int, Target]:
-    """The epoch of the target assignment, and what it gives the member.
+    """Returns the epoch of the target assignment, and the member's target.
 
-    A new one is made where the group's epoch is ahead, unless the last one is too young.
+    If the group epoch is ahead, it makes a new target assignment, unless the last one is too recent.
     """
     if group.assignment_epoch >= epoch or not _may_assign(group, result.now.wall_ms):
         return group.assignment_epoch, group.target_of(change.after)
@@ -75,13 +75,13 @@ def update(
 def _may_assign(group: ConsumerGroup, now_ms: int) -> bool:
     interval_ms = group.context.pace_of(group.id).assignment_interval_ms
     since_ms = now_ms - group.assigned_ms
-    return not group.assigned_ms or not 0 <= since_ms < interval_ms  # a clock may be set back
+    return not group.assigned_ms or not 0 <= since_ms < interval_ms  # # the clock may have been set back
 
 
 def _members(
     group: ConsumerGroup, change: Change, subscriptions: Subscriptions
 ) -> dict[str, MemberSpec]:
-    """The members that take part: the group's members after the change, without a replaced one."""
+    """Returns the members to assign to: the group's members after the change, without a replaced one."""
     after = change.after
     topics = group.context.topics
     ids: dict[frozenset[str], frozenset[bytes]] = {}

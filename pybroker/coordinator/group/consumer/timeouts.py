@@ -1,12 +1,12 @@
-"""The time-outs of members of consumer groups; a late member is removed.
+"""The timeouts of members of consumer groups; a late member is evicted.
 
     SESSION    no heartbeat                                      session timeout
-    REBALANCE  has not given back its partitions                 the member's rebalance timeout
+    REBALANCE  has not revoked its partitions                    the member's rebalance timeout
     JOIN       classic: has been told to join, and has not       the same
     SYNC       classic: has joined, and does not sync            the same
 
-Timers go by the ids of group and member, so that they outlive the objects: a group that changes its
-protocol is another object. A heartbeat only moves a deadline; the timer looks at it when it fires.
+Timers are kept by the ids of group and member, because a group that changes its protocol becomes another object. A
+heartbeat only moves a deadline; the timer checks it when it fires.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 
 
 class Wait(Enum):
-    """The events to wait for; the value says what a member has failed to do."""
+    """What a member is waited for; the value says what it has failed to do."""
 
     SESSION = "the member session expired"
-    REBALANCE = "it has not given back its partitions in time"
+    REBALANCE = "it has not revoked its partitions in time"
     JOIN = "the classic member failed to join within the rebalance timeout"
     SYNC = "the member failed to sync within timeout"
 
 
 class _Deadline:
-    """When it is over, in milliseconds of the monotonic clock; the timer may be earlier."""
+    """A deadline in milliseconds of the monotonic clock; the timer may fire earlier."""
 
     __slots__ = ("at_ms", "timer")
 
@@ -47,7 +47,7 @@ class Timeouts:
     # Sessions
 
     def touch(self, group_id: str, member_id: str, at_ms: int, over: Event) -> None:
-        """A sign of life: the session lasts until ``at_ms``; then ``over`` happens."""
+        """Extends the session until ``at_ms``; then ``over`` is called."""
         members = self._sessions.get(group_id)
         if members is None:
             members = self._sessions[group_id] = {}
@@ -59,7 +59,7 @@ class Timeouts:
         self._watch(group_id, member_id, deadline, over)
 
     def extend(self, group_id: str, member_id: str, at_ms: int) -> bool:
-        """The same for a session that has begun and does not become shorter; else False."""
+        """Extends a session that has begun, if that does not shorten it; returns False otherwise."""
         members = self._sessions.get(group_id)
         deadline = None if members is None else members.get(member_id)
         if deadline is None or deadline.timer is None or deadline.timer.deadline_ms > at_ms:
@@ -80,12 +80,12 @@ class Timeouts:
 
         deadline.timer = self._timers.schedule(deadline.at_ms, fired)
 
-    # The rest
+    # # Other timeouts
 
     def wait(
         self, group_id: str, member_id: str, wait: Wait, at_ms: int, late: Event
     ) -> None:
-        """Restarts the wait."""
+        """Starts or restarts the wait."""
         self.stop(group_id, member_id, wait)
         key = (group_id, member_id, wait)
 
@@ -96,16 +96,16 @@ class Timeouts:
         self._others[key] = self._timers.schedule(at_ms, fired)
 
     def waits(self, group_id: str, member_id: str, wait: Wait) -> bool:
-        """It is being waited for that."""
+        """Returns whether the member is waited for."""
         return (group_id, member_id, wait) in self._others
 
     def stop(self, group_id: str, member_id: str, wait: Wait) -> None:
-        """It has come."""
+        """Ends the wait."""
         timer = self._others.pop((group_id, member_id, wait), None)
         self._timers.cancel(timer)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member has left."""
+        """Removes all deadlines of a member that has left."""
         deadline = self._sessions.get(group_id, {}).pop(member_id, None)
         if deadline is not None:
             self._timers.cancel(deadline.timer)
@@ -113,7 +113,7 @@ class Timeouts:
             self.stop(group_id, member_id, wait)
 
     def forget_group(self, group_id: str) -> None:
-        """The group is gone."""
+        """Removes all deadlines of a deleted group."""
         for member_id in list(self._sessions.get(group_id, ())):
             self.forget(group_id, member_id)
         self._sessions.pop(group_id, None)

@@ -1,8 +1,8 @@
-"""Topics as consumer groups see them: ids of names, and a hash that tells when a topic has changed.
+"""Topics as consumer groups see them: their ids, and a hash that shows when a topic has changed.
 
 The hash of a topic is that of Kafka's records (KIP-1101): XXH3 over a zero byte, its id, its name, its number of
 partitions and the racks of each. Numbers are little-endian; text is UTF-16 code units followed by their count. The hash
-of a group is XXH3 over those of its topics, in the order of their names, and 0 where it reads none.
+of a group is XXH3 over those of its topics, in the order of their names, and 0 if it reads none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Racks = dict[int, str | None]
 
 
 class Topics:
-    """The current metadata image; what is made of it is kept while it stays true."""
+    """The current metadata image, with cached hashes."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
@@ -29,22 +29,22 @@ class Topics:
 
     @property
     def image(self) -> MetadataImage:
-        """The image that counts now."""
+        """The current image."""
         return self._image()
 
     @property
     def grown_at(self) -> int:
-        """The version of the image in which the last new topic was seen."""
+        """The version of the image in which a new topic was last seen."""
         self._look()
         return self._grown_at
 
     def ids(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of those that exist."""
+        """Returns the ids of those topics that exist."""
         topics = self._image().topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """The metadata hash of a group that reads these topics, as a signed 64-bit number."""
+        """Returns the metadata hash of a group that reads these topics, as a signed 64-bit number."""
         self._look()
         topics = self._seen.topics
         found = [self._hash(topics[name]) for name in sorted(name for name in names if name in topics)]
@@ -78,7 +78,7 @@ class Topics:
 
 
 def topic_hash(topic: TopicImage, racks: Racks) -> int:
-    """The hash of one topic, as a signed 64-bit number; ``racks`` by broker."""
+    """Returns the hash of one topic, as a signed 64-bit number. ``racks`` are by broker id."""
     high, low = struct.unpack(">qq", topic.id)
     parts = [struct.pack("<bqq", 0, high, low), _text(topic.name)]
     parts.append(struct.pack("<i", len(topic.partitions)))

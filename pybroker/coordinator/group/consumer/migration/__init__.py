@@ -1,5 +1,5 @@
-"""Groups between the two protocols (``group.consumer.migration.policy``), and members of both in one group.
+"""Migration between the two protocols (``group.consumer.migration.policy``), and groups with members of both.
 
-``upgrading`` and ``downgrading`` change a group's protocol. ``classic_members`` serves members of a consumer group that
-speak the old one.
+``upgrading`` and ``downgrading`` change a group's protocol. ``classic_members`` serves the classic members of a
+consumer group.
 """

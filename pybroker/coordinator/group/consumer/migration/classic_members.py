@@ -1,9 +1,9 @@
-"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat.
+"""Members of a consumer group that use the classic protocol: JoinGroup, SyncGroup, Heartbeat.
 
-To them a member epoch is a generation and the coordinator is a leader that has assigned already:
-a JoinGroup takes them into the next epoch at once, with an empty list of members, and SyncGroup
-brings what they have. Where they have to take another step, their heartbeat is answered with
-REBALANCE_IN_PROGRESS, and they are waited for: to join, then to sync.
+For them a member epoch is a generation, and the coordinator acts as a leader that has already assigned. A JoinGroup
+moves the member into the next epoch at once, with an empty list of members. SyncGroup returns its assignment. If a
+member has to take another step, its heartbeat is answered with REBALANCE_IN_PROGRESS. Then it has deadlines, first to
+join, then to sync.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 
 
 class _Joining(NamedTuple):
-    """A JoinGroup as the group understands it."""
+    """A parsed JoinGroup."""
 
     member_id: str
     said: ConsumerProtocolSubscription
@@ -47,7 +47,7 @@ class _Joining(NamedTuple):
 
 
 def join(group: ConsumerGroup, join: Join, result: Result) -> None:
-    """JoinGroup: answered at once.
+    """Handles a JoinGroup, which is answered at once.
 
     Raises InconsistentGroupProtocol, GroupMaxSizeReached, UnknownMemberId, FencedInstanceId.
     """
@@ -75,7 +75,7 @@ def _check_supported(group: ConsumerGroup, protocol_type: str, protocols: Protoc
     known = group.classic_protocols
     agreed = any(known.get(name, 0) == group.classic_members for name, _ in protocols)
     if protocol_type != CONSUMER_PROTOCOL or not agreed:
-        raise errors.InconsistentGroupProtocol(f"group {group.id} has other protocols")
+        raise errors.InconsistentGroupProtocol(f"the members of group {group.id} do not support any of these protocols")
 
 
 def _read(protocols: Protocols) -> ConsumerProtocolSubscription:
@@ -117,7 +117,7 @@ def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
 def _member(
     group: ConsumerGroup, joining: _Joining, result: Result
 ) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """The member as it was, and the static member that had its instance id, if it has one."""
+    """Returns the member before the join, and the static member that had its instance id, if any."""
     instance_id = joining.join.request.group_instance_id
     member_id = joining.member_id
     if instance_id is None:
@@ -169,10 +169,9 @@ def _response(member: ConsumerMember) -> JoinGroup.Response:
 
 
 def sync(group: ConsumerGroup, request: SyncGroup.Request, result: Result) -> None:
-    """SyncGroup: what the member has.
+    """Handles a SyncGroup: returns the member's assignment.
 
-    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol,
-    RebalanceInProgress.
+    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol, RebalanceInProgress.
     """
     if group.is_empty:
         raise errors.UnknownMemberId(f"group {group.id} has no members")
@@ -180,9 +179,9 @@ def sync(group: ConsumerGroup, request: SyncGroup.Request, result: Result) -> No
     _check_generation(member, request.generation_id)
     name, metadata = classic.protocols[0]
     if request.protocol_type not in (None, CONSUMER_PROTOCOL):
-        raise errors.InconsistentGroupProtocol(f"group {group.id} is one of consumers")
+        raise errors.InconsistentGroupProtocol(f"group {group.id} has the protocol type {CONSUMER_PROTOCOL}")
     if request.protocol_name not in (None, name):
-        raise errors.InconsistentGroupProtocol(f"member {member.id} was told to use {name}")
+        raise errors.InconsistentGroupProtocol(f"member {member.id} must use the protocol {name}")
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
         _expect_join(group, member, result)
         raise errors.RebalanceInProgress(
@@ -203,10 +202,7 @@ def sync(group: ConsumerGroup, request: SyncGroup.Request, result: Result) -> No
 
 
 def heartbeat(group: ConsumerGroup, request: Heartbeat.Request, result: Result) -> None:
-    """Heartbeat: a ``Heartbeat.Response``.
-
-    Raises UnknownMemberId, FencedInstanceId, IllegalGeneration.
-    """
+    """Handles a Heartbeat. Raises UnknownMemberId, FencedInstanceId, IllegalGeneration."""
     member, _ = _classic(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     expecting.touch(group, member, result)
@@ -257,7 +253,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 def leave(
     group: ConsumerGroup, members: list[LeaveGroup.Request.MemberIdentity], result: Result
 ) -> list[LeaveGroup.Response.MemberResponse]:
-    """LeaveGroup: an outcome for each; members of either protocol may be named."""
+    """Handles a LeaveGroup; returns an outcome for each member. Members of both protocols may be named."""
     outcomes, gone = [], {}
     for identity in members:
         outcome = LeaveGroup.Response.MemberResponse(
@@ -276,7 +272,7 @@ def leave(
 def _leaving(
     group: ConsumerGroup, identity: LeaveGroup.Request.MemberIdentity
 ) -> ConsumerMember:
-    """The member that is meant; an administrator names static ones by their instance id alone."""
+    """Returns the named member; an administrator names static members by instance id only."""
     member = group.static_member(identity.group_instance_id)
     if member is not None and not identity.member_id:
         return member

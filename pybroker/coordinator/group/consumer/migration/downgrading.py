@@ -1,13 +1,12 @@
-"""A consumer group becomes a classic one when its last member of the new protocol is gone.
+"""A consumer group becomes a classic one when its last member of the new protocol has left.
 
-The rest are members that speak the classic protocol already. The classic group is made at once,
-with all that its record cannot say (protocols that are not in use), and takes its place when that
-record is replayed. Its members are asked to join again, unless a static member has merely changed its protocol and
-every member has its target assignment.
+The remaining members already use the classic protocol. The classic group is made at once, with what its record cannot
+contain (protocols that are not in use). It replaces the consumer group when that record is replayed. Its members must
+join again, unless a static member has only changed its protocol and every member has its target assignment.
 
-Until they have joined, the assignments of the classic group are what its members *have*. Kafka writes what they
-*should* have. If that group were upgraded again before they have joined, partitions that members still read would go
-to others.
+Until they have joined, the assignments of the classic group are the members' *current* partitions. Kafka writes their
+*target* instead. If such a group were upgraded again before they have joined, partitions that members still read would
+be given to others.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _FIRST_VERSION = 0
 
 
 def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> bool:
-    """Whether without these members only classic ones are left."""
+    """Returns whether only classic members remain without these."""
     classic = sum(member.classic is not None for member in members)
     left = len(group.members) - len(members)
     return group.classic_members - classic == left and _may(group, left)
 
 
 def follows_from_replacing(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """This member alone speaks the new protocol, and a classic one takes its place."""
+    """Returns whether this is the only member of the new protocol, and a classic one replaces it."""
     everybody = len(group.members)
     others_are_classic = group.classic_members == everybody - 1 and member.classic is None
     return others_are_classic and _may(group, everybody)
@@ -53,7 +52,7 @@ def _may(group: ConsumerGroup, members: int) -> bool:
 def downgrade_without(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], result: Result
 ) -> None:
-    """The group becomes classic without these members, and is rebalanced."""
+    """Makes the group classic without these members, and rebalances it."""
     gone = {member.id for member in leaving}
     stay = [member for member in group.members.values() if member.id not in gone]
     classic = _classic(group, stay, result)
@@ -69,7 +68,7 @@ def downgrade_with(
     rebalances: bool,
     result: Result,
 ) -> None:
-    """The group becomes classic, with ``joining`` in the place of the static member."""
+    """Makes the group classic, with ``joining`` in place of the static member."""
     others = [each for each in group.members.values() if each.id != replaced.id]
     members = [*others, joining]
     epoch = group.assignment_epoch
@@ -82,7 +81,7 @@ def downgrade_with(
 
 
 def _has(member: ConsumerMember) -> Target:
-    """What it reads, or may still read."""
+    """Returns the partitions that the member reads or may still read."""
     has: dict[bytes, frozenset[int]] = {}
     for owned in (member.assigned, member.pending_revocation):
         for topic_id, partitions in owned.items():
@@ -118,7 +117,7 @@ def _classic(
 def _install(
     group: ConsumerGroup, classic: ClassicGroup, has: dict[str, Target], result: Result
 ) -> None:
-    """Writes the group; ``has``: the assignment of each member."""
+    """Writes the group; ``has`` is each member's assignment."""
     for member in classic.members:
         version = int.from_bytes(member.metadata(classic.protocol)[:2], "big")
         member.assignment = assigned_bytes(group, has[member.id], version)
@@ -137,7 +136,7 @@ def _install(
 
 
 def assigned_bytes(group: ConsumerGroup, partitions: Target | Owned, version: int) -> bytes:
-    """Returns partitions in the form for a classic consumer, without deleted topics."""
+    """Returns partitions in the format for a classic consumer, without deleted topics."""
     image = group.context.topics.image
     part = ConsumerProtocolAssignment.TopicPartition
     message = ConsumerProtocolAssignment(

@@ -1,8 +1,8 @@
 """A classic group becomes a consumer group when the first member of the new protocol joins.
 
-Its members stay and go on speaking the classic protocol (``classic_members``). Their generation becomes the first
-epoch, and they keep the partitions that the leader assigned. The change itself takes no partition from them. Members
-that are just joining or syncing have to join again.
+Its members stay and continue with the classic protocol (``classic_members``). Their generation becomes the first epoch,
+and they keep the partitions that their leader assigned. So the change itself takes no partition from them. Members that
+are in the middle of a join or sync must join again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 def consumer_group(
     context: ConsumerContext, group_id: str, joins: bool, result: Result
 ) -> ConsumerGroup:
-    """The group that is to be a consumer group: new, or made of a classic one, for who joins.
+    """Returns the consumer group for a member of the new protocol: an existing classic group converted, or a new one.
 
-    It becomes the shard's when its records have been written. Nothing has changed before
-    ``take_over``. Raises GroupIdNotFound.
+    The shard takes it over when its records have been written. Nothing changes before ``take_over``. Raises
+    GroupIdNotFound.
     """
     group = context.groups.get(group_id)
     if group is None:
@@ -55,9 +55,9 @@ def consumer_group(
 
 
 def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, result: Result) -> None:
-    """The first member of the new protocol is in: those of the classic group follow.
+    """Completes the upgrade: the first member of the new protocol has joined.
 
-    The sessions of the members start again. Members that wait for the classic rebalance have to join again.
+    The sessions of the classic members restart. Members that wait for the classic rebalance must join again.
     """
     if not classic.members:
         return
@@ -70,7 +70,7 @@ def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, result: Result) ->
 
 
 def _check(context: ConsumerContext, group: ClassicGroup) -> None:
-    """Raises GroupIdNotFound where the group may not be upgraded."""
+    """Raises GroupIdNotFound if the group may not be upgraded."""
     why = None
     if not context.settings.may_upgrade:
         why = "online upgrade is disabled"
@@ -103,7 +103,7 @@ def _upgraded(context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup:
 
 
 def _assigned(context: ConsumerContext, group: ClassicGroup, member: Member) -> Owned:
-    """What the leader has assigned; topics that are gone are left out."""
+    """Returns what the leader has assigned to the member, without deleted topics."""
     if not member.assignment:
         return {}
     message = ConsumerProtocolAssignment.decode(member.assignment)
@@ -123,10 +123,10 @@ def _assigned(context: ConsumerContext, group: ClassicGroup, member: Member) -> 
 
 
 def _kept(upgraded: ConsumerGroup, group: ClassicGroup, member: Member) -> Owned:
-    """What a member without an assignment has said to have, unless it is another's by now.
+    """Returns what a member without an assignment reports as its partitions, without those of other members.
 
-    A cooperative member reads on in a rebalance; if that is broken off before its leader has
-    assigned, only its own word tells what it reads.
+    A cooperative member continues to read during a rebalance. If the rebalance ends before its leader has assigned,
+    only the member itself knows what it reads.
     """
     image = upgraded.context.topics.image
     owned: dict[bytes, dict[int, int]] = {}
