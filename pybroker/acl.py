@@ -13,7 +13,7 @@ OPERATIONS: Final = (
     *("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS"),
     *("ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
 )
-"""Kafka's, as the wire names them; its tools write them like ``DescribeConfigs``."""
+"""Kafka's operations as the wire names them. Kafka's tools write them like ``DescribeConfigs``."""
 CLUSTER_NAME: Final = "kafka-cluster"
 _BY_WORD: Final = {name.replace("_", ""): name for name in OPERATIONS}
 
@@ -21,9 +21,9 @@ _BY_WORD: Final = {name.replace("_", ""): name for name in OPERATIONS}
 class Acl:
     """What a user may do, or with ``deny`` may not: ``Acl("User:alice", "READ", "WRITE", topic="flights")``.
 
-    ``principal``: ``User:alice``, or just ``alice``; ``User:*`` is everybody. The operations are Kafka's, as ``READ``
-    or ``DescribeConfigs``. Exactly one resource is named. A topic ``*`` is every topic; with ``prefixed`` it is each
-    one whose name begins so. Raises ValueError.
+    ``principal`` is ``User:alice``, or just ``alice``; ``User:*`` means everybody. The operations are Kafka's, written
+    ``READ`` or ``DescribeConfigs``. Name exactly one resource. A topic ``*`` means every topic. With ``prefixed`` the
+    name matches all names that begin with it. Raises ValueError.
     """
 
     __slots__ = ("deny", "host", "operations", "prefixed", "principal", "resource")
@@ -55,7 +55,7 @@ class Acl:
             kinds = ", ".join(map(str.lower, named))
             raise ValueError(f"an Acl names exactly one resource, which is one of {kinds}")
         if not operations:
-            raise ValueError(f"an Acl names an operation: Acl({principal!r}, 'READ', …)")
+            raise ValueError(f"an Acl needs an operation: Acl({principal!r}, 'READ', …)")
         self.resource = resources[0]
         self.principal = principal if ":" in principal else f"User:{principal}"
         self.operations = tuple(map(_operation, operations))
@@ -73,9 +73,9 @@ class Acl:
 
 
 def texts(acl: Acl) -> Iterator[str]:
-    """An ACL as ``--add-acl`` takes it, a text for each operation. Raises TypeError."""
+    """Yields an ACL as ``--add-acl`` takes it, a text for each operation. Raises TypeError."""
     if not isinstance(acl, Acl):
-        raise TypeError(f"acls has {acl!r}, which is no Acl: acls=[Acl('alice', 'READ', topic='flights')]")
+        raise TypeError(f"acls contains {acl!r}, which is not an Acl: acls=[Acl('alice', 'READ', topic='flights')]")
     pattern = "PREFIXED" if acl.prefixed else "LITERAL"
     permission = "DENY" if acl.deny else "ALLOW"
     for operation in acl.operations:
@@ -85,5 +85,5 @@ def texts(acl: Acl) -> Iterator[str]:
 def _operation(text: str) -> str:
     found = _BY_WORD.get(text.upper().replace("_", ""))
     if found is None:
-        raise ValueError(f"{text!r} is no operation: there are {', '.join(OPERATIONS)}")
+        raise ValueError(f"{text!r} is not an operation; the operations are {', '.join(OPERATIONS)}")
     return found

@@ -1,8 +1,8 @@
 """A broker for tests and notebooks: ``with pybroker.run() as broker: broker.bootstrap_servers``.
 
-The broker is a separate process. It ends with the block or with ``close()``, when the object is no longer referenced,
-and when this process ends, by whatever signal. It watches a pipe and this process, and removes its temporary data
-folder.
+The broker is a separate process. It ends with the block, with ``close()``, when the object is no longer referenced, and
+when this process ends, even by a signal. To notice that, it watches a pipe and this process. It removes its temporary
+data folder.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pybroker.passwords import passwords
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 
-if TYPE_CHECKING:  # a broker without TLS costs nothing of it
+if TYPE_CHECKING:  # a broker without TLS does not pay for this import
     from pybroker.security.certificates import Files
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
 OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
 """Environment variables that configure another broker, not this one."""
 TLS_FOLDER = "tls"
-"""In the data folder."""
+"""The folder of the certificates, inside the data folder."""
 CHOSEN = {
     *("listeners", "listener.security.protocol.map", "controller.listener.names"),
     *("security.inter.broker.protocol", "inter.broker.listener.name", "sasl.enabled.mechanisms"),
@@ -41,9 +41,9 @@ CHOSEN = {
 }
 CLIENT_AUTH = "ssl.client.auth"
 OF_SASL_SSL = "listener.name.sasl_ssl."
-"""Begins the keys of the listener that ``tls`` and ``sasl`` together choose."""
+"""The prefix of the keys of the listener that ``tls`` and ``sasl`` together choose."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
-"""The setting by which ACLs count."""
+"""The setting that makes the broker check ACLs."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -92,9 +92,9 @@ class EmbeddedBroker:
         self._passwords = passwords(sasl, users)
         secured = self._secured()
         if secured and (both := sorted(CHOSEN & settings.keys())):
-            raise ValueError(f"tls and sasl choose {', '.join(both)}: give only one of both")
+            raise ValueError(f"tls and sasl already set {', '.join(both)}: give only one of the two")
         self._client_auth = settings.get(CLIENT_AUTH, "none")
-        if tls and self._passwords is not None and CLIENT_AUTH in settings:  # there only its own one counts
+        if tls and self._passwords is not None and CLIENT_AUTH in settings:  # this listener ignores the general key
             settings[OF_SASL_SSL + CLIENT_AUTH] = settings.pop(CLIENT_AUTH)
         self.data_dir = Path("" if data_dir is None else data_dir)
         self._temporary = data_dir is None
@@ -122,15 +122,15 @@ class EmbeddedBroker:
 
     @property
     def pid(self) -> int:
-        """The id of the process, or with several brokers that of their supervisor. Raises RuntimeError before the
-        first start.
+        """The process id of the broker, or of the supervisor if there are several brokers. Raises RuntimeError before
+        the first start.
         """
         return self._known(self._process.pid or 0)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The process ids of the brokers, in the order of the node ids. For a broker that does not run, it is the last
-        one.
+        """The process ids of the brokers, in the order of the node ids. For a broker that does not run, it is its last
+        process id.
 
         Raises RuntimeError before the first start.
         """
@@ -152,11 +152,12 @@ class EmbeddedBroker:
         return self._process.log
 
     def client_settings(self, user: str | None = None, *, library: str = "pyclient") -> dict[str, Any]:
-        """The settings with which a client reaches the broker: ``Producer(**broker.client_settings("alice"))``.
+        """Returns the settings with which a client reaches the broker: ``Producer(**broker.client_settings("alice"))``.
 
-        ``user``: one of ``users``, needed if there are several. ``library``: ``pyclient``, ``confluent-kafka``,
-        ``kafka-python``, ``aiokafka`` or ``java``. Where ``ssl.client.auth`` asks for it, the client has a certificate.
-        Raises ValueError for another user or library, and RuntimeError before the first start.
+        ``user`` is one of ``users``; it is required if there are several. ``library`` is ``pyclient``,
+        ``confluent-kafka``, ``kafka-python``, ``aiokafka`` or ``java``. If ``ssl.client.auth`` requires a client
+        certificate, the settings name one. Raises ValueError for another user or library, and RuntimeError before the
+        first start.
         """
         bootstrap, authority, own = self.bootstrap_servers, None, None
         if self._is_secured:
@@ -237,7 +238,7 @@ class EmbeddedBroker:
         self.close()
 
     async def __aenter__(self) -> Self:
-        import asyncio  # costs 40 ms, which a test without it need not
+        import asyncio  # importing asyncio takes 40 ms, which other tests save
 
         return await asyncio.to_thread(self.start)
 
@@ -262,7 +263,7 @@ class EmbeddedBroker:
             raise
 
     def _secured(self) -> dict[str, str]:
-        """The settings of the one listener that clients and brokers use; none where it is plain."""
+        """Returns the settings of the one listener that clients and brokers use; empty without TLS and SASL."""
         chosen = protocol(tls=self._is_secured, sasl=self._passwords is not None)
         found = {"listeners": f"{chosen}://localhost:0", "security.inter.broker.protocol": chosen}
         if self._passwords is not None:
@@ -270,7 +271,7 @@ class EmbeddedBroker:
         return found if self._is_secured else {}
 
     def _make_certificates(self) -> None:
-        """Makes those that are not there yet, and names them in the settings."""
+        """Makes the certificates that do not exist yet, and names them in the settings."""
         from pybroker.security.certificates import make
 
         files = self._certificates()
@@ -296,7 +297,8 @@ class EmbeddedBroker:
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:
-        """The bootstrap servers and processes of the ready line; other lines are of a sitecustomize or the like.
+        """Returns the bootstrap servers and process ids of the ready line. Skips other lines, which may come from a
+        sitecustomize.
 
         Raises BrokerFailed.
         """
@@ -318,9 +320,8 @@ class EmbeddedBroker:
                 self._process.send_signal(number)
 
     def _ask(self, order: str, node_id: int | None) -> tuple[int, ...]:
-        """Sends an order to the supervisor and returns the process ids in its answer.
-
-        Raises BrokerFailed, ValueError, RuntimeError.
+        """Sends an order to the supervisor and returns the process ids in its answer. Raises BrokerFailed, ValueError,
+        RuntimeError.
         """
         self._only(node_id)
         with self._lock:
@@ -367,18 +368,19 @@ def run(
     """Starts brokers, by default one, on free ports, and returns when they are ready.
 
     They run until the ``with`` block ends, ``close()`` is called, or the returned object is no longer referenced.
-
     ``config`` takes Kafka's keys with ``_`` for ``.`` (``num_partitions=3``). The defaults are Kafka's, except that
     ``group.initial.rebalance.delay.ms`` is 0. Environment variables ``KAFKA_…`` are ignored. ``data_dir`` is kept
     afterwards; the default is a temporary folder, which is removed.
 
-    With ``tls`` clients and brokers connect by TLS only. The data folder gets an authority and certificates.
-    ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) lets in only ``users={"alice": "secret"}``. In a kept
-    ``data_dir``, users of SCRAM get these passwords for others, and users who are not named stay.
-    ``broker.client_settings("alice")`` gives clients what they need.
+    With ``tls`` clients and brokers connect only by TLS. The broker makes a certificate authority and certificates in
+    the data folder.
 
-    With ``acls`` a client may do only what these ACLs say: ``acls=[Acl("alice", "READ", topic="flights")]``. An empty
-    list allows nothing, but to ``super_users="User:admin"``. Those that a kept ``data_dir`` has already stay. Raises
+    With ``sasl="SCRAM-SHA-256"`` (or ``SCRAM-SHA-512``, ``PLAIN``) only ``users={"alice": "secret"}`` can log in. In a
+    ``data_dir`` that has SCRAM users already, these users get the new passwords, and other users stay.
+    ``broker.client_settings("alice")`` returns the settings for a client.
+
+    With ``acls`` a client may do only what these ACLs allow: ``acls=[Acl("alice", "READ", topic="flights")]``. An empty
+    list allows nothing, except to ``super_users="User:admin"``. ACLs that are already in ``data_dir`` stay. Raises
     BrokerFailed.
     """
     broker = EmbeddedBroker(
@@ -397,10 +399,10 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, changed so that the child finds the same ``pybroker``, installed or not.
+    """Returns this process's environment, changed so that the child imports the same ``pybroker``, installed or not.
 
-    Sources that are not built, which a script inside a clone may import, are not used. The child imports the installed
-    package and, because of ``-P``, nothing from the working folder.
+    A script inside a clone may import sources that are not built. The child does not use those. It imports the
+    installed package and, because of ``-P``, nothing from the working folder.
     """
     package = Path(__file__).parent.parent
     codec = find_spec("cy.wire.codec")
@@ -411,12 +413,12 @@ def environment() -> dict[str, str]:
 
 
 def brokers_environment() -> dict[str, str]:
-    """``environment`` without the variables that configure another broker."""
+    """Returns ``environment`` without the variables that configure another broker."""
     return {name: text for name, text in environment().items() if not name.startswith(OTHERS)}
 
 
 def setting(key: str, value: object) -> tuple[str, str]:
-    """Key and text as ``--set`` takes them."""
+    """Returns key and text as ``--set`` takes them."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, (list, tuple)):
         text = ",".join(map(str, value))
@@ -424,5 +426,5 @@ def setting(key: str, value: object) -> tuple[str, str]:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """``4711,4712``."""
+    """Parses ``4711,4712``."""
     return tuple(map(int, filter(None, text.split(","))))

@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _loaded(module: str) -> ModuleType:
-    """Raises ImportError with what to do where the sources are not compiled."""
+    """Imports a module. If the sources are not compiled, raises ImportError with the command that compiles them."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

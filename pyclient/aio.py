@@ -1,4 +1,4 @@
-"""The asyncio face: the same names as ``pyclient``, on the running loop.
+"""The asyncio interface: the same names as ``pyclient``, on the running loop.
 
     async with aio.Admin("localhost:9092") as admin:
         await admin.create_topics("flights")

@@ -1,6 +1,6 @@
-"""How a function of the application is to be called, told by its signature, once.
+"""Finds out from a function's signature, once, how to call it.
 
-A serializer takes the value alone, as in kafka-python and aiokafka, or topic and value, as in Kafka.
+A serializer takes only the value, as in kafka-python and aiokafka, or topic and value, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ STARS: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def takes_topic(function: Callable[..., Any], what: str) -> bool:
-    """Whether a (de)serializer, in words ``what``, is called with (topic, value); else with the value alone. What
-    needs one argument is given one, what needs two both; what needs none is given both where its first is named
-    ``topic``, or where it takes all that comes. Raises ConfigError where it fits neither, or cannot be told.
+    """Returns True if a (de)serializer is called with (topic, value), False if with the value alone.
+
+    A function with one required argument gets the value, one with two gets both. A function without a required argument
+    gets both if its first argument is named ``topic`` or if it takes ``*args``. ``what`` names the function in errors.
+    Raises ConfigError if it fits neither form, or if its signature is unknown.
     """
     if isinstance(function, type) and any("__call__" in base.__dict__ for base in function.__mro__):
-        raise _misfit(function, what, "is a class: pass an object of it")
+        raise _misfit(function, what, "is a class: pass an instance of it")
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):
         if isinstance(function, type):  # int, str
             return False
-        raise _misfit(function, what, "does not tell how many arguments it takes") from None
+        raise _misfit(function, what, "has no signature that shows its arguments") from None
     positional = [each for each in parameters if each.kind in POSITIONAL]
     needed = [each.name for each in parameters if each.default is Parameter.empty and each.kind not in STARS]
     may_have_two = len(positional) > 1 or any(each.kind is Parameter.VAR_POSITIONAL for each in parameters)

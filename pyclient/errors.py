@@ -1,9 +1,10 @@
 """The errors of the SDK: Kafka's own (``pyclient.protocol.errors``) and those that arise in the client.
 
-``error.retriable``: the same call may succeed later; the client has done so itself until its time
-was over. ``error.fatal``: this client can do nothing more; close it. All can be pickled.
+If ``error.retriable``, the same call may succeed later; the client has retried it until its time limit. If
+``error.fatal``, this client can do nothing more: close it. All errors can be pickled.
 
-The sets at the end say by names (``error.name in STALE_METADATA``) what several parts of the client do about an error.
+The sets at the end group errors by name (``error.name in STALE_METADATA``), where several parts of the client react
+alike.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ __all__ = [
 
 
 class ClientError(KafkaError):
-    """An error that no broker sent: ``code`` is -1."""
+    """An error that no broker sent; its ``code`` is -1."""
 
     name = "CLIENT_ERROR"
     text = "The client met an error."
 
 
 class ConfigError(ClientError, ValueError):
-    """An unknown key or a bad value; the text says which, and what would be right."""
+    """A setting or argument is unknown or invalid; the text names it, and what is valid."""
 
     name = "CONFIG_ERROR"
 
 
 class ClientClosed(ClientError):
-    """The client was closed before, or while, this was done."""
+    """The client was closed before or during the call."""
 
     name = "CLIENT_CLOSED"
     text = "The client is closed."
@@ -59,7 +60,7 @@ class ClientClosed(ClientError):
 
 
 class ClientForked(ClientError):
-    """The client was made before a fork, its thread and sockets stayed with the parent."""
+    """The client was made before a fork, so its thread and sockets belong to the parent process."""
 
     name = "CLIENT_FORKED"
     text = "This client was made before the fork: make one in the child."
@@ -67,7 +68,7 @@ class ClientForked(ClientError):
 
 
 class BufferExhausted(ClientError):
-    """``buffer.memory`` was full for ``max.block.ms``: records come faster than the brokers take them."""
+    """``buffer.memory`` was full for ``max.block.ms``: the application sends faster than the brokers accept."""
 
     name = "BUFFER_EXHAUSTED"
     retriable = True
@@ -81,13 +82,15 @@ class WakeupError(ClientError):
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker serves no version of an API, or no version that can say what was asked."""
+    """The broker does not support an API, or no version of it that can express the request."""
 
     name = "UNSUPPORTED_BY_BROKER"
 
 
 class _AtHost:
-    """host: ``name:port``. phase: what was being done. cause: the error beneath, or None."""
+    """An error at one server. ``host`` is ``name:port``, ``phase`` what the client was doing, ``cause`` the original
+    error or None.
+    """
 
     host: str
     phase: str
@@ -104,7 +107,7 @@ class _AtHost:
         self._reduced = (host, phase, cause, more)
 
     def saying(self, more: str) -> Self:
-        """The same with more text behind its own."""
+        """Returns the same error with ``more`` appended to its text."""
         host, phase, cause, own = self._reduced
         return type(self)(host, phase, cause, f"{own}{more}")
 
@@ -113,8 +116,9 @@ class _AtHost:
 
 
 class ConnectionFailed(_AtHost, ClientError, ConnectionError):
-    """No connection was made; ``phase`` is ``resolve``, ``connect``, ``TLS handshake``, ``handshake``, ``SASL token``
-    or ``SASL authentication``.
+    """The client could not connect.
+
+    ``phase`` is ``resolve``, ``connect``, ``TLS handshake``, ``handshake``, ``SASL token`` or ``SASL authentication``.
     """
 
     name = "CONNECTION_FAILED"
@@ -122,12 +126,14 @@ class ConnectionFailed(_AtHost, ClientError, ConnectionError):
 
     @property
     def lasts(self) -> bool:
-        """Whether the next attempt will fail too: a client that reaches no other server does not wait for it."""
+        """True if the next attempt will fail too. Then the client does not wait and retry, unless it can reach another
+        server.
+        """
         return self.phase == "resolve"
 
 
 class TlsRefused(ConnectionFailed):
-    """A certificate or a setting of TLS was refused, here or by the broker. It will be until one is changed."""
+    """The client or the broker refused a certificate or a TLS setting. It stays so until one of them is changed."""
 
     @property
     def lasts(self) -> bool:
@@ -136,8 +142,10 @@ class TlsRefused(ConnectionFailed):
 
 
 class SaslRefused(ConnectionFailed, SaslAuthenticationFailed):
-    """The broker, or the source of tokens, does not accept who this client says it is. It will not until a setting or
-    a user is changed. ``cause`` may be the broker's error: SaslAuthenticationFailed, UnsupportedSaslMechanism.
+    """Authentication failed: the broker, or the source of tokens, refused this client's credentials.
+
+    It stays so until a setting or a user is changed. ``cause`` may be the broker's error: SaslAuthenticationFailed,
+    UnsupportedSaslMechanism.
     """
 
     name = SaslAuthenticationFailed.name
@@ -152,7 +160,7 @@ class SaslRefused(ConnectionFailed, SaslAuthenticationFailed):
 
 
 class ConnectionLost(_AtHost, NetworkException, ConnectionError):
-    """The connection ended before the response came; whether the request was served is unknown."""
+    """The connection ended before the response came. The broker may have executed the request."""
 
     retriable = True
 
@@ -165,37 +173,39 @@ STALE_METADATA: Final = frozenset(
         *("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "UNKNOWN_LEADER_EPOCH"),
     }
 )
-"""The metadata is asked for again: ``InvalidMetadataException`` and what extends it in Kafka 4.3's Java client, and
-UNKNOWN_LEADER_EPOCH, after which its consumer asks for it too (``OffsetFetcherUtils``).
+"""After these errors the client fetches metadata again. They are ``InvalidMetadataException`` and its subclasses in
+Kafka 4.3's Java client, and UNKNOWN_LEADER_EPOCH, as in Java's ``OffsetFetcherUtils``.
 """
 
 STALE_ROUTE: Final = STALE_METADATA | {"NOT_CONTROLLER", "CONNECTION_FAILED", "REQUEST_TIMED_OUT"}
-"""The client fetches the metadata again, and then sends the request to the broker that it names. It also does so where
-a broker is no longer the controller, or could not be reached. Java's ``NetworkClient`` does so when a connection ends.
+"""After these errors the client fetches metadata again, and then sends the request to the broker that it names. They
+include a broker that is no longer the controller, or that could not be reached. Java's ``NetworkClient`` does so when a
+connection ends.
 """
 
 STALE_POSITION: Final = STALE_ROUTE | {"OFFSET_NOT_AVAILABLE"}
-"""A fetch is tried again with newer metadata (Java's ``FetchCollector``)."""
+"""After these errors the consumer fetches metadata and tries the fetch again (Java's ``FetchCollector``)."""
 
 SESSION_LOST: Final = frozenset(
     {"FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR"}
 )
-"""The next fetch begins a session (KIP-227, KIP-516)."""
+"""After these errors the next fetch begins a new session (KIP-227, KIP-516)."""
 
 COORDINATOR_MOVED: Final = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"})
-"""The coordinator is looked for again. One that still loads (COORDINATOR_LOAD_IN_PROGRESS) is the right one: it is only
-asked again later, as Java's ``TransactionManager`` and ``ConsumerCoordinator`` do.
+"""After these errors the client looks for the coordinator again. A coordinator that still loads
+(COORDINATOR_LOAD_IN_PROGRESS) is the right one. The client only asks it again later, as Java's ``TransactionManager``
+and ``ConsumerCoordinator`` do.
 """
 
 COORDINATOR_LOST: Final = COORDINATOR_MOVED | {"CONNECTION_FAILED", "NETWORK_EXCEPTION"}
-"""The same, or the broker could not be reached."""
+"""The same, and errors of a broker that could not be reached."""
 
 CONTROLLER_LOST: Final = frozenset({"NOT_CONTROLLER", "CONNECTION_FAILED", "NETWORK_EXCEPTION"})
-"""The request may not have come to the controller: it is looked for again."""
+"""The controller may not have received the request, so the client looks for the controller again."""
 
 NOT_MEMBER: Final = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH"})
-"""The group has put this member out: it joins again. ILLEGAL_GENERATION is said to members of the classic protocol,
-FENCED_MEMBER_EPOCH to those of the consumer protocol (KIP-848).
+"""The group has evicted this member, which joins again. Members of the classic protocol get ILLEGAL_GENERATION, those
+of the consumer protocol (KIP-848) FENCED_MEMBER_EPOCH.
 """
 
 NOT_APPENDED: Final = frozenset(
@@ -211,22 +221,22 @@ NOT_APPENDED: Final = frozenset(
         *("PRODUCER_FENCED", "TRANSACTION_ABORTABLE"),
     }
 )
-"""What a broker looks at before it appends a batch. After all others the batch may be in a log: a leader answers
-NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR also to what waits for its followers
-(``DelayedProduce``).
+"""Errors of checks that a broker makes before it appends a batch. After any other error the batch may be in a log. For
+example, a leader also answers NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR while a batch
+waits for its followers (``DelayedProduce``).
 """
 
 OUT_OF_SEQUENCE: Final = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"})
-"""The log holds other batches of the producer than the sequence of this one tells."""
+"""The sequence of the batch does not follow the producer's last batch in the log."""
 
 TOO_LARGE: Final = frozenset({"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
-"""A batch that goes again in parts."""
+"""The batch is split and sent again."""
 
 FATAL_TO_PRODUCER: Final = frozenset(
     {"PRODUCER_FENCED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 )
-"""A refused batch after which a transactional producer can do nothing more. INVALID_PRODUCER_EPOCH is not among them:
-of a partition's leader it means that the transaction has to be aborted (KIP-588).
+"""After these errors a transactional producer can do nothing more. INVALID_PRODUCER_EPOCH is not among them: from a
+partition's leader it means that the transaction must be aborted (KIP-588).
 """
 
 DENIED: Final = frozenset(
@@ -235,23 +245,23 @@ DENIED: Final = frozenset(
         *("TRANSACTIONAL_ID_AUTHORIZATION_FAILED",),
     }
 )
-"""A right is missing. The application hears of it at once. A consumer goes on when the right is granted."""
+"""The client lacks a right. The call fails at once. A consumer continues when the right is granted."""
 
 FATAL_TO_TRANSACTIONS: Final = FATAL_TO_PRODUCER | {
     *("INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TRANSACTION_TIMEOUT"),
 }
-"""The same, of what the transaction coordinator says."""
+"""The same, for errors of the transaction coordinator."""
 
 
 def _describe(cause: BaseException | str | None) -> str:
-    """The cause in words; an exception without a text by its class."""
+    """Returns the text of the cause, or its class if it has no text."""
     if cause is None or isinstance(cause, str):
         return cause or ""
     return str(cause) or type(cause).__name__
 
 
 def of_code(code: int, message: str | None = None) -> KafkaError | None:
-    """The exception of an error code in a response, None of 0."""
+    """Returns the exception of an error code in a response, None for 0."""
     error = by_code(code)
     return None if error is None else error(message)
 
@@ -264,7 +274,7 @@ def check(code: int, message: str | None = None) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Kafka's errors are names of this module too: ``pyclient.errors.OffsetOutOfRange``."""
+    """Makes Kafka's errors attributes of this module: ``pyclient.errors.OffsetOutOfRange``."""
     try:
         return getattr(_kafka, name)
     except AttributeError:

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The offset of the next record to read, the epoch of the leader that gave the one before (-1:
-    not known), and any text.
-    """
+    """The offset of the next record to read, the leader epoch of the record before it (-1: unknown), and any text."""
 
     offset: int
     leader_epoch: int = -1

@@ -1,4 +1,4 @@
-"""A transaction that is complete and not ended."""
+"""A transaction whose records are all delivered, and which is still open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class PreparedTransaction(NamedTuple):
-    """What it takes to end a transaction from anywhere: the names are KIP-939's."""
+    """What any process needs to end a prepared transaction; the names are KIP-939's."""
 
     transactional_id: str
     producer_id: int

@@ -103,7 +103,7 @@ class AvroDeserializer:
         if self._find is None:
             return self._avro.schemaless_reader(io.BytesIO(data), self._schema)
         if len(data) < PREFIX_SIZE or data[0] != 0:
-            raise ValueError(f"{len(data)} bytes without the prefix 00 and a schema id")
+            raise ValueError(f"the data ({len(data)} bytes) do not begin with the prefix 00 and a schema id")
         schema_id = int.from_bytes(data[1:PREFIX_SIZE])
         schema = self._known.get(schema_id)
         if schema is None:

@@ -1,4 +1,4 @@
-"""A partition of a topic, as the SDK names it everywhere."""
+"""A partition of a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TopicPartition(NamedTuple):
 
 
 def partition_of(given: object) -> TopicPartition:
-    """What an application names a partition by: a TopicPartition, or a pair. Raises TypeError."""
+    """Converts a TopicPartition or a pair. Raises TypeError."""
     if isinstance(given, tuple) and len(given) == 2:
         topic, number = given
         if isinstance(topic, str) and hasattr(number, "__index__"):
@@ -27,5 +27,5 @@ def partition_of(given: object) -> TopicPartition:
 
 
 def partitions_of(given: Iterable[object]) -> list[TopicPartition]:
-    """All of them, as ``partition_of``."""
+    """Converts all like ``partition_of``."""
     return [partition_of(each) for each in given]

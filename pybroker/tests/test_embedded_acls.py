@@ -68,8 +68,8 @@ def test_an_acl_shows_how_it_was_typed() -> None:
         (("alice", "READ"), {}, "exactly one resource"),
         (("alice", "READ"), {"topic": "t", "group": "g"}, "exactly one resource"),
         (("alice", "READ"), {"topic": ""}, "exactly one resource"),
-        (("alice",), {"topic": "t"}, "names an operation"),
-        (("alice", "FLY"), {"topic": "t"}, "'FLY' is no operation: there are ALL, READ"),
+        (("alice",), {"topic": "t"}, "needs an operation"),
+        (("alice", "FLY"), {"topic": "t"}, "'FLY' is not an operation; the operations are ALL, READ"),
     ],
 )
 def test_what_is_no_acl_is_refused(arguments: tuple[str, ...], named: dict[str, str], says: str) -> None:

@@ -44,7 +44,7 @@ def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], say
     [
         ({"sasl": "PLAIN", "users": ["alice"]}, "users are passwords by name"),
         ({"sasl": "PLAIN", "users": {"alice": 1}}, "users are passwords by name"),
-        ({"acls": {"alice": "READ"}}, r"acls has 'alice', which is no Acl: acls=\[Acl\("),
+        ({"acls": {"alice": "READ"}}, r"acls contains 'alice', which is not an Acl: acls=\[Acl\("),
     ],
 )
 def test_arguments_of_the_wrong_type_are_refused_with_the_right_one(arguments: dict[str, object], says: str) -> None:

@@ -26,7 +26,7 @@ class Acls(Base):
     async def describe_acls(
         self, filter: AclBindingFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
-        """Returns the ACLs that fit, or all. Raises SecurityDisabled if the broker has no authorizer."""
+        """Returns the ACLs that match, or all. Raises SecurityDisabled if the broker has no authorizer."""
         pattern, entry = filter or AclBindingFilter()
         message = DescribeAcls.Request(
             resource_type_filter=pattern.resource_type,
@@ -56,9 +56,7 @@ class Acls(Base):
     async def create_acls(
         self, acls: Iterable[AclBinding], *, timeout: float | None = None, check: bool = True
     ) -> Results[AclBinding, None]:
-        """Creates ACLs; one that exists already stays as it is. Raises the first error unless
-        ``check=False``.
-        """
+        """Creates ACLs; existing ones stay unchanged. Raises the first error unless ``check=False``."""
         request = CreateAcls.Request
 
         async def ask(node: int, some: list[AclBinding]) -> dict[AclBinding, KafkaError | None]:
@@ -86,7 +84,8 @@ class Acls(Base):
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None, check: bool = True
     ) -> Results[AclBindingFilter, list[AclBinding]]:
-        """Deletes the ACLs that fit. Returns those of each filter. Raises the first error unless ``check=False``."""
+        """Deletes the ACLs that match, and returns those of each filter. Raises the first error unless ``check=False``.
+        """
         request = DeleteAcls.Request
 
         async def ask(
@@ -113,7 +112,7 @@ class Acls(Base):
 
 
 def _deleted(result: DeleteAcls.Response.DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
-    """What one filter has deleted, or the first error."""
+    """Returns the ACLs that one filter has deleted, or the first error."""
     codes = [(row.error_code, row.error_message) for row in result.matching_acls]
     for code, text in [(result.error_code, result.error_message), *codes]:
         if error := of_code(code, text):
@@ -133,7 +132,7 @@ def _binding(
 
 
 def _known(kind: type[E], number: int) -> E:
-    """The member of a number, or UNKNOWN of one that this client does not know."""
+    """Returns the member with that number, or UNKNOWN if this client does not know it."""
     try:
         return kind(number)
     except ValueError:

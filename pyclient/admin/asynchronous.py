@@ -1,4 +1,4 @@
-"""The asyncio face of the admin client, which is the one that does the work."""
+"""The asyncio admin client, which does the work of the blocking one too."""
 
 from __future__ import annotations
 

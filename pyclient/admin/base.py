@@ -43,11 +43,11 @@ class Base:
         self._timeout: float = self._config.default_api_timeout_ms / 1000
         """The default time limit of a method, in seconds."""
         self.unclosed = watch(self, "admin client", self._client.close)
-        """``detach()`` when other code takes care of closing it."""
+        """Call ``detach()`` if other code closes this client."""
 
     def __repr__(self) -> str:
         if not hasattr(self, "unclosed"):
-            return f"<{type(self).__name__} that could not be made>"
+            return f"<{type(self).__name__} whose constructor failed>"
         return self._shown(not self.unclosed.alive)
 
     def _shown(self, is_closed: bool) -> str:
@@ -77,13 +77,13 @@ class Base:
         return self._client.clock() + (self._timeout if timeout is None else timeout)
 
     def _left_ms(self, deadline: float) -> int:
-        """The time that a broker may take for a request."""
+        """Returns the milliseconds that a broker may take for a request."""
         left = round((deadline - self._client.clock()) * 1000)
         limit: int = self._config.request_timeout_ms
         return max(1, min(left, limit))
 
     async def _any(self, api: Api, message: Any, deadline: float) -> Any:
-        """The response of any broker; retried while none is reached."""
+        """Returns the response of any broker; retries while none can be reached."""
 
         async def attempt() -> Any:
             return await self._client.send(self._client.nodes.any_node(), api, message)
@@ -91,7 +91,7 @@ class Base:
         return await self._client.retrying(attempt, deadline=deadline)
 
     async def _at_controller(self, api: Api, message: Request, deadline: float) -> Any:
-        """The controller's response; its top-level error is raised."""
+        """Returns the controller's response; raises its top-level error."""
         places = Anywhere(self._client, controller=True)
 
         async def attempt() -> Any:
@@ -111,12 +111,12 @@ class Base:
         return await self._client.retrying(attempt, deadline=deadline)
 
     async def _brokers(self, deadline: float) -> list[int]:
-        """The ids of all brokers, as they are now."""
+        """Returns the current ids of all brokers."""
         await self._metadata([], deadline)
         return sorted(self._client.cluster.brokers)
 
     async def _known(self, broker: int, deadline: float) -> int:
-        """The broker's id, whose address is known afterwards. Raises BrokerNotAvailable."""
+        """Returns the broker's id, after making sure that its address is known. Raises BrokerNotAvailable."""
         known = self._client.cluster.brokers
         if broker not in known and broker not in await self._brokers(deadline):
             raise BrokerNotAvailable(f"broker {broker} is not in the cluster")
@@ -124,7 +124,7 @@ class Base:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in their order."""
+    """Returns partition numbers by topic, in order."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
@@ -132,5 +132,5 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def names(given: str | Iterable[str]) -> list[str]:
-    """One name, or several."""
+    """Returns one name or several as a list without duplicates."""
     return [given] if isinstance(given, str) else list(dict.fromkeys(given))

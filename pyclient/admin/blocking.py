@@ -1,4 +1,4 @@
-"""The blocking face of the admin client: each method runs the asynchronous one on a loop of its own."""
+"""The blocking admin client: each method runs the asynchronous one on a loop of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Async = asynchronous.Admin
 def _blocking(
     method: Callable[Concatenate[asynchronous.Admin, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Admin, P], R]:
-    """The method, waited for; Ctrl-C ends the wait and the work."""
+    """Returns a blocking version of the method; Ctrl-C ends the wait and the work."""
 
     names = list(signature(method).parameters)[1:]
     place = names.index("timeout") if "timeout" in names else len(names)
@@ -49,8 +49,8 @@ class Admin:
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """Settings are ``pyclient.config.ADMIN``'s, with ``_`` or ``.``. Connects when something is
-        first asked. Raises ConfigError.
+        """Takes the settings of ``pyclient.config.ADMIN``, with ``_`` or ``.``. Connects on the first request. Raises
+        ConfigError.
         """
         self._closed = False
         self._runner = Runner("admin client")
@@ -120,8 +120,9 @@ class Admin:
     list_partition_reassignments = _blocking(_Async.list_partition_reassignments)
 
     def close(self, timeout: float = 0.0) -> None:
-        """Ends the connections and the thread; calls that wait fail with ClientClosed. Harmless
-        when it is closed. Raises RuntimeError on the client's own thread, and closes nothing there.
+        """Closes the connections and ends the thread. Waiting calls fail with ClientClosed. A second call does nothing.
+
+        On the client's own thread it closes nothing and raises RuntimeError.
         """
         if not self._runner.is_running:
             self._closed = True
@@ -138,7 +139,7 @@ class Admin:
 
     def __repr__(self) -> str:
         if not hasattr(self, "_admin"):
-            return f"<{type(self).__name__} that could not be made>"
+            return f"<{type(self).__name__} whose constructor failed>"
         return self._admin._shown(self._closed)
 
     def __del__(self) -> None:

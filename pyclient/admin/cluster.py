@@ -51,7 +51,7 @@ class ClusterAdmin(Base):
 
         def message(version: int) -> DescribeCluster.Request:
             if include_fenced and version < 2:
-                raise UnsupportedByBroker("the broker does not list fenced brokers")
+                raise UnsupportedByBroker("the broker is too old to list fenced brokers")
             return DescribeCluster.Request(include_fenced_brokers=include_fenced)
 
         try:
@@ -68,7 +68,7 @@ class ClusterAdmin(Base):
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(rows))
 
     async def _describe_by_metadata(self, deadline: float) -> ClusterDescription:
-        """For brokers before Kafka 2.8."""
+        """Describes a cluster of brokers before Kafka 2.8."""
         await self._metadata([], deadline)
         cluster = self._client.cluster
         rows = [BrokerDescription(*broker) for broker in cluster.brokers.values()]
@@ -130,7 +130,7 @@ class ClusterAdmin(Base):
 
         def message(version: int) -> UpdateFeatures.Request:
             if version < 1 and (validate_only or upgrade_type is not UpgradeType.UPGRADE):
-                raise UnsupportedByBroker("the broker takes only upgrades of features")
+                raise UnsupportedByBroker("the broker is too old: it can only upgrade features")
             rows = [
                 request.FeatureUpdateKey(
                     feature=name, max_version_level=level, upgrade_type=upgrade_type
@@ -235,7 +235,7 @@ class ClusterAdmin(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Elects leaders of these partitions, or of all that need one. Raises the first error, for example
+        """Elects leaders for these partitions, or for all that need one. Raises the first error, for example
         ElectionNotNeeded, unless ``check=False``.
         """
         request = ElectLeaders.Request
@@ -249,7 +249,7 @@ class ClusterAdmin(Base):
 
         def message(version: int) -> ElectLeaders.Request:
             if version < 1 and election is Election.UNCLEAN:
-                raise UnsupportedByBroker("the broker elects preferred leaders only")
+                raise UnsupportedByBroker("the broker is too old: it elects preferred leaders only")
             built = request(topic_partitions=rows, timeout_ms=self._left_ms(deadline))
             if version >= 1:
                 built.election_type = election.value
@@ -329,7 +329,7 @@ class ClusterAdmin(Base):
 
 
 def _usable(api: Api | None, row: ApiVersions.Response.ApiVersion) -> int | None:
-    """The version that this client uses of what a broker serves."""
+    """Returns the newest version that both this client and the broker support, None if there is none."""
     if api is None:
         return None
     newest = min(api.max_version, row.max_version)

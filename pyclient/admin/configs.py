@@ -1,6 +1,6 @@
-"""Configurations of topics, brokers, groups: describe, alter key by key, list what has one.
+"""Configurations of topics, brokers and groups: describe them, alter single keys, list resources with a configuration.
 
-A broker answers for itself and its loggers; any broker for the rest.
+A request about a broker or its loggers goes to that broker, any other to any broker.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Configs(Base):
         timeout: float | None,
         check: bool,
     ) -> Results[ConfigResource, R]:
-        """Asks for each resource at the broker that knows it."""
+        """Asks about each resource at a broker that knows it."""
         given = [resources] if isinstance(resources, ConfigResource) else list(resources)
         deadline = self._deadline(timeout)
 

@@ -1,5 +1,6 @@
-"""Describes groups at a coordinator: those of KIP-848 by ConsumerGroupDescribe, the others by
-DescribeGroups, whose members carry their assignments as bytes of the consumer protocol.
+"""Describes groups at a coordinator: those of KIP-848 by ConsumerGroupDescribe, the others by DescribeGroups.
+
+DescribeGroups returns the members' assignments as bytes of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NOT_NEW = frozenset({"GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"})
 
 
 async def describe_consumer(client: Client, node: int, groups: list[str]) -> Described:
-    """Those of the groups that are of the new protocol, and errors that say nothing about that."""
+    """Describes those groups that use the consumer protocol. Leaves out groups that the broker says do not."""
     message = ConsumerGroupDescribe.Request(group_ids=groups)
     try:
         response = await client.send(node, ConsumerGroupDescribe, message)
@@ -36,7 +37,7 @@ async def describe_consumer(client: Client, node: int, groups: list[str]) -> Des
 
 
 async def describe_classic(client: Client, node: int, groups: list[str]) -> Described:
-    """The groups; GroupIdNotFound for those that do not exist."""
+    """Describes classic groups; GroupIdNotFound for those that do not exist."""
     response = await client.send(node, DescribeGroups, DescribeGroups.Request(groups=groups))
     return {row.group_id: _outcome(row, node) for row in response.groups}
 
@@ -76,7 +77,7 @@ def _classic_member(
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in the bytes; none of bytes that another kind of client has written."""
+    """Returns the partitions in the bytes, none if the client wrote another format."""
     if not data:
         return ()
     try:

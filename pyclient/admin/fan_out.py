@@ -1,4 +1,4 @@
-"""An operation on several things that live on several brokers: find, ask, retry what can be retried."""
+"""Runs an operation on several items whose brokers differ: locates them, asks, and retries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Locate = Callable[[Collection[K]], Awaitable[Mapping[K, "int | KafkaError"]]]
 Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "R | KafkaError"]]]
 
 LAG_S: Final = 1.0
-"""How long a broker may not know a topic that another one has just created."""
+"""How long a broker may not know a topic that was just created at another one."""
 
 
 async def fan_out(
@@ -33,8 +33,9 @@ async def fan_out(
     *,
     retry: frozenset[str] | None = None,
 ) -> Results[K, R]:
-    """Asks for each of ``keys`` where ``locate`` says, one request per broker and round; again for
-    those with errors that are retriable (None), or are named in ``retry``, until ``deadline``.
+    """Asks about each key at the broker that ``locate`` returns, by one request per broker and round.
+
+    Repeats it until ``deadline`` for retriable errors, or if ``retry`` is given, for the errors that it names.
     """
     results: Results[K, R] = Results()
     backoff = client.backoff()
@@ -86,17 +87,17 @@ async def _round(
 async def _ask(
     client: Client, ask: Ask[K, R], node: int, keys: list[K], deadline: float
 ) -> dict[K, R | KafkaError]:
-    """The outcomes of ``keys``; an error of the whole request is each one's."""
+    """Returns the outcomes of ``keys``; an error of the whole request applies to each of them."""
     try:
         answer = await client.within(ask(node, keys), deadline)
     except KafkaError as error:
         return dict.fromkeys(keys, error)
-    missing = KafkaError("the broker's answer does not mention it")
+    missing = KafkaError("the broker's answer does not contain it")
     return {key: answer.get(key, missing) for key in keys}
 
 
 class Leaders:
-    """Locates partitions: their leaders, as one Metadata request per round tells them."""
+    """Locates partitions: at their leaders, by one Metadata request per round."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -119,22 +120,22 @@ class Leaders:
             return leader[0]
         error = cluster.error(key.topic)
         if error is None and cluster.partition(key) is not None:
-            return LeaderNotAvailable(f"{key}: no leader")
+            return LeaderNotAvailable(f"{key} has no leader")
         if error is None or error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-            error = UnknownTopicOrPartition(f"{key}: no such partition")
+            error = UnknownTopicOrPartition(f"{key} does not exist")
             if self._client.clock() > self._patience:
                 error = lasting(error)
         return error
 
 
 def lasting(error: KafkaError) -> KafkaError:
-    """The error, not to be retried any more."""
+    """Makes the error not retriable, and returns it."""
     error.retriable = False  # type: ignore[misc]
     return error
 
 
 class Coordinators:
-    """Locates groups or transactional ids: their coordinators."""
+    """Locates groups or transactional ids at their coordinators."""
 
     def __init__(self, client: Client, kind: Coordinator) -> None:
         self._client = client
@@ -149,7 +150,7 @@ class Coordinators:
         return dict(zip(keys, places, strict=True))
 
     def lost(self, keys: Collection[str]) -> None:
-        """Asks again, because the known locations of these items were wrong."""
+        """Forgets the coordinators of these keys, because they were wrong."""
         for key in keys:
             self._client.coordinator_lost(key, self._kind)
 
@@ -188,7 +189,7 @@ class Anywhere:
 async def fetch_metadata(
     client: Client, topics: Collection[str] | None
 ) -> Metadata.Response:
-    """Asks once for these topics (None: for all), which are not created; the cluster learns them."""
+    """Requests the metadata of these topics (None: all) once, without creating them, and updates the cluster."""
 
     def message(version: int) -> Metadata.Request:
         if topics is None:

@@ -1,6 +1,6 @@
-"""Consumer groups of both protocols: list, describe, delete; their offsets; their members.
+"""Consumer groups of both protocols: list, describe, delete; their offsets and members.
 
-Each group's coordinator answers for it; ListGroups is asked of every broker.
+Each request about a group goes to its coordinator; ListGroups goes to every broker.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ R = TypeVar("R")
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 WITH_NAMES = 9
-"""OffsetCommit and OffsetFetch from version 10 on name topics by id, for members of KIP-848."""
+"""The last version of OffsetCommit and OffsetFetch with topic names. Later ones have topic ids, for members of KIP-848.
+"""
 
 BATCHED = 8
-"""OffsetFetch from here on takes several groups."""
+"""The first version of OffsetFetch for several groups."""
 
 
 class Groups(Base):
@@ -297,7 +298,7 @@ class Groups(Base):
     async def _at_coordinators(
         self, groups: str | Iterable[str], ask: Ask[str, R], timeout: float | None, check: bool
     ) -> Results[str, R]:
-        """Asks for each group at its coordinator."""
+        """Asks about each group at its coordinator."""
         places = Coordinators(self._client, GROUP)
         results = await fan_out(
             self._client, names(groups), places, ask, self._deadline(timeout)
@@ -312,8 +313,9 @@ class Groups(Base):
         timeout: float | None,
         verdict: Callable[[Any], object] = bool,
     ) -> Any:
-        """The response of a group's coordinator; asked again while ``verdict(response)`` raises
-        what is retriable. Other errors in it are the caller's.
+        """Returns the response of a group's coordinator.
+
+        Repeats the request while ``verdict(response)`` raises a retriable error. The caller handles other errors in it.
         """
         places = Coordinators(self._client, GROUP)
 
@@ -339,18 +341,18 @@ def _raise_retriable(verdict: Callable[[Any], object], response: Any) -> None:
 
 
 def _passes(value: str, wanted: Collection[str]) -> bool:
-    """Whether a broker that is too old to filter would have passed it."""
+    """Returns whether the value passes the filter, for brokers too old to filter."""
     return not wanted or not value or value.lower() in {each.lower() for each in wanted}
 
 
 def _fetch_request(
     groups: list[str], topics: dict[str, list[int]] | None, version: int
 ) -> OffsetFetch.Request:
-    """For these topics (None: all) of each group, of which there is one before version 8."""
+    """Returns a request for these topics (None: all) of each group; before version 8, of one group."""
     request = OffsetFetch.Request
     if version < BATCHED:
         if len(groups) > 1:
-            raise UnsupportedByBroker("the broker takes one group per OffsetFetch")
+            raise UnsupportedByBroker("the broker is too old: it takes one group per OffsetFetch")
         old = request.OffsetFetchRequestTopic
         rows = [old(name=t, partition_indexes=some) for t, some in (topics or {}).items()]
         return request(group_id=groups[0], topics=None if topics is None else rows)
@@ -362,7 +364,7 @@ def _fetch_request(
 
 
 def _outcome(response: OffsetFetch.Response, group: str) -> Offsets | KafkaError:
-    """A group's offsets, or the first error about it."""
+    """Returns a group's offsets, or its first error."""
     try:
         return dict(_committed(response, group).checked())
     except KafkaError as error:
@@ -372,7 +374,7 @@ def _outcome(response: OffsetFetch.Response, group: str) -> Offsets | KafkaError
 def _committed(
     response: OffsetFetch.Response, group: str
 ) -> Results[TopicPartition, OffsetAndMetadata]:
-    """The offsets in a response of any version; raises the group's error."""
+    """Returns the offsets in a response of any version; raises the group's error."""
     found: list[Any] = [row for row in response.groups if row.group_id == group] or [response]
     for part in found:
         check_code(part.error_code, f"group {group}" if part.error_code else None)
@@ -401,7 +403,7 @@ def _committing(
 
 
 def _outcomes(topics: Iterable[Any]) -> Results[TopicPartition, None]:
-    """The errors by partition of an OffsetCommit or OffsetDelete response."""
+    """Returns the errors by partition of an OffsetCommit or OffsetDelete response."""
     results: Results[TopicPartition, None] = Results()
     for topic in topics:
         for row in topic.partitions:

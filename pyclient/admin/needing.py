@@ -1,4 +1,6 @@
-"""Which rights a method of the admin client needs: its errors tell the one that is missing, and what grants it."""
+"""The rights that a method of the admin client needs. An authorization error then names the missing right and how to
+grant it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def needing(
     transactional_id: AclOperation | None = None,
     cluster: AclOperation | None = None,
 ) -> Callable[[Method[S, P, R]], Method[S, P, R]]:
-    """Declares the operations that a method needs, by what they are about."""
+    """Declares the operations that a method needs on each kind of resource."""
     given = {TOPIC: topic, GROUP: group, TRANSACTIONAL_ID: transactional_id, CLUSTER: cluster}
     needs = {kind: operation for kind, operation in given.items() if operation is not None}
 
@@ -68,6 +70,6 @@ def _tell(admin: Base, results: Results[Any, Any], needs: Needs) -> None:
 
 
 def _name(key: Any) -> str | None:
-    """Of the topic, group or transactional id that an item is, or is a part of."""
+    """Returns the name of the topic, group or transactional id that an item belongs to."""
     found = key.topic if isinstance(key, TopicPartition) else key.name if isinstance(key, ConfigResource) else key
     return found if isinstance(found, str) else None

@@ -20,7 +20,7 @@ _TYPES: Final = frozenset({USER, CLIENT_ID, IP})
 
 
 class _Match(IntEnum):
-    """How a request compares a name."""
+    """How a filter compares a name."""
 
     EXACT = 0
     DEFAULT = 1
@@ -38,8 +38,8 @@ class Quotas(Base):
         strict: bool = False,
         timeout: float | None = None,
     ) -> dict[ClientQuotaEntity, dict[str, float]]:
-        """Returns the quotas of each entity that fits all ``components``, by Kafka's names
-        (``producer_byte_rate``). ``strict`` leaves out entities that have other types too.
+        """Returns the quotas of each entity that matches all ``components``, by Kafka's names (``producer_byte_rate``).
+        ``strict`` excludes entities that also have other types.
         """
         request = DescribeClientQuotas.Request
         message = request(components=[_component(*each) for each in components], strict=strict)

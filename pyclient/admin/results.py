@@ -1,4 +1,4 @@
-"""What an operation on several things returns: a result per thing, and an error per thing that failed."""
+"""The result of an operation on several items: a result or an error for each."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Results(dict[K, R], Generic[K, R]):
         raise error
 
     def put(self, key: K, outcome: R | KafkaError) -> None:
-        """Takes one outcome."""
+        """Adds the outcome of one item."""
         if isinstance(outcome, KafkaError):
             self.errors[key] = outcome
         else:
             self[key] = outcome
 
     def checked(self, check: bool = True) -> Results[K, R]:
-        """Itself; raises the first error if ``check``, with the others as its notes."""
+        """Returns itself. If ``check`` and there are errors, raises the first one, with the others as its notes."""
         if check and self.errors:
             (key, first), *others = self.errors.items()
             first.add_note(f"of {key}")

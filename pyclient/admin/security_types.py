@@ -1,4 +1,4 @@
-"""The types of the admin client's arguments and results that are about ACLs, quotas and delegation tokens."""
+"""The types of the admin client's arguments and results for ACLs, quotas and delegation tokens."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class AclBinding(NamedTuple):
         pattern_type: PatternType = PatternType.LITERAL,
         host: str = WILDCARD,
     ) -> AclBinding:
-        """An ACL that allows an operation."""
+        """Returns an ACL that allows an operation."""
         return cls(ResourcePattern(resource_type, name, pattern_type), AccessControlEntry(principal, host, operation))
 
 
 class ResourcePatternFilter(NamedTuple):
-    """Which patterns to find. None is any name. ``MATCH`` finds all patterns that cover the name."""
+    """A filter for resource patterns. None matches any name. ``MATCH`` finds all patterns that cover the name."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     name: str | None = None
@@ -56,7 +56,7 @@ class ResourcePatternFilter(NamedTuple):
 
 
 class AccessControlEntryFilter(NamedTuple):
-    """Which entries to find. None is any principal, or any host as an entry has it."""
+    """A filter for ACL entries. None matches any principal or host."""
 
     principal: str | None = None
     host: str | None = None
@@ -65,7 +65,7 @@ class AccessControlEntryFilter(NamedTuple):
 
 
 class AclBindingFilter(NamedTuple):
-    """Which ACLs to find; by default all."""
+    """A filter for ACLs; by default it matches all."""
 
     pattern: ResourcePatternFilter = ResourcePatternFilter()
     entry: AccessControlEntryFilter = AccessControlEntryFilter()
@@ -78,7 +78,7 @@ IP: Final = "ip"
 
 class ClientQuotaEntity(NamedTuple):
     """The owner of a quota: a user, a client id, both together, or an address. An empty name is the default of its
-    type, and None means that the type is no part of it.
+    type; None means that the entity does not have this type.
     """
 
     user: str | None = None
@@ -95,7 +95,9 @@ class ClientQuotaEntity(NamedTuple):
 
 
 class ClientQuotaFilterComponent(NamedTuple):
-    """Which entities fit in one type: ``user``, ``client-id`` or ``ip``. An empty name is the default, None is any."""
+    """A filter for entities by one type: ``user``, ``client-id`` or ``ip``. An empty name matches the default, None any
+    name.
+    """
 
     entity_type: str
     match: str | None = None
@@ -103,8 +105,8 @@ class ClientQuotaFilterComponent(NamedTuple):
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A token by which a client logs in as its owner. Times are in ms. ``requester`` is None if the broker does not
-    say. The hmac is as secret as a password.
+    """A token with which a client logs in as its owner. Times are in ms. ``requester`` is None if the broker does not
+    tell it. The hmac is as secret as a password.
     """
 
     token_id: str

@@ -27,10 +27,11 @@ class Tokens(Base):
         max_lifetime_ms: int = -1,
         timeout: float | None = None,
     ) -> DelegationToken:
-        """Creates a token of this client's user, or of another ``owner`` (KIP-373). Owner and renewers are
-        ``User:alice``. A lifetime of -1 is the longest that the broker gives. A token cannot create tokens.
+        """Creates a token for this client's user, or for another ``owner`` (KIP-373).
 
-        Raises DelegationTokenAuthDisabled, DelegationTokenRequestNotAllowed, DelegationTokenAuthorizationFailed.
+        Owner and renewers are written ``User:alice``. A lifetime of -1 is the longest that the broker allows. A client
+        that logged in by a token cannot create tokens. Raises DelegationTokenAuthDisabled,
+        DelegationTokenRequestNotAllowed, DelegationTokenAuthorizationFailed.
         """
         request = CreateDelegationToken.Request
         rows = [
@@ -44,7 +45,7 @@ class Tokens(Base):
             if version >= 3:
                 built.owner_principal_type, built.owner_principal_name = owned
             elif owner is not None:
-                raise UnsupportedByBroker("the broker does not create tokens for others")
+                raise UnsupportedByBroker("the broker is too old to create tokens for other owners")
             return built
 
         response = await self._at_controller(CreateDelegationToken, message, self._deadline(timeout))
@@ -62,8 +63,9 @@ class Tokens(Base):
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout: float | None = None
     ) -> int:
-        """Lets a token be valid for so long from now, up to its longest life; -1 is the broker's default. Returns the
-        time at which it expires, in ms. Raises DelegationTokenNotFound, DelegationTokenOwnerMismatch,
+        """Makes a token valid for this time from now on, up to its maximum lifetime; -1 is the broker's default.
+
+        Returns the time at which it expires, in ms. Raises DelegationTokenNotFound, DelegationTokenOwnerMismatch,
         DelegationTokenExpired.
         """
         message = RenewDelegationToken.Request(hmac=hmac, renew_period_ms=renew_period_ms)
@@ -73,8 +75,9 @@ class Tokens(Base):
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_time_period_ms: int = -1, timeout: float | None = None
     ) -> int:
-        """Ends a token after this time; -1 deletes it at once. Returns the time at which it expires, in ms. Raises
-        DelegationTokenNotFound, DelegationTokenOwnerMismatch, DelegationTokenExpired.
+        """Makes a token expire after this time; -1 deletes it at once. Returns the time at which it expires, in ms.
+
+        Raises DelegationTokenNotFound, DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
         message = ExpireDelegationToken.Request(hmac=hmac, expiry_time_period_ms=expiry_time_period_ms)
         response = await self._at_controller(ExpireDelegationToken, message, self._deadline(timeout))
@@ -83,7 +86,8 @@ class Tokens(Base):
     async def describe_delegation_tokens(
         self, owners: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
-        """Returns the tokens of these owners (``User:alice``), or all, as far as this client's user may see them."""
+        """Returns the tokens of these owners (``User:alice``), or all, as far as this client's user may describe them.
+        """
         request = DescribeDelegationToken.Request
         rows = None
         if owners is not None:
@@ -117,7 +121,7 @@ class Tokens(Base):
 
 
 def _principal(text: str) -> tuple[str, str]:
-    """Type and name. Raises ValueError."""
+    """Returns type and name. Raises ValueError."""
     kind, mark, name = text.partition(":")
     if not kind or not mark or not name:
         raise ValueError(f"principal {text!r} is not TYPE:NAME, such as User:alice")
@@ -127,7 +131,7 @@ def _principal(text: str) -> tuple[str, str]:
 def _requester(
     row: CreateDelegationToken.Response | DescribeDelegationToken.Response.DescribedDelegationToken,
 ) -> str | None:
-    """The user who has created a token; brokers say so from version 3 on."""
+    """Returns the user who created a token; brokers tell it from version 3 on."""
     if not row.token_requester_principal_name:
         return None
     return f"{row.token_requester_principal_type}:{row.token_requester_principal_name}"

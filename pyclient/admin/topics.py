@@ -1,7 +1,6 @@
-"""Topics: create, delete, list, describe, more partitions, records cut off, offsets.
+"""Topics: create, delete, list and describe them, add partitions, delete records, list offsets.
 
-CreateTopics, DeleteTopics and CreatePartitions are the controller's; DeleteRecords and ListOffsets
-the leaders'.
+CreateTopics, DeleteTopics and CreatePartitions go to the controller, DeleteRecords and ListOffsets to the leaders.
 """
 
 from __future__ import annotations
@@ -189,7 +188,7 @@ class Topics(Base):
         return results.checked(check)
 
     async def _described(self, wanted: list[str], deadline: float) -> Collection[_Described]:
-        """The topics, page by page (KIP-966). Raises UnsupportedByBroker before Kafka 3.7."""
+        """Describes the topics, page by page (KIP-966). Raises UnsupportedByBroker before Kafka 3.7."""
         request = DescribeTopicPartitions.Request
         rows: dict[str, _Described] = {}
         left, cursor = sorted(wanted), None
@@ -215,8 +214,8 @@ class Topics(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[TopicPartition, int]:
-        """Deletes the records before an offset; -1 is the high watermark. Returns the first offset that is left.
-        Raises the first error unless ``check=False``.
+        """Deletes the records before an offset; -1 means the high watermark. Returns the first remaining offset. Raises
+        the first error unless ``check=False``.
         """
         deadline = self._deadline(timeout)
         request = DeleteRecords.Request
@@ -346,6 +345,6 @@ def _partition(row: _PartitionRow) -> PartitionDescription:
 
 
 def _ids(row: object, name: str) -> tuple[int, ...] | None:
-    """The brokers in a field that not every broker fills, and that Metadata does not have."""
+    """Returns the brokers in a field that some brokers leave empty, and that Metadata does not have."""
     found = getattr(row, name, None)
     return None if found is None else tuple(found)

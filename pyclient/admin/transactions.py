@@ -1,4 +1,4 @@
-"""Transactions and producers: list, describe, end what hangs (KIP-664)."""
+"""Transactions and producers: list and describe them, end hanging ones (KIP-664)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pyclient.topic_partition import TopicPartition, partitions_of
 _WITH_DURATION: Final = 1
 _WITH_PATTERN: Final = 2
 _ENDS_EPOCHS: Final = 2
-"""The level of ``transaction.version`` from which EndTxn ends the producer's epoch too."""
+"""The level of ``transaction.version`` from which EndTxn also raises the producer's epoch."""
 _LAST_OF_VERSION_1: Final = 4
 
 
@@ -143,9 +143,10 @@ class Transactions(Base):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Aborts a hanging transaction in one partition: the leader holds it open (``describe_producers``), but no
-        coordinator knows it. Do not use this for a live transaction, which it would damage; use ``fence_producers``
-        instead.
+        """Aborts a hanging transaction in one partition: one that the leader still has open (``describe_producers``),
+        but that no coordinator knows.
+
+        Do not use this for a live transaction, which it would damage; use ``fence_producers`` instead.
         """
         request = WriteTxnMarkers.Request
         marker = request.WritableTxnMarker(
@@ -184,8 +185,9 @@ class Transactions(Base):
         timeout: float | None = None,
         check: bool = True,
     ) -> Results[str, None]:
-        """Ends exactly these transactions, which other producers have left open (``Producer.prepare_transaction``). If
-        a producer has gone on since, its transaction is refused (ProducerFenced, InvalidProducerEpoch,
+        """Ends exactly these transactions, which other producers have prepared (``Producer.prepare_transaction``).
+
+        If a producer has continued since, its transaction is refused (ProducerFenced, InvalidProducerEpoch,
         InvalidTxnState). Results are by transactional id. Raises the first error unless ``check=False``.
         """
         given = {one.transactional_id: one for one in prepared}
@@ -214,8 +216,8 @@ class Transactions(Base):
     async def fence_producers(
         self, ids: str | Iterable[str], *, timeout: float | None = None, check: bool = True
     ) -> Results[str, FencedProducer]:
-        """Aborts the open transactions of transactional ids and fences their producers, which can then do nothing
-        more. Raises the first error unless ``check=False``.
+        """Aborts the open transactions of transactional ids and fences their producers, which cannot continue. Raises
+        the first error unless ``check=False``.
         """
 
         async def one(node: int, key: str) -> FencedProducer | KafkaError:
@@ -244,7 +246,7 @@ class Transactions(Base):
 
 
 def _raised(outcome: KafkaError | BaseException | None) -> KafkaError | None:
-    """Returns the error of one transaction, or None; raises errors that are no broker's answer."""
+    """Returns the error of one transaction, or None; raises an error that is not a broker's answer."""
     if outcome is None or isinstance(outcome, KafkaError):
         return outcome
     raise outcome
@@ -252,7 +254,7 @@ def _raised(outcome: KafkaError | BaseException | None) -> KafkaError | None:
 
 def _need(version: int, least: int, what: str) -> None:
     if version < least:
-        raise UnsupportedByBroker(f"the broker does not filter by {what}")
+        raise UnsupportedByBroker(f"the broker is too old to filter by {what}")
 
 
 def _description(

@@ -12,7 +12,7 @@ from pyclient.topic_partition import TopicPartition
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. -1: the broker's default. ``assignments``: brokers by partition."""
+    """A topic to create. -1 is the broker's default. ``assignments`` lists brokers by partition."""
 
     name: str
     num_partitions: int = -1
@@ -39,8 +39,9 @@ class TopicListing(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """A partition; ``leader`` is -1 if there is none. Brokers are given by id. ``elr`` and ``last_known_elr`` are the
-    eligible leader replicas (KIP-966); None: the broker does not tell them.
+    """A partition. ``leader`` is -1 if there is none. Brokers are given by id.
+
+    ``elr`` and ``last_known_elr`` are the eligible leader replicas (KIP-966), None if the broker does not tell them.
     """
 
     partition: int
@@ -159,7 +160,7 @@ class OffsetSpec(IntEnum):
             found = cls.__members__.get(given.upper().replace("-", "_"))
             if found is None:
                 names = ", ".join(name.lower().replace("_", "-") for name in cls.__members__)
-                raise ValueError(f"offset {given!r} is none of {names}, and no time in ms since 1970, an int")
+                raise ValueError(f"offset {given!r} is not one of {names}, and not a time in ms since 1970, an int")
             return found
         try:
             number = index(given)
@@ -260,7 +261,7 @@ class LogDirDescription(NamedTuple):
 
 
 class Election(Enum):
-    """The leader to elect: the first replica, or any live one, which may lose records."""
+    """How to elect a leader: the first replica if it is in sync, or any live replica, which may lose records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -345,11 +346,11 @@ class VersionRange(NamedTuple):
 
 
 SCRAM_ITERATIONS: Final = 4096
-"""The default of Kafka's tools, and the fewest that a broker takes."""
+"""The default of Kafka's tools, and the lowest number that a broker accepts."""
 
 
 class ScramMechanism(IntEnum):
-    """A mechanism in which a user may have a password."""
+    """A mechanism for which a user may have a password."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -362,7 +363,7 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredentialInfo(NamedTuple):
-    """What is known of a user's password: the mechanism and its iterations."""
+    """What a broker tells about a user's password: the mechanism and its iterations."""
 
     mechanism: ScramMechanism
     iterations: int = SCRAM_ITERATIONS
@@ -370,7 +371,7 @@ class ScramCredentialInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class UserScramCredentialUpsertion:
-    """Sets a user's password in one mechanism. Without a ``salt``, a random one is taken."""
+    """Sets a user's password for one mechanism. Without a ``salt``, a random one is used."""
 
     user: str
     credential_info: ScramCredentialInfo
@@ -380,7 +381,7 @@ class UserScramCredentialUpsertion:
 
 @dataclass(frozen=True)
 class UserScramCredentialDeletion:
-    """Deletes a user's password in one mechanism."""
+    """Deletes a user's password for one mechanism."""
 
     user: str
     mechanism: ScramMechanism

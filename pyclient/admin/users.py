@@ -1,4 +1,4 @@
-"""Users of SCRAM (KIP-554): list them, set and delete their passwords. A password does not leave the client."""
+"""Users of SCRAM (KIP-554): list them, set and delete their passwords. The client sends only salted passwords."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Users(Base):
     async def describe_user_scram_credentials(
         self, users: str | Iterable[str] | None = None, *, timeout: float | None = None, check: bool = True
     ) -> Results[str, list[ScramCredentialInfo]]:
-        """Returns the mechanisms of these users, or of all that have one, with their iterations. Raises the first error
-        unless ``check=False``; a user without one is ResourceNotFound.
+        """Returns the mechanisms and iterations of these users, or of all users with a password. Raises the first error
+        unless ``check=False``; a user without a password causes ResourceNotFound.
         """
         request = DescribeUserScramCredentials.Request
         wanted = None if users is None else [request.UserName(name=each) for each in names(users)]
@@ -84,7 +84,7 @@ class Users(Base):
 async def _upsertion(
     given: UserScramCredentialUpsertion,
 ) -> AlterUserScramCredentials.Request.ScramCredentialUpsertion:
-    """With the salted password, which is computed on a thread."""
+    """Returns the request's row, after computing the salted password on a thread."""
     from pyclient.protocol import scram
 
     info = given.credential_info

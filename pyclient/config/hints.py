@@ -1,4 +1,4 @@
-"""What to use here instead of settings of other clients (librdkafka, kafka-python, aiokafka) that this one lacks."""
+"""What to use instead of a setting of another client (librdkafka, kafka-python, aiokafka) that this client lacks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.method": "sasl.oauthbearer.token.endpoint.url with client id and secret, which needs no method",
     "sasl.oauthbearer.config": "sasl.oauth.token.provider, or sasl.jaas.config",
 }
-"""What a setting is here."""
+"""By the other client's name of a setting: this client's name for it."""
 
 _NUMBERS: Final = "metrics() of a producer or consumer returns the numbers whenever you ask"
 _LOG: Final = "the client logs to logging.getLogger('pyclient')"
@@ -91,8 +91,8 @@ _HINTS: Final[Mapping[str, str]] = {
     "debug": f"{_LOG}: set its level to DEBUG",
     "enable.partition.eof": "at_end() of a consumer returns the partitions that were read to their end",
     **dict.fromkeys(("on.delivery", "dr.cb", "dr.msg.cb", "delivery.report.only.error"), _DELIVERY),
-    "rebalance.cb": "listener=… of Consumer or subscribe() is told of rebalances",
-    **dict.fromkeys(("on.commit", "offset.commit.cb"), "commit_async(on_commit=…) is told of a commit"),
+    "rebalance.cb": "listener=… of Consumer or subscribe() is called at rebalances",
+    **dict.fromkeys(("on.commit", "offset.commit.cb"), "commit_async(on_commit=…) reports the result of a commit"),
     "consume.cb": "poll() and iteration of a consumer return its records",
     "enable.auto.offset.store": "set enable.auto.commit=false, and commit(record) what you have processed",
     **dict.fromkeys(("default.topic.config", "default.topic.conf"), "put its settings beside the others"),
@@ -103,7 +103,7 @@ _HINTS: Final[Mapping[str, str]] = {
                     "those of the system, or of the file that SSL_CERT_FILE names in the environment"),
     **dict.fromkeys(_WITHOUT, "there is no such setting here; leave it out"),
 }  # fmt: skip
-"""By the name with dots."""
+"""The hints by the setting's name with dots."""
 
 _TOKENS: Final = "sasl.oauth.token.provider may get a token in any way"
 _PREFIXES: Final[Mapping[str, str]] = {
@@ -117,11 +117,13 @@ _PREFIXES: Final[Mapping[str, str]] = {
 
 
 def hint(dotted: str) -> str | None:
-    """What to do instead of a setting of another client, by its name with dots. None if no such client is known."""
+    """Returns what to do instead of a setting of another client, None if no such setting is known. ``dotted``: its name
+    with dots.
+    """
     found = (text for start, text in _PREFIXES.items() if dotted.startswith(start))
     return _HINTS.get(dotted) or next(found, None)
 
 
 def meant(dotted: str) -> str:
-    """The key that the hint about a setting names first; a name without a hint is the key itself."""
+    """Returns the key that the hint about a setting names first; without a hint, the setting's own name."""
     return re.split(r"[,; ]", _RENAMED.get(dotted, dotted), maxsplit=1)[0]

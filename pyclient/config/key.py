@@ -1,6 +1,6 @@
-"""What a setting is: its key, kind, default, valid values and meaning; and how a value is read.
+"""A setting's key, kind, default, valid values and meaning, and how a value is parsed.
 
-A value comes as a Python value or as the text of a properties file: ``32768`` or ``"32768"``.
+A value is a Python value or the text of a properties file: ``32768`` or ``"32768"``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_LONG: Final = (1 << 63) - 1
 
 
 class Kind(Enum):
-    """The kinds of values, by their Python types; ``OBJECT`` is any object that the key's doc tells."""
+    """The kinds of values, by their Python types. For an ``OBJECT`` the key's doc tells what it must be."""
 
     BOOL = "a boolean"
     INT = "an integer"
@@ -30,19 +30,21 @@ class Kind(Enum):
 BOOL, INT, FLOAT = Kind.BOOL, Kind.INT, Kind.FLOAT
 STRING, LIST, PASSWORD, OBJECT = Kind.STRING, Kind.LIST, Kind.PASSWORD, Kind.OBJECT
 HIDDEN: Final = "[hidden]"
-"""Stands for a password, as in Kafka."""
+"""Shown in place of a password, as in Kafka."""
 
 
 class Password(str):
-    """A string that is not shown where a setting is."""
+    """A string whose ``repr`` hides it."""
 
     def __repr__(self) -> str:
         return HIDDEN
 
 
 class Key(NamedTuple):
-    """One row of a table. ``low`` and ``high`` bound numbers, ``words`` are a string's values (a
-    word that ends in ``:`` is a prefix). ``None`` is valid where it is the default.
+    """One row of a table of keys.
+
+    ``low`` and ``high`` are the limits of a number. ``words`` are the valid values of a string; one that ends in ``:``
+    is a prefix. ``None`` is valid if it is the default.
     """
 
     name: str
@@ -54,7 +56,7 @@ class Key(NamedTuple):
     words: tuple[str, ...] = ()
 
     def read(self, value: Any) -> Any:
-        """The typed value; raises ConfigError."""
+        """Returns the typed value. Raises ConfigError."""
         if self.kind is OBJECT or (value is None and self.default is None):
             return value
         try:

@@ -36,7 +36,8 @@ PRODUCER: Final[Table] = table(
         Key("compression.lz4.level", INT, 9, "1 to 17", 1, 17),
         Key("compression.zstd.level", INT, 3, "-131072 to 22", -131_072, 22),
         Key("partitioner.class", OBJECT, None,
-            "None (by key; records without a key are sticky), 'round_robin', or an object"),
+            "None: the hash of the key chooses, and records without a key stay on one partition for a batch; "
+            "'round_robin'; or a function"),
         Key("partitioner.ignore.keys", BOOL, False, "whether to spread records with keys like those without"),
         Key("partitioner.adaptive.partitioning.enable", BOOL, True, "whether slow brokers get fewer records (KIP-794)"),
         Key("partitioner.availability.timeout.ms", INT, 0,

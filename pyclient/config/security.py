@@ -1,4 +1,4 @@
-"""The keys that say how connections are secured."""
+"""The keys of TLS and SASL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SSL: Final = (
     Key("ssl.keystore.type", STRING, None, "PEM, PKCS12 or JKS; without it, the file's first bytes tell"),
     Key("ssl.key.password", PASSWORD, None, "the password of the key, where it is encrypted"),
     Key("ssl.endpoint.identification.algorithm", STRING, "https", "https: the certificate of a broker must name its "
-        "host; empty: any host will do"),
+        "host; empty: any host is accepted"),
     Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "the versions of TLS"),
     Key("ssl.cipher.suites", LIST, (), "the cipher suites, by the names of Java or OpenSSL; empty: OpenSSL's choice"),
     Key("ssl.protocol", STRING, None, "without effect; ssl.enabled.protocols decides"),
@@ -36,33 +36,35 @@ _ENDPOINT: Final = "sasl.oauthbearer."
 _KERBEROS: Final = "sasl.kerberos."
 SASL: Final = (
     Key("sasl.mechanism", STRING, None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"),
-    Key("sasl.username", STRING, None, "the name of PLAIN and SCRAM"),
-    Key("sasl.password", PASSWORD, None, "the password of PLAIN and SCRAM"),
+    Key("sasl.username", STRING, None, "the user name for PLAIN and SCRAM"),
+    Key("sasl.password", PASSWORD, None, "the password for PLAIN and SCRAM"),
     Key("sasl.tokenauth", BOOL, False, "SCRAM: the name is the id of a delegation token, and the password its hmac in "
         "base64; in Java's sasl.jaas.config it is tokenauth=\"true\""),
     Key("sasl.jaas.config", PASSWORD, None, "the same, or a token's client id and secret, or a keytab, in Java's "
         "syntax; no class that it names is loaded"),
     Key("sasl.oauth.token.provider", OBJECT, None, "OAUTHBEARER: a function, or an object with a method `token`, that "
         "returns a token, or a token and the second since 1970 at which it expires; plain or `async`"),
-    Key(f"{_ENDPOINT}token.endpoint.url", STRING, None, "OAUTHBEARER: where a token is to be had for the client's id "
+    Key(f"{_ENDPOINT}token.endpoint.url", STRING, None, "OAUTHBEARER: the URL that returns a token for the client's id "
         "and secret"),
-    Key(f"{_ENDPOINT}client.credentials.client.id", STRING, None, "the client's id there"),
-    Key(f"{_ENDPOINT}client.credentials.client.secret", PASSWORD, None, "the client's secret there"),
+    Key(f"{_ENDPOINT}client.credentials.client.id", STRING, None, "the client's id at that URL"),
+    Key(f"{_ENDPOINT}client.credentials.client.secret", PASSWORD, None, "the client's secret at that URL"),
     Key(f"{_ENDPOINT}scope", STRING, None, "the scope to ask for"),
-    Key(f"{_LOGIN}connect.timeout.ms", INT, 10_000, "how long to wait for a connection to it", 1, MAX_LONG),
+    Key(f"{_LOGIN}connect.timeout.ms", INT, 10_000, "how long to wait for a connection to that URL", 1, MAX_LONG),
     Key(f"{_LOGIN}read.timeout.ms", INT, 10_000, "how long to wait for its answer", 1, MAX_LONG),
-    Key(f"{_LOGIN}retry.backoff.ms", INT, 100, "the first wait after it has failed", 0, MAX_LONG),
-    Key(f"{_LOGIN}retry.backoff.max.ms", INT, 10_000, "the longest wait after it has failed", 0, MAX_LONG),
+    Key(f"{_LOGIN}retry.backoff.ms", INT, 100, "the first wait before a retry there", 0, MAX_LONG),
+    Key(f"{_LOGIN}retry.backoff.max.ms", INT, 10_000, "the longest wait before a retry there", 0, MAX_LONG),
     Key(f"{_LOGIN}refresh.window.factor", FLOAT, 0.8, "the part of a token's life after which the next one is fetched",
         0.5, 1.0),
-    Key(f"{_LOGIN}refresh.window.jitter", FLOAT, 0.05, "up to so much later, at random", 0.0, 0.25),
-    Key(f"{_LOGIN}refresh.min.period.seconds", INT, 60, "no sooner than after this time", 0, 900),
-    Key(f"{_LOGIN}refresh.buffer.seconds", INT, 300, "no later than this before its end", 0, 3600),
+    Key(f"{_LOGIN}refresh.window.jitter", FLOAT, 0.05, "the longest random delay of that, as a part of the lifetime",
+        0.0, 0.25),
+    Key(f"{_LOGIN}refresh.min.period.seconds", INT, 60, "the least time between two fetches of a token", 0, 900),
+    Key(f"{_LOGIN}refresh.buffer.seconds", INT, 300, "the next token is fetched at least this long before the old one "
+        "expires", 0, 3600),
     Key(f"{_KERBEROS}service.name", STRING, "kafka", "GSSAPI: the name of the broker's service, the first part of its "
         "principal"),
     Key(f"{_KERBEROS}keytab", STRING, None, "GSSAPI: the file with the client's key; without it, the credential cache "
         "that kinit fills"),
-    Key(f"{_KERBEROS}principal", STRING, None, "GSSAPI: who the client is; without it, the first principal of the "
+    Key(f"{_KERBEROS}principal", STRING, None, "GSSAPI: the client's principal; without it, the first principal of the "
         "keytab, or that of the cache"),
     *(Key(f"{_KERBEROS}{name}", STRING, None, "without effect; the library of Kerberos fetches tickets itself")
       for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")),
@@ -70,4 +72,4 @@ SASL: Final = (
       for name in ("login.class", "login.callback.handler.class", "client.callback.handler.class")),
 )  # fmt: skip
 FUNCTIONS: Final = frozenset({"sasl_oauth_token_provider"})
-"""Objects that may show a secret where they are shown."""
+"""Settings that are functions, and might show a secret in their ``repr``."""

@@ -1,4 +1,4 @@
-"""A table of keys, and the settings of one client read against it."""
+"""Tables of keys, and the settings of a client that are checked against one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ _tables: dict[str, Table] = {}
 
 
 def table(clients: str, *parts: tuple[Key, ...]) -> Table:
-    """One table of the parts; where a name is in several, the last one counts. ``clients``: whose settings they are."""
+    """Makes one table of the parts; if a name is in several, the last one counts. ``clients`` names the clients with
+    these settings.
+    """
     made = _tables[clients] = {key.name: key for part in parts for key in part}
     return made
 
 
 class Config:
-    """The settings of one client, complete and valid: ``config.linger_ms``, ``config["linger.ms"]``.
+    """The valid settings of one client, with all defaults: ``config.linger_ms``, ``config["linger.ms"]``. Immutable.
 
-    ``given`` are the names (dotted) that were set; the others have their defaults. Does not change.
+    ``given`` are the names (with dots) of the settings that were set.
     """
 
     __slots__ = ("_values", "given")
@@ -70,8 +72,9 @@ def load(
     config: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Reads what the application gave: the first argument, which counts most, keyword arguments, a mapping.
-    Names have dots or underscores. Raises ConfigError.
+    """Merges the application's settings: the first argument, which counts most, keyword arguments, a mapping.
+
+    Names may have dots or underscores. Raises ConfigError.
     """
     names = {_attribute(name): name for name in keys}
     known: dict[str, Any] = {}
@@ -89,7 +92,7 @@ def load(
 
 
 def _check_first(given: Any, settings: Mapping[str, Any]) -> None:
-    """Raises ConfigError where the first argument is something else than addresses."""
+    """Raises ConfigError if the first argument is not a list of addresses."""
     if isinstance(given, Mapping):
         raise ConfigError("the first argument is bootstrap.servers: pass a dict of settings as config={…}")
     by_name = settings.get("bootstrap_servers", given)
@@ -105,7 +108,7 @@ def _attribute(name: str) -> str:
 
 
 def _known(names: Mapping[str, str], name: str) -> str:
-    """The key of that name. Raises ConfigError with what to use instead, or the most similar name."""
+    """Returns the key of that name. Raises ConfigError with what to use instead, or with the most similar name."""
     found = names.get(_attribute(name)) if isinstance(name, str) else None
     if found is not None:
         return found
@@ -117,7 +120,7 @@ def _known(names: Mapping[str, str], name: str) -> str:
 
 
 def _others(names: Mapping[str, str], key: str) -> str:
-    """Says whose setting a key is, if it is one of other clients only."""
+    """Returns which clients have a setting, if this one does not."""
     if key in names.values():
         return ""
     owners = [clients for clients, keys in _tables.items() if key in keys]

@@ -77,7 +77,7 @@ class ConsumerApi:
     def __repr__(self) -> str:
         core = getattr(self, "_core", None)
         if core is None:
-            return f"<{type(self).__name__} that could not be made>"
+            return f"<{type(self).__name__} whose constructor failed>"
         return shown(
             type(self).__name__, core.config, core.client, self._is_closed, **{"group.id": core.config.group_id}
         )

@@ -1,5 +1,5 @@
 """The producer: ``pyclient.Producer`` (blocking.py), ``pyclient.aio.Producer`` (asynchronous.py).
 
-A record goes ``send`` -> ``cy.produce.record_queues`` (partition, batch) -> ``sender`` -> broker; what may
-go in a partition says ``lane``, under which producer id ``identity`` and ``transactions``.
+A record goes ``send`` -> ``cy.produce.record_queues`` (partition, batch) -> ``sender`` -> broker. ``lane`` decides what
+may be sent to a partition, ``identity`` and ``transactions`` under which producer id.
 """

@@ -1,4 +1,4 @@
-"""The asyncio face of the producer, on the running loop."""
+"""The asyncio producer, on the running loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 class Producer(BaseProducer, SendingQueues):
-    """As ``pyclient.Producer``; what waits there is awaited here. Made where a loop runs.
+    """Like ``pyclient.Producer``, with coroutines for the calls that wait. Create it while a loop runs.
 
         async with aio.Producer("localhost:9092") as producer:
             report = await producer.send("flights", value=b"...")   # accepted
@@ -78,7 +78,7 @@ class Producer(BaseProducer, SendingQueues):
 
     # -- sending -----------------------------------------------------------------------------------
 
-    if TYPE_CHECKING:  # the method is the queues' own: it is called as often as there are records
+    if TYPE_CHECKING:  # the queues implement this method, for speed
 
         def send(
             self,
@@ -91,18 +91,20 @@ class Producer(BaseProducer, SendingQueues):
             headers: Headers | None = None,
             on_delivery: OnDelivery | None = None,
         ) -> Coroutine[Any, Any, DeliveryReport]:
-            """Sends a record; waits only for the metadata of a topic and for room, for max.block.ms at most.
+            """Sends a record, and returns a report that can be awaited for the delivery.
 
-            A coroutine: await it, or make it a task; before that nothing is sent. One that is cancelled, also by
-            a time-out, has sent nothing. It gives a view on what becomes of the record, which is awaited in turn.
-            Of tasks, a later one may overtake: while buffer.memory is full, a small record finds room before a large
-            one that waits for it. Where order counts, await one ``send`` before the next.
+            This coroutine waits only for the topic's metadata and for free buffer memory, at most max.block.ms. It
+            sends nothing before it is awaited or made a task. If it is cancelled, for example by a timeout, it has sent
+            nothing.
 
-            ``timestamp`` in milliseconds, now by default. ``headers``: pairs of name and bytes, or a mapping of
-            them; an iterator is read once. ``on_delivery(metadata, error)`` is called on the loop: with a
-            RecordMetadata and None, or None and a KafkaError; one that takes (error, message), as confluent-kafka
-            has it, is refused. Raises BufferExhausted, RecordTooLarge, InvalidTopicException, KafkaError; TypeError
-            for what is not bytes.
+            Concurrent sends may overtake each other: while buffer.memory is full, a small record may find room before a
+            large one. If order matters, await each ``send`` before the next one.
+
+            ``timestamp`` is in milliseconds, by default now. ``headers`` are pairs of name and bytes, or a mapping.
+            ``on_delivery(metadata, error)`` is called on the loop, with a RecordMetadata and None, or with None and a
+            KafkaError. A callback with the arguments (error, message), as in confluent-kafka, is refused. Raises
+            BufferExhausted, RecordTooLarge, InvalidTopicException, KafkaError, and TypeError for values that are not
+            bytes.
             """
 
     async def send_later(
@@ -116,8 +118,8 @@ class Producer(BaseProducer, SendingQueues):
         on_delivery: Any,
         timeout: float | None = None,
     ) -> DeliveryReport:
-        """The rest of ``send``, for a record that is not bytes yet, or has to wait: for max.block.ms, but no longer
-        than ``timeout`` seconds.
+        """The slow part of ``send``, for a record that is not bytes yet or must wait. Waits at most max.block.ms, and
+        at most ``timeout`` seconds.
         """
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
@@ -125,7 +127,7 @@ class Producer(BaseProducer, SendingQueues):
         return await self._waited(self._later(record, timeout)) if report is None else report
 
     async def _waited(self, appending: Generator[Lack, None, R]) -> R:
-        """What ``appending`` gives in the end; waits for each thing that it lacks."""
+        """Runs ``appending`` to its end, waits for each thing that it lacks, and returns its result."""
         while True:
             try:
                 lack = next(appending)
@@ -148,11 +150,14 @@ class Producer(BaseProducer, SendingQueues):
         headers: Headers | None = None,
         timeout: float | None = None,
     ) -> RecordMetadata:
-        """Sends a record and waits until it is delivered. ``timeout`` bounds the whole call, in seconds. None: it waits
-        for max.block.ms to send, and for delivery.timeout.ms until the record is delivered.
+        """Sends a record and waits until it is delivered.
 
-        Raises what ``send`` raises, such as ConnectionFailed where no broker answers in time: then nothing was sent.
-        Raises TimeoutError if the record was sent in time: it may still be delivered. Raises why it was not delivered.
+        ``timeout`` limits the whole call, in seconds. Without it, the call waits up to max.block.ms to send, and up to
+        delivery.timeout.ms for the delivery.
+
+        Raises what ``send`` raises, for example ConnectionFailed if no broker answers in time: then nothing was sent.
+        Raises TimeoutError if the record was sent, but not acknowledged in time: it may still be delivered. Raises the
+        error of a failed delivery.
         """
         if timeout is None:
             return await (
@@ -173,10 +178,10 @@ class Producer(BaseProducer, SendingQueues):
         timestamp: int | None = None,
         headers: Any = None,
     ) -> Deliveries:
-        """Sends a record of each value, with the key at the same place, in order. Waits for room as
-        ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``;
-        in ``pyclient.aio`` it is awaited.
-        ``headers``: with Arrow columns, a column of lists of structs of name and value.
+        """Sends a record for each value, in order, with the key at the same index. Waits for room like ``send``.
+
+        Returns the results: ``len``, ``[i]``, ``result(timeout)``; in ``pyclient.aio`` they can be awaited. ``headers``
+        are possible with Arrow columns only: a column of lists of structs of name and value.
         """
         return await self._waited(self._many(topic, values, keys, partition, timestamp, headers))
 
@@ -195,24 +200,24 @@ class Producer(BaseProducer, SendingQueues):
     # -- waiting -----------------------------------------------------------------------------------
 
     async def connect(self, timeout: float = 10.0) -> None:
-        """Reaches the cluster now; ``send`` does so by itself. Raises ConnectionFailed."""
+        """Connects to the cluster now, which ``send`` otherwise does. Raises ConnectionFailed."""
         await self._engine.ready(timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything that was sent before is delivered or has failed. Raises TimeoutError."""
+        """Waits until all records sent before are delivered or have failed. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             await self._engine.flush()
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
-        """The topic's partitions: number, leader, replicas, ISR."""
+        """Returns the topic's partitions: number, leader, replicas, ISR."""
         await self._engine.know(topic, self._settings.max_block if timeout is None else timeout)
         return self._engine.partitions_of(topic)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for ``timeout`` seconds at most (None: delivery.timeout.ms bounds it), and fails the
-        rest. Aborts an open transaction. Is complete also when it is cancelled.
+        """Delivers the sent records, within ``timeout`` seconds (None: delivery.timeout.ms), and fails the others.
+        Aborts an open transaction. Completes even if it is cancelled.
 
-        A second call does nothing but wait: until the first has ended, or its own ``timeout`` is over.
+        A second call only waits until the first one has ended, or until its own ``timeout`` is over.
         """
         if self._process != getpid():
             self.shut()
@@ -244,8 +249,8 @@ class Producer(BaseProducer, SendingQueues):
     # -- transactions ------------------------------------------------------------------------------
 
     async def init_transactions(self) -> None:
-        """Gets the producer id of the transactional.id, ends what an earlier producer of this name
-        left open, and fences it. ``begin_transaction`` calls it where it was not called.
+        """Gets the producer id of the transactional.id, ends any transaction of an earlier producer with this id, and
+        fences that producer. ``begin_transaction`` calls it if you have not.
         """
         await self._engine.init()
 
@@ -257,30 +262,32 @@ class Producer(BaseProducer, SendingQueues):
         transactions.begin()
 
     async def commit_transaction(self) -> None:
-        """Delivers everything and commits. Raises TransactionError if the transaction has failed."""
+        """Delivers all records and commits. Raises TransactionError if the transaction has failed."""
         await self._engine.commit()
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Delivers everything and leaves the transaction open for somebody else, who ends it by
-        ``Admin.end_transactions``, perhaps in another process; None if nothing was sent. This producer
-        can only be closed then. Raises TransactionError if the transaction has failed.
+        """Delivers all records and leaves the transaction open, so that another process can end it.
+
+        That one calls ``Admin.end_transactions``. This producer can then only be closed. Returns None if nothing was
+        sent. Raises TransactionError if the transaction has failed.
         """
         return await self._engine.prepare()
 
     async def abort_transaction(self) -> None:
-        """Aborts: nothing of the transaction will be seen."""
+        """Aborts the transaction: consumers with read_committed will not see its records."""
         await self._engine.abort()
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
-        """Commits a consumer group's offsets with the transaction. ``group``: the
-        consumer, what its ``group_metadata()`` returns, or the name of a group.
+        """Commits a consumer group's offsets with the transaction. ``group`` is the consumer, the result of its
+        ``group_metadata()``, or the name of a group.
         """
         await self._engine.transactions.send_offsets(offsets, group)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """A transaction as a block: its end commits, an exception aborts. If the commit's outcome
-        is not known (a retriable error), what is left of it is ended before the next block.
+        """Runs a block as a transaction: the end of the block commits, an exception aborts.
+
+        If the commit's outcome is unknown (a retriable error), the next block first ends this transaction.
         """
         if self._engine.transactions.is_left:
             await self.abort_transaction()
@@ -295,8 +302,10 @@ class Producer(BaseProducer, SendingQueues):
             raise
 
     async def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
-        """Ends the transaction that this producer id and epoch has open under this transactional
-        id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
+        """Ends the transaction that the producer with this id and epoch, perhaps in another process, has open under
+        this transactional id.
+
+        That producer is finished then. Does not need ``init_transactions``.
         """
         await self._engine.end_transaction(producer_id, epoch, commit)
 
@@ -305,7 +314,7 @@ _PRODUCERS: WeakSet[Producer] = WeakSet()
 
 
 def _after_fork() -> None:
-    """In the child: what ``send`` would append without a question, nobody would send."""
+    """Runs in a forked child: makes ``send`` fail there, because no thread would send the records."""
     for producer in list(_PRODUCERS):
         producer.admit(False)
 
@@ -314,7 +323,7 @@ register_at_fork(after_in_child=_after_fork)
 
 
 def _before_wait(thread: int, process: int, batch: ProducerBatch) -> None:
-    """Raises where the wait for a report would stop the loop that is to deliver it."""
+    """Raises if waiting for a report would block the loop that must deliver it."""
     if getpid() != process:
         raise ClientForked
     if get_ident() == thread:

@@ -1,7 +1,7 @@
-"""A producer that nobody closes: what it was given is delivered when the program ends, or named as lost.
+"""Delivers the records of a producer that was never closed when the program ends, and logs what is lost.
 
-The program's end has two steps. First its threads end, and with them a process of ``multiprocessing``; then what was
-registered by ``atexit`` is called. The client's own thread, a daemon, runs until both are over.
+A program ends in two steps. First its threads end, and with them a process of ``multiprocessing``; then Python calls
+the ``atexit`` functions. The client's own thread is a daemon, so it runs until both are over.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ log: Final = logging.getLogger("pyclient.producer")
 last_resort.install()
 
 EXIT_S: Final = 10.0
-"""For all producers of the process together."""
+"""The time limit for all producers of the process together."""
 GRACE_S: Final = 1.0
-"""For a loop to begin."""
+"""The time that a loop gets to start the flush."""
 
 
 class Forgettable(Protocol):
-    """A producer, as far as its end at the program's end concerns it."""
+    """The part of a producer that this module uses."""
 
     _is_told: bool
-    """It has been said which of its records are lost."""
+    """True if its lost records were logged."""
 
     @property
     def closed(self) -> bool: ...
 
 
 class Unclosed(NamedTuple):
-    """owner: whose it is, in words. process: the one that made it, whose thread and sockets it has. wake: makes the
-    thread that has the loop's place leave it. Nothing of it may refer to the producer.
+    """A producer that is not closed. ``owner`` is its description for the log, ``process`` the process that made it.
+
+    ``wake`` makes a thread that runs the loop inline leave it. Nothing in here may refer to the producer.
     """
 
     owner: str
@@ -55,7 +56,7 @@ class Unclosed(NamedTuple):
 
 
 class Flush:
-    """The flush of what a producer has when it begins: it goes at once, whether somebody waits for it or not."""
+    """The flush of a producer's records. It begins at once, whether or not a thread waits for it."""
 
     def __init__(self, unclosed: Unclosed) -> None:
         self._engine = unclosed.engine
@@ -70,7 +71,7 @@ class Flush:
         await self._engine.flush()
 
     def wait(self, deadline: float) -> None:
-        """Returns when it is done, or the deadline is over, in seconds of ``monotonic``. Raises KeyboardInterrupt."""
+        """Waits until it is done, or until ``deadline``, in seconds of ``monotonic``. Raises KeyboardInterrupt."""
         if self._done is not None:
             left = max(0.0, deadline - monotonic())
             with suppress(TimeoutError, CancelledError, KafkaError):
@@ -79,8 +80,8 @@ class Flush:
 
     @property
     def batches(self) -> list[ProducerBatch]:
-        """What it is about, done or not."""
-        if self._batches is None:  # the loop does not run: nobody else looks at them
+        """The batches to flush, done or not."""
+        if self._batches is None:  # the loop does not run, so this thread may read them
             return self._engine.sender.pending()
         return self._batches
 
@@ -90,18 +91,20 @@ _left = EXIT_S
 
 
 def remember(producer: Forgettable, owner: str, engine: Engine, wake: Callable[[], object] = lambda: None) -> None:
-    """Delivers what ``producer`` has then at the program's end, unless it is closed before."""
+    """Delivers the producer's records when the program ends, unless ``forget`` is called before."""
     _UNCLOSED[producer] = Unclosed(owner, os.getpid(), engine, wake)
 
 
 def forget(producer: Forgettable) -> None:
-    """It is closed."""
+    """Ends the effect of ``remember``: the producer is closed."""
     _UNCLOSED.pop(producer, None)
 
 
 def deliver() -> None:
-    """Delivers what all producers of this process have, within what is left of ``EXIT_S``; says what it could not.
-    All begin before any is waited for: one whose broker is gone takes no time from the others. Ctrl-C ends the wait.
+    """Delivers the records of all producers of this process, within what is left of ``EXIT_S``; logs what is lost.
+
+    All flushes begin before the first wait, so a producer whose broker is down takes no time from the others. Ctrl-C
+    ends the wait.
     """
     global _left
     deadline = monotonic() + _left
@@ -117,7 +120,8 @@ def deliver() -> None:
 
 
 def _is_due(producer: Forgettable, unclosed: Unclosed) -> bool:
-    """A transaction is left alone: nobody has committed it."""
+    """Returns whether to flush the producer. Does not flush a transaction, since the application has not committed it.
+    """
     if producer.closed or producer._is_told or unclosed.process != os.getpid():
         return False
     if not unclosed.engine.is_transactional:
@@ -128,20 +132,20 @@ def _is_due(producer: Forgettable, unclosed: Unclosed) -> bool:
 
 
 def tell_open(owner: str, engine: Engine) -> None:
-    """Logs, as an error, that a transaction is open, if one is."""
+    """Logs an error if a transaction is open."""
     if engine.is_transactional and engine.transactions.can_abort:
         log.error("a %s was not closed: its transaction is not committed", owner)
 
 
 NOT_CLOSED: Final = (
-    "a %s was not closed: %d records are lost, which could not be delivered%s. "
+    "a %s was not closed: %d records are lost, because they could not be delivered%s. "
     "Use the producer in a with block, or close it"
 )
-CLOSED: Final = "a %s was closed before %d records could be delivered, which are lost%s"
+CLOSED: Final = "a %s was closed before %d records could be delivered; they are lost%s"
 
 
 def tell_lost(owner: str, batches: Iterable[ProducerBatch], text: str = NOT_CLOSED) -> bool:
-    """Logs, as an error, how many records of these are not delivered, each once; whether there are any."""
+    """Logs an error with the number of undelivered records; counts each once. Returns whether there are any."""
     leaves = dict.fromkeys(leaf for batch in batches for leaf in batch.leaves)
     lost = [batch for batch in leaves if not batch.done or batch.error is not None]
     if not lost:
@@ -152,7 +156,7 @@ def tell_lost(owner: str, batches: Iterable[ProducerBatch], text: str = NOT_CLOS
 
 
 def _threads_end() -> None:
-    """Other threads may send still: then it is too early."""
+    """Delivers, unless other threads may still send."""
     ours = (threading.main_thread(), threading.current_thread())
     if all(thread.daemon or thread in ours for thread in threading.enumerate()):
         deliver()

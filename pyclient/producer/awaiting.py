@@ -1,4 +1,4 @@
-"""``await report``: how an asyncio application waits for deliveries, of either face of the producer."""
+"""``await report``: an asyncio application waits for deliveries of either producer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cy.produce.producer_batch import DeliveryReport, set_wait_async
 
 
 def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:
-    """Until these are done; then their outcome."""
+    """Waits until all are done, and returns their outcome."""
     if isinstance(deliveries, Deliveries):
         deliveries.ask()
     while not deliveries.done:
@@ -21,7 +21,7 @@ def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:
 
 
 def _one_more(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, None]:
-    """Until the report, or the first of many that is not done, is done."""
+    """Waits until the report, or the first of many that is not done, is done."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 
@@ -37,14 +37,14 @@ def _one_more(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, No
         if here:
             done()
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits there
                 loop.call_soon_threadsafe(done)
 
     if isinstance(deliveries, DeliveryReport):
         deliveries.add_done_callback(tell)
     elif pending := deliveries.pending():
         pending[0].add_waiter(tell)
-    else:  # the last one was done just now, on the sender's thread
+    else:  # the sender's thread has just completed the last one
         return
     yield from future
 

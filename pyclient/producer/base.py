@@ -1,4 +1,4 @@
-"""What both faces of the producer do with records before they are in a queue."""
+"""What the blocking and the asyncio producer do with records before they are in a queue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDING: Final[set[asyncio.Task[Any] | None]] = set()
 
 
 class Prepared(NamedTuple):
-    """A record as bytes, before it has its partition."""
+    """A record as bytes, before its partition is chosen."""
 
     topic: str
     value: Any
@@ -44,26 +44,26 @@ class Prepared(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
+        """The bytes of key, value and headers."""
         return size_of(self.value, self.key) + size_of_headers(self.headers)
 
 
 class Lack(NamedTuple):
-    """What a record waits for before it can be appended."""
+    """What a record must wait for before it can be appended."""
 
     topic: str | None
-    """Its partitions are not known yet; None: there is no room."""
+    """The topic whose partitions are not known yet; None if buffer memory is missing."""
     size: int
-    """Bytes of key, value and headers."""
+    """The bytes of key, value and headers."""
     left: float
-    """Seconds that it may wait; 0 or below: no longer."""
+    """How many seconds it may still wait; 0 or below: none."""
 
 
 class BaseProducer(Queues):
-    """What the faces have in common; a face adds the engine and how it waits."""
+    """What both producers have in common. Each of them adds the engine, and how it waits."""
 
     _engine: Engine
-    _is_told = False  # what it lost, as nobody closed it, is logged
+    _is_told = False  # its lost records were logged
     _is_ended = False  # its close is complete
 
     def __init__(self, keys: Config) -> None:
@@ -80,7 +80,7 @@ class BaseProducer(Queues):
         )
 
     async def _close_abandoned(self, owner: str) -> None:
-        """Closes a producer to which the application no longer refers. Delivers its records, or says which are lost."""
+        """Closes a producer to which the application no longer refers. Delivers its records, or logs which are lost."""
         engine, this = self._engine, asyncio.current_task()
         _ENDING.add(this)
         at_exit.tell_open(owner, engine)
@@ -93,13 +93,15 @@ class BaseProducer(Queues):
             self._finish(owner, [] if self._is_told else batches, at_exit.NOT_CLOSED)
 
     def admit(self, admits: bool) -> None:
-        """Whether records may be sent now. ``send`` appends those that are bytes already without asking anybody;
-        all others, and all while it may not, come to ``send_later``, which says why not.
+        """Sets whether records may be sent now.
+
+        If so, ``send`` directly appends a record that is already bytes. All other records go to ``send_later``, which
+        raises the reason if they may not be sent.
         """
         self.direct = admits and self._pipeline.is_empty and not self.closed
 
     def shut(self) -> None:
-        """Nothing is appended any more."""
+        """Accepts no further records."""
         self.closed = True
         self.admit(False)
 
@@ -113,7 +115,7 @@ class BaseProducer(Queues):
         headers: Any,
         on_delivery: Any,
     ) -> Prepared:
-        """The record after interceptors and serializers."""
+        """Returns the record after interceptors and serializers."""
         pipeline = self._pipeline
         record = pipeline.intercept(ProducerRecord(topic, value, key, partition, timestamp, headers))
         return Prepared(
@@ -127,7 +129,7 @@ class BaseProducer(Queues):
         )
 
     def _tried(self, record: Prepared) -> DeliveryReport | None:
-        """Appends the record; None if it cannot be done yet."""
+        """Appends the record, or returns None if that is not possible yet."""
         partition = record.partition
         partitioner = self._pipeline.partitioner
         topic = known_topic(self, record.topic)
@@ -145,8 +147,9 @@ class BaseProducer(Queues):
         )
 
     def _later(self, record: Prepared, timeout: float | None = None) -> Generator[Lack, None, DeliveryReport]:
-        """Appends a record that could not be appended; yields what it lacks, and the face waits for that. Waits for
-        max.block.ms, but no longer than ``timeout`` seconds.
+        """Appends a record that could not be appended at once. Yields what it lacks, for which the caller waits.
+
+        It waits for max.block.ms, and at most ``timeout`` seconds.
         """
         block = self._settings.max_block
         deadline = time.monotonic() + (block if timeout is None else min(block, timeout))
@@ -165,7 +168,7 @@ class BaseProducer(Queues):
         timestamp: int | None,
         headers: Any,
     ) -> Generator[Lack, None, Deliveries]:
-        """``send_many`` of both faces; yields what the next record lacks, and the face waits for that."""
+        """``send_many`` of both producers. Yields what the next record lacks, for which the caller waits."""
         self._check_open()
         known_topic(self, topic)
         stamp = milliseconds(timestamp)
@@ -196,7 +199,7 @@ class BaseProducer(Queues):
         return deliveries
 
     def _lack(self, topic: str, partition: int | None, size: int, deadline: float) -> Lack:
-        """What a record that cannot be appended is to wait for. Raises what no wait would change."""
+        """Returns what a record must wait for. Raises an error if waiting cannot help."""
         self._check_open()
         check_fits(self, topic, size)
         left = deadline - time.monotonic()
@@ -206,7 +209,7 @@ class BaseProducer(Queues):
         return Lack(None, size, left)
 
     def _check_open(self) -> None:
-        """Raises what ``send`` raises where nothing may be sent now."""
+        """Raises the error of ``send`` if records may not be sent now."""
         if self.closed:
             raise ClientClosed
         self._check_process()
@@ -214,17 +217,18 @@ class BaseProducer(Queues):
             self._engine.transactions.check_open()
 
     def _check_process(self) -> None:
-        """Raises ClientForked where the face notices that it is in another process."""
+        """Raises ClientForked in a forked child, if the subclass detects that."""
 
     def _exhausted(self) -> BufferExhausted:
         block = self._settings.max_block * 1000
-        ends = f"max.block.ms={block:.0f}, or the timeout of the call, was over"
+        ends = f"max.block.ms={block:.0f} or the timeout of the call had passed"
         return BufferExhausted(f"buffer.memory={self.limit} was full until {ends}")
 
     # -- ends --------------------------------------------------------------------------------------
 
     def _complete_close(self, owner: str) -> None:
-        """The last step of a close, when each record is delivered or given up. Can be called again after a signal."""
+        """The last step of a close, after each record was delivered or failed. After a signal it can be called again.
+        """
         if self._is_ended:
             return
         self._let_go()
@@ -238,11 +242,12 @@ class BaseProducer(Queues):
         self._pipeline.close()
 
     def _let_go(self) -> None:
-        """Ends what the face has besides the engine, which has ended."""
+        """Releases what the subclass has besides the engine, which has ended."""
 
     @contextmanager
     def _giving_up(self, error: BaseException) -> Iterator[None]:
-        """Around an abort because of ``error``, which counts more than an abort that fails."""
+        """Wraps an abort because of ``error``. If the abort fails too, ``error`` is raised, with the failure as a note.
+        """
         self._engine.transactions.is_left = True
         try:
             yield
@@ -252,12 +257,12 @@ class BaseProducer(Queues):
     def __repr__(self) -> str:
         engine = getattr(self, "_engine", None)
         if engine is None:
-            return f"<{type(self).__name__} that could not be made>"
+            return f"<{type(self).__name__} whose constructor failed>"
         client, name = engine.client, self._settings.transactional_id
         return shown(type(self).__name__, client.config, client, self.closed, **{"transactional.id": name})
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Returns what is counted, by group and name of Kafka's metrics. Any thread may call this."""
+        """Returns the metrics by Kafka's group and name. Any thread may call this."""
         used: int = self.used
         return {
             "producer-metrics": {
@@ -270,20 +275,20 @@ class BaseProducer(Queues):
 
     @property
     def producer_id(self) -> tuple[int, int] | None:
-        """(producer id, epoch) as brokers know it; None before the first send."""
+        """The (producer id, epoch) that brokers know; None before the first send."""
         current = self._engine.identities.current
         return None if current is None else (current.producer_id, current.epoch)
 
 
 def size_of(value: Any, key: Any, headers: bytes | None = None) -> int:
-    """Bytes of a value, a key and encoded headers."""
+    """Returns the bytes of a value, a key and encoded headers."""
     return sum(len(part) for part in (value, key, headers) if part is not None)
 
 
 def many(
     pipeline: Pipeline, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
 ) -> tuple[Sequence[Any], Sequence[Any] | None]:
-    """Values and keys of ``send_many`` as lists or tuples of bytes or None, which nobody changes."""
+    """Returns values and keys of ``send_many`` as sequences of bytes or None that the caller cannot change."""
     _check_keys(values, keys)
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _columns(pipeline, values, keys)
@@ -294,19 +299,19 @@ def many(
 
 
 def header_column(headers: Any, values: Sequence[Any]) -> HeaderColumn | None:
-    """Headers of the records of ``send_many``. Raises TypeError where they, or the values, are no Arrow column."""
+    """Returns the headers for ``send_many``. Raises TypeError if they, or the values, are not an Arrow column."""
     if headers is None:
         return None
     if not hasattr(values, "__arrow_c_array__") and not hasattr(values, "__arrow_c_stream__"):
-        raise TypeError("headers of many records need values that are an Arrow array: else use send")
+        raise TypeError("send_many takes headers only with values that are an Arrow array: else use send")
     column = HeaderColumn(_array(headers))
     if len(column) != len(values):
-        raise ValueError(f"{len(values)} values and headers of {len(column)}")
+        raise ValueError(f"there are {len(values)} values, but headers for {len(column)}")
     return column
 
 
 def triples(values: Sequence[Any], keys: Sequence[Any] | None, headers: Any) -> list[tuple[Any, Any, Any]]:
-    """Value, key and headers of each record, where ``send_many`` sends one by one; of Arrow columns as bytes."""
+    """Returns value, key and headers of each record, if ``send_many`` must send them one by one."""
     _check_keys(values, keys)
     rows = repeat(None) if headers is None else map(_header_pairs, headers.to_pylist())
     return list(zip(_items(values), repeat(None) if keys is None else _items(keys), rows, strict=False))
@@ -322,19 +327,19 @@ def _items(given: Any) -> Any:
 
 def _check_keys(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
     if keys is not None and len(keys) != len(values):
-        raise ValueError(f"{len(values)} values and {len(keys)} keys")
+        raise ValueError(f"there are {len(values)} values, but {len(keys)} keys")
 
 
 def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:
     if apply is not None:
         return [apply(topic, item) for item in items]
-    return tuple(items)  # the caller's list may change while there is no room for all of it
+    return tuple(items)  # a copy: the caller may change its list while this waits for room
 
 
 def _columns(pipeline: Pipeline, values: Any, keys: Any) -> tuple[Sequence[Any], Sequence[Any] | None]:
-    """Values and keys that Arrow holds; a chunked array is put together."""
+    """Returns Arrow values and keys; joins the chunks of a chunked array."""
     if pipeline.value_serializer or pipeline.key_serializer:
-        raise ConfigError("send_many sends Arrow columns as they are: serializers do not apply")
+        raise ConfigError("send_many sends Arrow columns unchanged, so it cannot apply serializers")
     return _column(values), None if keys is None else _column(keys)
 
 
@@ -346,12 +351,12 @@ def _array(array: Any) -> Any:
     if hasattr(array, "combine_chunks"):
         array = array.combine_chunks()
     if not hasattr(array, "__arrow_c_array__"):
-        raise TypeError(f"{type(array).__name__} is no Arrow array; keys, values and headers must all be")
+        raise TypeError(f"{type(array).__name__} is not an Arrow array; keys, values and headers must all be")
     return array
 
 
 def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
-    """Raises RecordTooLarge for a record that can never be sent."""
+    """Raises RecordTooLarge if the record can never be sent."""
     if not queues.fits(size):
         raise RecordTooLarge(
             f"{topic}: a record of {size} bytes is larger than max.request.size={queues.max_record} "
@@ -361,7 +366,7 @@ def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
 
 
 def known_topic(queues: RecordQueues, topic: Any) -> TopicQueues | None:
-    """What is known of the topic. Raises InvalidTopicException, TypeError for what can be no topic."""
+    """Returns what is known of the topic. Raises InvalidTopicException, TypeError for an invalid name."""
     known = queues.topic(topic) if isinstance(topic, str) else None
     if known is None:
         check_topic(topic)
@@ -369,7 +374,7 @@ def known_topic(queues: RecordQueues, topic: Any) -> TopicQueues | None:
 
 
 def check_partition(queues: RecordQueues, topic: str, partition: int | None) -> None:
-    """Raises UnknownTopicOrPartition for a partition that the topic does not have."""
+    """Raises UnknownTopicOrPartition if the topic does not have the partition."""
     known = queues.topic(topic)
     if partition is None or known is None or 0 <= partition < known.partition_count:
         return
@@ -377,6 +382,6 @@ def check_partition(queues: RecordQueues, topic: str, partition: int | None) -> 
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> KafkaError:
-    """The error of a partition that is not there."""
+    """Returns the error for a partition that does not exist."""
     unknown: type[KafkaError] = errors.UnknownTopicOrPartition
     return unknown(f"topic {topic} has {count} partitions: there is no partition {partition}")

@@ -1,4 +1,4 @@
-"""The blocking face of the producer. Thread-safe."""
+"""The blocking producer. Thread-safe."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 GOODBYE_S: Final = 5.0
-"""For what was sent, or the abort of an open transaction, after Ctrl-C; another Ctrl-C ends it."""
+"""How long a close after Ctrl-C tries to deliver records and to abort a transaction. Another Ctrl-C ends it."""
 
 
 class Producer(BaseProducer):
-    """Sends records; settings are Kafka's, see ``pyclient.config.producer``.
+    """Sends records. The settings are Kafka's, see ``pyclient.config.producer``.
 
         with Producer("localhost:9092", linger_ms=5) as producer:
             producer.send("flights", value=b"...", key=b"UA")
 
-    If nobody closes a producer, its records are delivered when the program ends, within 10 s. Records that are lost
+    If you do not close a producer, its records are delivered when the program ends, within 10 s. Records that are lost
     then are logged as an error, which appears on stderr. A signal that ends the process at once (SIGTERM by default)
     loses them.
     """
@@ -78,7 +78,7 @@ class Producer(BaseProducer):
 
     # -- sending -----------------------------------------------------------------------------------
 
-    if TYPE_CHECKING:  # the method is the queues' own: it is called as often as there are records
+    if TYPE_CHECKING:  # the queues implement this method, for speed
 
         def send(
             self,
@@ -91,14 +91,16 @@ class Producer(BaseProducer):
             headers: Headers | None = None,
             on_delivery: OnDelivery | None = None,
         ) -> DeliveryReport:
-            """Sends a record; does not wait, except for the metadata of a topic and for room. It waits for
-            max.block.ms at most, a minute by default, also where no broker answers. ``send_and_wait`` has a timeout.
+            """Sends a record, and returns a report of its delivery without waiting for it.
 
-            Returns a view on what becomes of it. ``timestamp`` in milliseconds, now by default. ``headers``: pairs
-            of name and bytes, or a mapping of them; an iterator is read once. ``on_delivery(metadata, error)`` is
-            called on the client's thread: with a RecordMetadata and None, or None and a KafkaError; one that takes
-            (error, message), as confluent-kafka has it, is refused. Raises BufferExhausted, RecordTooLarge,
-            InvalidTopicException, KafkaError; TypeError for what is not bytes.
+            It waits only for the topic's metadata and for free buffer memory. It waits at most max.block.ms (a minute
+            by default), also if no broker answers. ``send_and_wait`` has a timeout of its own.
+
+            ``timestamp`` is in milliseconds, by default now. ``headers`` are pairs of name and bytes, or a mapping.
+            ``on_delivery(metadata, error)`` is called on the client's thread, with a RecordMetadata and None, or with
+            None and a KafkaError. A callback with the arguments (error, message), as in confluent-kafka, is refused.
+            Raises BufferExhausted, RecordTooLarge, InvalidTopicException, KafkaError, and TypeError for values that are
+            not bytes.
             """
 
     def send_later(
@@ -112,8 +114,8 @@ class Producer(BaseProducer):
         on_delivery: Any,
         timeout: float | None = None,
     ) -> DeliveryReport:
-        """The rest of ``send``, for a record that is not bytes yet, or has to wait: for max.block.ms, but no longer
-        than ``timeout`` seconds.
+        """The slow part of ``send``, for a record that is not bytes yet or must wait. Waits at most max.block.ms, and
+        at most ``timeout`` seconds.
         """
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)
@@ -121,7 +123,7 @@ class Producer(BaseProducer):
         return self._waited(self._later(record, timeout)) if report is None else report
 
     def _waited(self, appending: Generator[Lack, None, R]) -> R:
-        """What ``appending`` gives in the end; waits for each thing that it lacks."""
+        """Runs ``appending`` to its end, waits for each thing that it lacks, and returns its result."""
         while True:
             try:
                 lack = next(appending)
@@ -144,11 +146,14 @@ class Producer(BaseProducer):
         headers: Headers | None = None,
         timeout: float | None = None,
     ) -> RecordMetadata:
-        """Sends a record and waits until it is delivered. ``timeout`` bounds the whole call, in seconds. None: it waits
-        for max.block.ms to send, and for delivery.timeout.ms until the record is delivered.
+        """Sends a record and waits until it is delivered.
 
-        Raises what ``send`` raises, such as ConnectionFailed where no broker answers in time: then nothing was sent.
-        Raises TimeoutError if the record was sent in time: it may still be delivered. Raises why it was not delivered.
+        ``timeout`` limits the whole call, in seconds. Without it, the call waits up to max.block.ms to send, and up to
+        delivery.timeout.ms for the delivery.
+
+        Raises what ``send`` raises, for example ConnectionFailed if no broker answers in time: then nothing was sent.
+        Raises TimeoutError if the record was sent, but not acknowledged in time: it may still be delivered. Raises the
+        error of a failed delivery.
         """
         if timeout is None:
             return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result()
@@ -166,10 +171,10 @@ class Producer(BaseProducer):
         timestamp: int | None = None,
         headers: Any = None,
     ) -> Deliveries:
-        """Sends a record of each value, with the key at the same place, in order. Waits for room as
-        ``send`` does. Returns a view on what becomes of them: ``len``, ``[i]``, ``result(timeout)``;
-        in ``pyclient.aio`` it is awaited.
-        ``headers``: with Arrow columns, a column of lists of structs of name and value.
+        """Sends a record for each value, in order, with the key at the same index. Waits for room like ``send``.
+
+        Returns the results: ``len``, ``[i]``, ``result(timeout)``; in ``pyclient.aio`` they can be awaited. ``headers``
+        are possible with Arrow columns only: a column of lists of structs of name and value.
         """
         return self._waited(self._many(topic, values, keys, partition, timestamp, headers))
 
@@ -196,23 +201,24 @@ class Producer(BaseProducer):
     # -- waiting -----------------------------------------------------------------------------------
 
     def connect(self, timeout: float = 10.0) -> None:
-        """Reaches the cluster now; ``send`` does so by itself. Raises ConnectionFailed."""
+        """Connects to the cluster now, which ``send`` otherwise does. Raises ConnectionFailed."""
         self._runner.run(self._engine.ready(timeout), within=timeout)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything that was sent before is delivered or has failed. Raises TimeoutError."""
+        """Waits until all records sent before are delivered or have failed. Raises TimeoutError."""
         self._runner.run(self._engine.flush(), timeout, within=self._engine.longest)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
-        """The topic's partitions: number, leader, replicas, ISR."""
+        """Returns the topic's partitions: number, leader, replicas, ISR."""
         wait = self._settings.max_block if timeout is None else timeout
         self._runner.run(self._engine.know(topic, wait), within=wait)
         return self._engine.partitions_of(topic)
 
     def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for ``timeout`` seconds at most (None: delivery.timeout.ms bounds
-        it), fails the rest with ClientClosed. A transaction that is open is aborted. Again: does nothing.
-        Raises RuntimeError in a callback, and closes nothing there.
+        """Delivers the sent records, within ``timeout`` seconds (None: delivery.timeout.ms), and fails the others with
+        ClientClosed.
+
+        Aborts an open transaction. A second call does nothing. In a callback it closes nothing and raises RuntimeError.
         """
         self._close(timeout, HASTE_S)
 
@@ -242,16 +248,16 @@ class Producer(BaseProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Delivers what was sent, after an exception too; aborts an open transaction. After Ctrl-C this takes five
-        seconds at most, and what is lost then is logged.
+        """Delivers the sent records, also after an exception; aborts an open transaction. After Ctrl-C this takes at
+        most five seconds, and lost records are logged.
         """
         self._close(GOODBYE_S if kind is KeyboardInterrupt else None, GOODBYE_S)
 
     # -- transactions ------------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Gets the producer id of the transactional.id, ends what an earlier producer of this name
-        left open, and fences it. ``begin_transaction`` calls it where it was not called.
+        """Gets the producer id of the transactional.id, ends any transaction of an earlier producer with this id, and
+        fences that producer. ``begin_transaction`` calls it if you have not.
         """
         self._runner.run(self._engine.init(), within=self._engine.longest)
 
@@ -264,17 +270,18 @@ class Producer(BaseProducer):
         transactions.begin()
 
     def commit_transaction(self) -> None:
-        """Delivers everything and commits. Raises TransactionError if the transaction has failed."""
+        """Delivers all records and commits. Raises TransactionError if the transaction has failed."""
         self._end(self._engine.commit)
 
     def abort_transaction(self) -> None:
-        """Aborts: nothing of the transaction will be seen."""
+        """Aborts the transaction: consumers with read_committed will not see its records."""
         self._end(self._engine.abort)
 
     def prepare_transaction(self) -> PreparedTransaction | None:
-        """Delivers everything and leaves the transaction open for somebody else, who ends it by
-        ``Admin.end_transactions``, perhaps in another process; None if nothing was sent. This producer
-        can only be closed then. Raises TransactionError if the transaction has failed.
+        """Delivers all records and leaves the transaction open, so that another process can end it.
+
+        That one calls ``Admin.end_transactions``. This producer can then only be closed. Returns None if nothing was
+        sent. Raises TransactionError if the transaction has failed.
         """
         return self._end(self._engine.prepare)
 
@@ -282,15 +289,16 @@ class Producer(BaseProducer):
         return self._runner.run(how(), within=self._engine.longest)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: Any) -> None:
-        """Commits a consumer group's offsets with the transaction. ``group``: the
-        consumer, what its ``group_metadata()`` returns, or the name of a group.
+        """Commits a consumer group's offsets with the transaction. ``group`` is the consumer, the result of its
+        ``group_metadata()``, or the name of a group.
         """
         self._runner.run(self._engine.transactions.send_offsets(offsets, group), within=self._engine.longest)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A transaction as a block: its end commits, an exception aborts. If the commit's outcome
-        is not known (a retriable error), what is left of it is ended before the next block.
+        """Runs a block as a transaction: the end of the block commits, an exception aborts.
+
+        If the commit's outcome is unknown (a retriable error), the next block first ends this transaction.
         """
         transactions = self._engine.transactions
         if transactions.is_left:
@@ -307,7 +315,9 @@ class Producer(BaseProducer):
             raise
 
     def end_transaction(self, producer_id: int, epoch: int, commit: bool) -> None:
-        """Ends the transaction that this producer id and epoch has open under this transactional
-        id, perhaps in another process, which is then done with it. Needs no ``init_transactions``.
+        """Ends the transaction that the producer with this id and epoch, perhaps in another process, has open under
+        this transactional id.
+
+        That producer is finished then. Does not need ``init_transactions``.
         """
         self._runner.run(self._engine.end_transaction(producer_id, epoch, commit), within=self._engine.longest)

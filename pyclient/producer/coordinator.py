@@ -1,4 +1,4 @@
-"""What a transactional producer asks of its coordinator, and of those of groups; again, until it is told.
+"""The requests of a transactional producer to its transaction coordinator and to group coordinators, with retries.
 
 Transactions have two versions. In version 1, partitions and groups are added by requests of their own. In version 2
 (KIP-890), Produce and TxnOffsetCommit add them, and EndTxn returns the next epoch.
@@ -31,19 +31,17 @@ if TYPE_CHECKING:
     from pyclient.protocol.apis import Api
 
 NOT_AT_FAULT = frozenset((NONE, OperationNotAttempted.code))
-"""A partition with this error was added, or was not tried because another one of the request is at fault."""
+"""A partition with one of these errors was added, or was not tried because another partition of the request failed."""
 V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
-"""The last versions of EndTxn, TxnOffsetCommit that are of transactions version 1; of
-AddPartitionsToTxn that are the clients'.
-"""
+"""The last versions of EndTxn, TxnOffsetCommit for transactions version 1, and of AddPartitionsToTxn for clients."""
 OFFSETS: Final = {**PRODUCING, TOPIC: AclOperation.READ}
-"""What a commit of offsets needs."""
+"""The rights that a commit of offsets needs."""
 NAMES_VERSION: Final = 5
-"""The last version of TxnOffsetCommit that names its topics: an offset belongs to a name here."""
+"""The last version of TxnOffsetCommit with topic names; later ones have ids. Here an offset belongs to a name."""
 
 
 class Coordinator:
-    """Talks to the coordinator of one transactional id. Raises KafkaError; a retriable one after max.block.ms."""
+    """Talks to the coordinator of one transactional id. Raises KafkaError, a retriable one only after max.block.ms."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         assert settings.transactional_id is not None
@@ -51,20 +49,20 @@ class Coordinator:
         self.settings = settings
         self.id = settings.transactional_id
         self.is_version_1 = False
-        """Whether the cluster's transactions have version 1; known after ``init`` or ``find_version``."""
+        """True if the cluster's transactions have version 1; known after ``init`` or ``find_version``."""
 
     async def init(self, known: Identity) -> Identity:
-        """A producer id, or the next epoch of the one that is known."""
+        """Returns a new producer id, or the next epoch of ``known``."""
         identity: Identity = await self._retrying(lambda: self._init(known))
         return identity
 
     async def find_version(self) -> None:
-        """Learns which version of transactions the cluster has finalized."""
+        """Finds out which version of transactions the cluster has finalized."""
         features = self.client.nodes.features(await self.client.coordinator(self.id, TRANSACTION))
         self.is_version_1 = features.get("transaction.version", 0) < 2
 
     async def add(self, identity: Identity, places: Iterable[tuple[str, int]]) -> None:
-        """Version 1: these topics' partitions are part of the transaction from now on."""
+        """Adds these partitions to the transaction (version 1)."""
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
             topics.setdefault(topic, []).append(partition)
@@ -73,13 +71,13 @@ class Coordinator:
     async def send_offsets(
         self, identity: Identity, offsets: Mapping[TopicPartition, Any], member: Any
     ) -> None:
-        """Commits offsets with the transaction, as ``member_of`` gives the member."""
+        """Commits offsets with the transaction. ``member`` comes from ``member_of``."""
         if self.is_version_1:
             await self._retrying(lambda: self._add_group(identity, member.group_id))
         await self._retrying(lambda: self._commit_offsets(identity, offsets, member))
 
     async def end(self, identity: Identity, commit: bool) -> Identity | None:
-        """Ends the transaction; the identity of the next one, if that is news."""
+        """Ends the transaction. Returns the identity of the next one, None if it does not change."""
         response = await self._retrying(lambda: self._end(identity, commit))
         if response.producer_id < 0:
             return None
@@ -92,7 +90,7 @@ class Coordinator:
         return await self.client.retrying(attempt, deadline=deadline)
 
     async def _request(self, api: Api, request: Any, *, max_version: int | None = None) -> Any:
-        """One request to the coordinator of the transactional id."""
+        """Sends one request to the coordinator of the transactional id."""
         node = await self.client.coordinator(self.id, TRANSACTION)
         try:
             return await self.client.send(node, api, request, max_version=max_version)
@@ -102,12 +100,13 @@ class Coordinator:
             raise
 
     def _check(self, code: int, **names: str) -> None:
-        """Raises the error of a response of the coordinator; ``names``: of the topic or group that it is about."""
+        """Raises the error of a coordinator's response. ``names`` name the topic or group that it is about."""
         self._raise(of_code(code), self.id, TRANSACTION, None, **names)
 
     def _raise(self, error: KafkaError | None, key: str, kind: Kind, needs: Needs | None, **names: str) -> None:
-        """Raises an error that the coordinator of ``key`` has answered, and forgets a broker that no longer coordinates
-        it."""
+        """Raises an error that the coordinator of ``key`` returned, and forgets a broker that is no longer the
+        coordinator.
+        """
         if error is None:
             return
         if error.name in COORDINATOR_MOVED:
@@ -196,11 +195,11 @@ class Coordinator:
 
 
 MEMBERSHIP: Final = ("group_id", "generation_id", "member_id", "group_instance_id")
-"""What is told of a member of a group."""
+"""What describes a member of a group."""
 
 
 class Member:
-    """A group by its name alone."""
+    """A group that is given by its name only."""
 
     generation_id = -1
     member_id = ""
@@ -211,7 +210,7 @@ class Member:
 
 
 def member_of(group: Any) -> Any:
-    """The member that a consumer, its group metadata or the name of a group stands for. Raises TypeError."""
+    """Returns the member for a consumer, its group metadata, or the name of a group. Raises TypeError."""
     if isinstance(group, str):
         return Member(group)
     metadata = getattr(group, "group_metadata", None)
@@ -223,7 +222,7 @@ def member_of(group: Any) -> Any:
 
 
 def check_offsets(offsets: Any) -> None:
-    """Raises TypeError for what is no mapping, such as confluent-kafka's list of partitions with offsets."""
+    """Raises TypeError if ``offsets`` is not a mapping, for example confluent-kafka's list of partitions."""
     if not isinstance(offsets, Mapping):
         wanted = "a mapping of TopicPartition to the next offset, such as consumer.positions()"
         raise TypeError(f"offsets: expected {wanted}, not {type(offsets).__name__}")
@@ -232,7 +231,7 @@ def check_offsets(offsets: Any) -> None:
 def _offset_topics(
     offsets: Mapping[TopicPartition, Any],
 ) -> list[TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic]:
-    """``offsets``: to a number, or to what has ``offset``, ``metadata`` and ``leader_epoch``."""
+    """Groups offsets by topic. A value is a number, or has ``offset``, ``metadata`` and ``leader_epoch``."""
     topics: dict[str, list[Any]] = {}
     for (topic, partition), position in offsets.items():
         offset = getattr(position, "offset", position)

@@ -1,4 +1,4 @@
-"""What both faces of the producer have on their loop: client, sender, transactions."""
+"""What both producers have on their loop: client, sender, transactions."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyclient.producer")
 
 HASTE_S: Final = 0.5
-"""For the abort of a producer that is closed without time."""
+"""The time for the abort if a producer is closed without a timeout left."""
 
 
 class Queues(RecordQueues):
     """The queues of an engine, which tells them whether records may be sent."""
 
     def admit(self, admits: bool) -> None:
-        """Whether records may be sent now."""
+        """Sets whether records may be sent now."""
         raise NotImplementedError
 
 
 class Engine:
-    """Lives on ``loop``; its coroutines run there."""
+    """The part of a producer that runs on ``loop``."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Engine:
     ) -> None:
         self.loop = loop
         self.settings = settings
-        self.queues: Queues = proxy(queues)  # a producer that nobody has any more is to be collected
+        self.queues: Queues = proxy(queues)  # a weak reference: else an unused producer would never be collected
         self.client = Client(config, loop=loop, needs=PRODUCING)
         transactional = settings.transactional_id is not None
         make = Transactions if transactional else Identities
@@ -63,34 +63,34 @@ class Engine:
         self.client.cluster.subscribe(self._changed)
         self.client.uses(self._topics_in_use, self._forget)
         self.given_up: list[ProducerBatch] = []
-        """What a close could not deliver, but for what is of a transaction."""
+        """Batches that a close could not deliver, without those of a transaction."""
 
     def hold(self, queues: Queues) -> None:
-        """Nobody else has the queues any more: they stay until this ends."""
+        """Keeps the queues alive until this engine ends: the application no longer refers to them."""
         self.queues = self.sender.queues = self.sender.outcomes.queues = queues
 
     def admit(self, admits: bool) -> None:
-        """Whether records may be sent now."""
+        """Sets whether records may be sent now."""
         self.queues.admit(admits)
 
     @property
     def is_transactional(self) -> bool:
-        """Has a transactional.id."""
+        """True if the producer has a transactional.id."""
         return isinstance(self.identities, Transactions)
 
     @property
     def transactions(self) -> Transactions:
-        """Raises TransactionError where there is no transactional.id."""
+        """The transactions. Raises TransactionError if there is no transactional.id."""
         if not isinstance(self.identities, Transactions):
             raise TransactionError("the producer has no transactional.id")
         return self.identities
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Returns when the cluster was reached, in ``timeout`` seconds (max.block.ms). Raises ConnectionFailed."""
+        """Waits until the cluster was reached, within ``timeout`` seconds (max.block.ms). Raises ConnectionFailed."""
         await self.client.start(self.settings.max_block if timeout is None else timeout)
 
     async def know(self, topic: str, timeout: float) -> None:
-        """Returns when the topic's partitions are known, to the queues too."""
+        """Waits until the topic's partitions are known, and tells the queues."""
         check_topic(topic)
         deadline = self.loop.time() + timeout
         await self.ready(timeout)
@@ -111,14 +111,14 @@ class Engine:
         return dict.fromkeys(self.sender.topics_in_use(), True)
 
     def _forget(self, topics: Collection[str]) -> None:
-        """Their partitions may become others unseen: the next record waits until they are known again."""
+        """Forgets topics, so that the next record waits for fresh partitions: they may change unnoticed meanwhile."""
         for name in topics:
             self.queues.forget_topic(name)
 
     # -- waiting -----------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Sends everything now, and returns when all that was sent before the call is done."""
+        """Sends all batches now, and waits until all records sent before the call are done."""
         self.client.check_process()
         self.sender.pressed += 1
         try:
@@ -127,7 +127,7 @@ class Engine:
             self.sender.pressed -= 1
 
     async def _until_done(self, batches: Iterable[ProducerBatch]) -> None:
-        """Returns when these are done, however."""
+        """Waits until these are delivered or have failed."""
         pending = list(batches)
         self.sender.run()
         left = len(pending)
@@ -149,7 +149,7 @@ class Engine:
         await self.transactions.commit(self.flush)
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Sends everything and leaves the transaction to somebody else."""
+        """Sends all records and leaves the transaction open for another process."""
         return await self.transactions.prepare(self.flush)
 
     async def abort(self) -> None:
@@ -158,8 +158,8 @@ class Engine:
         await self.transactions.abort(self._drop_and_wait)
 
     async def _drop_and_wait(self) -> None:
-        """A request may come in late, also one whose batches have failed meanwhile: none is under way
-        when the transaction ends.
+        """Drops unsent batches and waits for all requests in flight. A late request must not arrive after the
+        transaction has ended.
         """
         self.sender.drop(TransactionAborted())
         answered = asyncio.Event()
@@ -167,7 +167,7 @@ class Engine:
         await answered.wait()
 
     async def init(self) -> None:
-        """Makes the transactional producer ready."""
+        """Gets the transactional producer ready."""
         await self.ready()
         await self.transactions.init()
 
@@ -177,8 +177,10 @@ class Engine:
         await self.transactions.end_of(producer_id, epoch, commit)
 
     async def close(self, timeout: float | None, haste: float = HASTE_S) -> None:
-        """Waits ``timeout`` seconds (None: as long as it takes) for what was sent, aborts what is open, then ends;
-        completely, whatever is cancelled on the way. ``haste``: seconds for the abort where none are left.
+        """Waits ``timeout`` seconds (None: without limit) for sent records, aborts an open transaction, and ends.
+
+        It completes even if it is cancelled. ``haste`` is the time for the abort in seconds, if the timeout leaves
+        less.
         """
         deadline = self.loop.time() + (self.longest if timeout is None else timeout)
         left = 0.0
@@ -197,14 +199,14 @@ class Engine:
                 await self._end()
 
     async def _abort_open(self, timeout: float) -> None:
-        """A transaction that nobody will end is aborted: else readers of committed records would wait behind it
-        for transaction.timeout.ms. What is prepared is somebody else's.
+        """Aborts an open transaction. Otherwise consumers with read_committed would wait for it until
+        transaction.timeout.ms. A prepared one stays open.
         """
         transactions = self.identities
         if not isinstance(transactions, Transactions) or not transactions.can_abort:
             return
         name = self.settings.transactional_id
-        log.info("%s: the producer is closed within a transaction, which is aborted", name)
+        log.info("%s: the producer is closed within a transaction, which it aborts", name)
         try:
             async with asyncio.timeout(timeout):
                 await self.abort()
@@ -220,14 +222,14 @@ class Engine:
             await self.client.close()
 
     def fail_all(self) -> None:
-        """What was not delivered will not be: its waiting callers get an error."""
+        """Fails all undelivered batches, so that their callers get an error."""
         self.sender.fail_all(ClientClosed())
 
     @property
     def longest(self) -> float:
-        """Seconds that a flush, and what ends a transaction, take at most."""
+        """How many seconds a flush, or the end of a transaction, takes at most."""
         return self.settings.delivery_timeout + 2 * self.settings.max_block
 
     def partitions_of(self, topic: str) -> list[Any]:
-        """What is known of the topic's partitions."""
+        """Returns the known partitions of the topic."""
         return self.client.cluster.partitions(topic) or []

@@ -1,7 +1,7 @@
-"""The producer id and epoch of idempotence, and which lanes may send under which.
+"""The producer id and epoch of idempotence, and which lanes may send under them.
 
-``Identities`` is what the sender asks. This one is for a producer without transactions. It gets its producer id when it
-first sends, and raises the epoch by itself where a lane needs new sequences.
+``Identities`` is for a producer without transactions. It requests its producer id before the first send, and raises the
+epoch itself if a lane needs new sequences.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ MAX_EPOCH = 0x7FFF - 1
 
 
 class Identities:
-    """The producer ids of a producer. A lane takes ``current`` when it has no batch that needs an older one."""
+    """The producer ids of a producer. A lane switches to ``current`` when none of its batches needs an older one."""
 
     is_version_1 = False
-    """Produce must not add partitions to transactions by itself."""
+    """True if Produce must not add partitions to transactions by itself."""
     is_over = False
-    """Nothing is sent again."""
+    """True if failed batches must not be sent again."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
         self.settings = settings
         self.current: Identity | None = None
         self.resume: Callable[[], None] = lambda: None
-        """Called when something may go that could not."""
+        """Called when a batch may go that had to wait."""
         self.give_up: Callable[[KafkaError], None] = lambda error: None
-        """Called when nothing will ever go."""
+        """Called with the error when no batch can ever be sent."""
         self.opened: Callable[[bool], None] = lambda is_open: None
-        """Called when a transaction opens (True), and when nothing may be sent in it any more (False)."""
+        """Called with True when a transaction opens, and with False when nothing more may be sent in it."""
         self._task: asyncio.Task[None] | None = None
 
     def admits(self, lane: Lane, batch: ProducerBatch) -> bool:
-        """Whether the lane's batch may go. If not, ``resume`` is called when that may have changed."""
+        """Returns whether the lane's batch may be sent. If not, ``resume`` is called when that may have changed."""
         if not self.settings.idempotent:
             return True
         if self.current is None:
@@ -59,7 +59,7 @@ class Identities:
         return lane.identity is not None
 
     def renew(self, lane: Lane) -> None:
-        """The lane needs new sequences."""
+        """Gives the lane new sequences."""
         if lane.identity == self.current and self.current is not None:
             producer_id, epoch = self.current
             self.current = Identity(producer_id, epoch + 1) if epoch < MAX_EPOCH else None
@@ -69,10 +69,10 @@ class Identities:
             lane.reset(self.current)
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """A batch will not be delivered."""
+        """Notes that a batch will not be delivered."""
 
     def refusal(self) -> KafkaError:
-        """Why what waits will not be sent, when ``is_over``."""
+        """Returns why waiting batches will not be sent, if ``is_over``."""
         return ClientClosed()
 
     def _acquire(self) -> None:
@@ -83,7 +83,7 @@ class Identities:
         try:
             self.current = await self.client.retrying(self._ask, deadline=float("inf"))
         except KafkaError as error:
-            log.error("no producer id: %s", error)
+            log.error("could not get a producer id: %s", error)
             self.give_up(error)
         finally:
             self._task = None
@@ -98,6 +98,6 @@ class Identities:
         return Identity(response.producer_id, response.producer_epoch)
 
     def close(self) -> None:
-        """Ends what runs in the background."""
+        """Stops the background task."""
         if self._task is not None:
             self._task.cancel()

@@ -1,9 +1,9 @@
-"""One record at a time, acknowledged: the thread that waits for it does the loop's work itself.
+"""The thread that waits for a single record sends it and reads the answer itself, without switching threads.
 
-A thread that waits for a batch, and has just waited for another, takes the place of the loop (``core.threads.lease``).
-When it waits again, it sends its batch and takes the answer from the socket, in a millisecond at most. That is for a
-batch alone: no other waits, nothing is under way at its broker, and no callback hangs on it, as callbacks run on the
-loop's thread. Everything else goes the usual way.
+A thread that waits for one batch after another takes over the loop (``core.threads.lease``). When it waits again, it
+sends its batch and reads the answer from the socket, for up to a millisecond. It does so only if no other batch waits,
+no request to that broker is in flight, and the batch has no callback, since callbacks run on the loop's thread. All
+other batches are sent by the loop.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ class InlineSend:
         self._lease = runner.lease
         self._sender = sender
         self._last = 0
-        """The thread that waited last, and for nothing else."""
+        """The thread that waited last, if it waited for the only batch."""
         self._lease.on_end = sender.run
 
     def wake(self) -> None:
-        """The sender should look. The thread that has the loop's place does it, otherwise the end of the lease."""
+        """Runs the sender soon: on the thread that holds the lease when it ends the lease, otherwise on the loop."""
         if not self._lease.is_mine:
             self._runner.call(self._sender.run)
 
     def before_wait(self, batch: ProducerBatch) -> Callable[[], None] | None:
-        """What a thread does before it waits for the batch, which may be done then; gives what is to be
-        called when it is. Raises where the wait would never end.
+        """Called by a thread before it waits for the batch; may complete it. Returns a function to call when the batch
+        is done.
+
+        Raises if the wait would never end.
         """
         lease = self._lease
         if not lease.enter():
@@ -58,7 +60,7 @@ class InlineSend:
         return None
 
     def _offer(self, thread: int) -> None:
-        """The batch of this thread is done: if it was all there was, as the one before, it has a habit."""
+        """Offers the lease to a thread that has waited for the only batch twice in a row."""
         alone = self._sender.is_idle
         if alone and self._last == thread:
             self._lease.offer(thread)

@@ -1,29 +1,28 @@
 """Keeps a partition's batches that were sent, and the sequences of idempotence (KIP-98).
 
 A batch that was never sent is in the partition's queue. When it is first sent, it is appended to the lane's list. It
-keeps its place there until its result is reported. Its phase tells its state:
+keeps its place there until its result is reported. Its phase is its state:
 
     QUEUED -> UNDER_WAY -> ARRIVED -> WRITTEN, FAILED
               UNDER_WAY <- WAITING <- ARRIVED -> DENIED
 
-The broker takes a batch only if its sequence follows the one before it. So a lane ensures the following:
+The broker takes a batch only if its sequence follows the previous one. So a lane ensures the following:
 
-- At most five batches are under way. After a failure only the oldest one is sent, until it is decided; then the next.
-- The first batch under a producer id is alone until it is acknowledged. A broker that does not know the id takes any
-  sequence, so a second batch could be written where the first one was lost.
-- If nobody knows whether a batch was written, it is sent again with the same producer id, epoch and sequence. The
+- At most five batches are in flight. After a failure only the oldest one is sent, until it is decided; then the next.
+- The first batch under a producer id is sent alone until it is acknowledged. A broker that does not know the id takes
+  any sequence, so it could write a second batch although the first one was lost.
+- If it is unknown whether a batch was written, it is sent again with the same producer id, epoch and sequence. The
   broker then recognises a duplicate.
-- Sequences start again, at 0 under the next epoch, only when nothing is under way and every remaining batch is known
-  to be unwritten. Until then the lane is *halted*. Lanes do this one by one: the others continue under the old epoch,
-  and change to the new one when they are empty.
-- The result of a batch is reported after the results of all batches sent before it. It may be known earlier, if a
-  broker answered it while the one before it had no answer yet.
+- Sequences restart at 0 under the next epoch, only when nothing is in flight and every remaining batch is known to be
+  unwritten. Until then the lane is *halted*. Lanes do this one by one: the others continue under the old epoch, and
+  change to the new one when they are empty.
+- The result of a batch is reported after the results of all batches sent before it, even if it is known earlier.
 
-A broker that misses what comes before a batch may have it nonetheless. After a restart Kafka knows only the last batch
-of a producer (ProducerStateManager). So a batch that may have been written is first *denied*. The following ones that
-may have been written are sent too, one by one under their old sequences. Nothing is appended behind a gap, so an
-acknowledged batch proves all before it. If all are denied, there is a gap, and none was written. But if the last of
-them was given up, nobody knows, and the denied ones are *doubtful*.
+A broker that reports a gap before a batch may have written the batch nonetheless: after a restart Kafka knows only the
+last batch of a producer (ProducerStateManager). So a batch that may have been written is first *denied*. The following
+batches that may have been written are sent too, one by one under their old sequences. A broker appends nothing behind a
+gap, so one acknowledged batch proves all before it. If all are denied, there is a gap, and none was written. But if the
+last of them was given up, nobody knows, and the denied ones are *doubtful*.
 
 No I/O, no clock.
 """
@@ -41,12 +40,12 @@ from cy.produce.producer_batch import ProducerBatch
 
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5
-"""Batches under way that a broker recognises when they come again."""
+"""How many batches in flight a broker recognises when they are sent again."""
 WAITS: Final = (WAITING, DENIED)
 
 
 class Identity(NamedTuple):
-    """The producer's identity for the broker."""
+    """The producer id and epoch."""
 
     producer_id: int
     epoch: int
@@ -55,7 +54,7 @@ class Identity(NamedTuple):
 class Verdict(Enum):
     """What a sequence error means."""
 
-    RETRY = "an earlier batch is still under way"
+    RETRY = "an earlier batch is still in flight"
     HALTED = "there is a gap: new sequences are needed"
 
 
@@ -77,28 +76,28 @@ class Lane:
 
     def __init__(self, queue: PartitionQueue) -> None:
         self.queue = queue
-        """What was never sent."""
+        """The batches that were never sent."""
         self.batches: list[ProducerBatch] = []
-        """All others, in the order in which they were first sent, each until no request has it and its result was
-        reported. Its ``phase`` says what is with it now.
+        """All other batches, in the order in which they were first sent. Each stays until no request contains it and
+        its result was reported. ``phase`` is its state.
         """
         self.identity: Identity | None = None
         self.next_sequence = 0
         self.acknowledged = False
-        """The broker knows the producer id."""
+        """True if the broker knows the producer id."""
         self.halted = False
         self.leader = -1
         self.version = -1
-        """The cluster's version of which ``leader`` and ``template`` are."""
+        """The version of the cluster's metadata that ``leader`` and ``template`` come from."""
         self.template: ProduceTemplate | None = None
-        """The template of requests with one of its batches; None: not made yet."""
+        """The template of requests with one of its batches; None if it is not made yet."""
         self.added = False
-        """Part of the current transaction (version 1)."""
+        """True if the partition is part of the current transaction (version 1)."""
 
     # -- what goes ---------------------------------------------------------------------------------
 
     def next(self) -> ProducerBatch | None:
-        """The batch that may go now, None if none may. It stays where it is."""
+        """Returns the batch that may be sent now, None if none may. It stays in its place."""
         if not self.batches:
             return None if self.halted else self.queue.first()
         if self.halted:
@@ -112,15 +111,16 @@ class Lane:
         return again
 
     def _has_window(self, under_way: ProducerBatch | None) -> bool:
-        """A batch may go for the first time behind the first that is under way. Not while that one goes again:
-        it must not leave the window of those that the broker recognises.
+        """Returns whether a new batch may be sent while ``under_way`` is in flight.
+
+        Not while that one is sent again: it must stay among the batches that the broker recognises.
         """
         if under_way is None:
             return True
         return self.acknowledged and len(self.batches) < WINDOW and under_way.attempts == 1
 
     def _unknown(self) -> ProducerBatch | None:
-        """While halted: the first batch that may have been written and is not denied, alone."""
+        """Returns, while halted, the first batch that may have been written and is not denied; it is sent alone."""
         if self._is_out():
             return None
         found = (batch for batch in self.batches if batch.phase is WAITING and batch.maybe_written)
@@ -133,7 +133,7 @@ class Lane:
         return None
 
     def _is_out(self) -> bool:
-        """A request has a batch, or had it, and what that means is not decided."""
+        """Returns whether a batch is in flight, or was answered without being decided yet."""
         return self._first(UNDER_WAY, ARRIVED) is not None
 
     def _before(self, batch: ProducerBatch) -> list[ProducerBatch]:
@@ -143,23 +143,23 @@ class Lane:
         return self.batches[self.batches.index(batch) + 1 :]
 
     def has_waiting(self) -> bool:
-        """Something is to be sent, for the first time or again."""
+        """Returns whether a batch waits to be sent, for the first time or again."""
         return not self.queue.empty or self._first(WAITING, DENIED) is not None
 
     def waiting(self) -> list[ProducerBatch]:
-        """All that is to be sent, for the first time or again, in its order."""
+        """Returns all batches that wait to be sent, for the first time or again, in order."""
         return [batch for batch in self.batches if batch.phase in WAITS] + self.queue.batches()
 
     def wants_reset(self) -> bool:
-        """Halted, and everything that is left is known not to be written."""
+        """True if the lane is halted and all remaining batches are known to be unwritten."""
         return self.halted and not self._is_out() and self._unknown() is None
 
     def is_idle(self) -> bool:
-        """Whether the identity may change: no batch is in flight, and none that waits has a sequence."""
+        """Returns whether the identity may change: no batch is in flight, and none that waits has a sequence."""
         return not self._is_out() and not any(each.phase in WAITS and each.has_sequence for each in self.batches)
 
     def reset(self, identity: Identity) -> None:
-        """Sequences start again, at 0; everything that waits gets new ones when it goes."""
+        """Restarts the sequences at 0; waiting batches get new ones when they are sent."""
         if self.identity is None or self.identity.producer_id != identity.producer_id:
             self.acknowledged = False
         self.identity = identity
@@ -173,14 +173,14 @@ class Lane:
                 batch.maybe_written = False
 
     def take(self, batch: ProducerBatch) -> None:
-        """The batch leaves the queue, if it is there, for the others."""
+        """Moves the batch from the queue, if it is there, into the list."""
         if batch.phase is QUEUED:
             self.queue.remove(batch)
             self.batches.append(batch)
             batch.phase = WAITING
 
     def drain(self) -> list[ProducerBatch]:
-        """All that is to be sent, which will not be: what becomes of it is to be decided."""
+        """Takes all waiting batches, which will not be sent; the caller decides their outcome."""
         found = self.waiting()
         for batch in found:
             self.take(batch)
@@ -188,14 +188,14 @@ class Lane:
         return found
 
     def depart(self, batch: ProducerBatch) -> None:
-        """The sealed batch, taken from the queue, goes: gives it its sequence."""
+        """Gives a sealed batch its sequence: it is being sent."""
         if self.identity is None:
             if not batch.attempts:
                 batch.assign()
         elif not batch.has_sequence:
             batch.assign(*self.identity, self.next_sequence)
             self.next_sequence = after(self.next_sequence, batch.count)
-        elif batch.producer_id < 0:  # a part of one that was split: its share of the sequences
+        elif batch.producer_id < 0:  # a part of a split batch has its share of the sequences
             batch.assign(*self.identity, batch.base_sequence)
         batch.attempts += 1
         batch.phase = UNDER_WAY
@@ -203,16 +203,16 @@ class Lane:
     # -- what came back ----------------------------------------------------------------------------
 
     def arrive(self, batch: ProducerBatch) -> None:
-        """Its request is answered, or lost."""
+        """Notes that the batch's request was answered or lost."""
         batch.phase = ARRIVED
 
     def wait(self, batch: ProducerBatch) -> None:
-        """The batch (which has arrived) is to be sent again, unless it was denied."""
+        """Lets the batch, which has arrived, wait to be sent again, unless it was denied."""
         if batch.phase is ARRIVED:
             batch.phase = WAITING
 
     def out_of_order(self, batch: ProducerBatch) -> Verdict:
-        """The broker misses what comes before this batch (which has arrived)."""
+        """Handles an answer that the broker lacks what comes before this batch, which has arrived."""
         if not self.halted:
             if any(other.phase in (UNDER_WAY, WAITING) for other in self._before(batch)):
                 return Verdict.RETRY
@@ -222,7 +222,7 @@ class Lane:
         return Verdict.HALTED
 
     def follows(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """This batch (which has arrived) is in the log: those before it that were denied, which are too."""
+        """Notes that this batch is in the log. Returns the denied batches before it, which are in the log too."""
         found = [other for other in self._before(batch) if other.phase is DENIED]
         if found:
             self.halted = False
@@ -232,16 +232,14 @@ class Lane:
         return found
 
     def doubtful(self) -> list[ProducerBatch]:
-        """The denied batches, where the only ones that could have proved them were given up: nobody will ever know
-        whether they were written.
+        """Returns the denied batches if those that could have proved them were given up: it stays unknown whether they
+        were written.
         """
         found = [batch for batch in self.batches if batch.unprovable and batch.phase is DENIED]
         return found if found and self.wants_reset() else []
 
     def refused(self, batch: ProducerBatch) -> None:
-        """The batch (which has arrived) will not be sent again. If it was not written either, its sequences are
-        missing.
-        """
+        """Gives up the batch, which has arrived. If it was not written, its sequences leave a gap."""
         if batch.maybe_written:
             for other in self._before(batch):
                 other.unprovable = True
@@ -253,9 +251,7 @@ class Lane:
                 self.halted = True
 
     def split(self, batch: ProducerBatch, limit: int) -> list[ProducerBatch]:
-        """The batch (which has arrived) was too large: its parts wait in its place, and share its
-        sequences.
-        """
+        """Splits the batch, which was too large. Its parts wait in its place, and share its sequences."""
         parts = batch.split(limit)
         sequence = batch.base_sequence
         for part in parts:
@@ -267,10 +263,10 @@ class Lane:
         self.batches[at : at + 1] = parts
         return parts
 
-    # -- what is told ------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------
 
     def leaves_alone(self, batch: ProducerBatch) -> bool:
-        """The batch (which has arrived) is in the log and there is no other: it is gone, and it is its turn."""
+        """Removes the batch, which is in the log, if it is the only one. Then the caller reports it directly."""
         if len(self.batches) > 1 or batch.tell is not None:
             return False
         batch.phase = WRITTEN
@@ -278,15 +274,17 @@ class Lane:
         return True
 
     def decide(self, batch: ProducerBatch, phase: Phase, tell: Callable[[], object]) -> None:
-        """It is known what became of the batch, perhaps while it is under way. ``due`` says when to ``tell``."""
+        """Notes the outcome of the batch, perhaps while it is in flight. ``due`` returns ``tell`` in its turn."""
         if batch.phase is not UNDER_WAY:
             batch.phase = phase
         if batch.tell is None:
             batch.tell = tell
 
     def due(self) -> Callable[[], object] | None:
-        """Reports the result of the next batch, once the results of all that were sent before it are reported; None if
-        it is nobody's turn. Without idempotence it is everybody's.
+        """Returns the report function of the next batch, once all that were sent before it are reported; None if there
+        is none.
+
+        Without idempotence the order does not matter.
         """
         for batch in self.batches:
             tell = batch.tell
@@ -300,12 +298,12 @@ class Lane:
         return None
 
     def forget(self, batch: ProducerBatch) -> None:
-        """Removes a batch whose result was reported, in its turn or before."""
+        """Removes a batch whose result was reported, perhaps out of order."""
         if batch in self.batches:
             self.batches.remove(batch)
 
     def proves(self, batch: ProducerBatch) -> bool:
-        """The batch may have been written, and one behind it, of the same identity, was: so it is in the log."""
+        """Returns True if a later batch of the same identity was written, so that this one must be in the log."""
         if not batch.maybe_written and batch.phase is not UNDER_WAY:
             return False
         identity = batch.producer_id, batch.producer_epoch
@@ -316,5 +314,5 @@ class Lane:
 
 
 def after(sequence: int, count: int) -> int:
-    """The sequence that follows ``count`` records from this one."""
+    """Returns the sequence that follows ``count`` records from this one."""
     return (sequence + count) & MAX_SEQUENCE

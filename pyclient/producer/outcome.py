@@ -1,9 +1,9 @@
-"""Decides about batches once their request is answered, or lost, or their time is over.
+"""Decides about batches when their request is answered or lost, or when their time is over.
 
-A batch is done, waits to go again, is split because the broker finds it too large, or is refused for good. The one
-thing that counts more than all others: whether it may have been written. If nobody knows, it goes again as it was
-(``maybe_written``); if it was not, its sequences are free again. Results are reported in the order in which the batches
-were first sent (``pyclient.producer.lane``).
+A batch is done, waits to be sent again, is split because it is too large, or fails. The most important fact is whether
+it may have been written. If that is unknown, the batch is sent again unchanged (``maybe_written``). If it was not
+written, its sequences are free again. Results are reported in the order in which the batches were first sent
+(``pyclient.producer.lane``).
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from pyclient.producer.identity import Identities
 
 UNHEARD: Final = (
-    "%s: %s not delivered: %s (%s). Nobody asks for the result: give send a callback (on_delivery), or wait for "
-    "what it returns"
+    "%s: %s not delivered: %s (%s). The application does not ask for the result: give send a callback (on_delivery), "
+    "or wait for what it returns"
 )
 TOLD_FROM: Final = 4
-"""Attempts of a batch: fewer are a leader's election."""
+"""The attempt from which retries are logged. Fewer are usual while a leader is elected."""
 
 log = logging.getLogger("pyclient.producer")
 
 Sent = list[tuple[Lane, ProducerBatch]]
-"""The batches of a request, and where they belong."""
+"""The batches of a request with their lanes."""
 
 
 class Outcomes:
@@ -77,7 +77,7 @@ class Outcomes:
     # -- what came back ----------------------------------------------------------------------------
 
     def lost(self, sent: Sent, error: KafkaError) -> None:
-        """The request was not answered, or never sent."""
+        """Handles a request that was not answered, or never sent."""
         self._each(sent, self._lost, repeat(error))
         self.client.refresh(sent[0][1].topic)
 
@@ -90,20 +90,20 @@ class Outcomes:
             self.refuse(lane, batch, error)
 
     def unanswered(self, sent: Sent) -> None:
-        """acks=0: the request is sent, and that is all."""
+        """Completes batches with acks=0, which get no answer."""
         self._each(sent, self._left, repeat(None))
 
     def _left(self, lane: Lane, batch: ProducerBatch, _: None) -> None:
         self._complete(lane, batch, -1, -1)
 
     def served(self, sent: Sent, response: Produce.Response) -> None:
-        """The broker has answered."""
+        """Handles the broker's answer."""
         self._each(sent, self._row, self._rows(sent, response))
 
     def _each(
         self, sent: Sent, decide: Callable[[Lane, ProducerBatch, Any], None], facts: Iterable[Any]
     ) -> None:
-        """None of the batches is under way any more; what one of them meets is not the others' matter."""
+        """Decides each batch of a request; an error with one does not affect the others."""
         for lane, batch in sent:
             lane.arrive(batch)
         for (lane, batch), fact in zip(sent, facts, strict=False):
@@ -112,14 +112,14 @@ class Outcomes:
             except Exception as fault:
                 log.exception("%r: the answer could not be processed", batch)
                 batch.maybe_written = True
-                error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was read")
+                error = ClientError(f"{batch.topic}-{batch.partition}: {fault!r} while the answer was processed")
                 self._take_out(lane, batch, error)
             if lane.halted:
                 for doubtful in lane.doubtful():
                     self._take_out(lane, doubtful, doubtful.last_error)
 
     def _take_out(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
-        """Refuses the batch, which may wait again. Whatever that meets, those who wait for it are told."""
+        """Fails the batch. If that raises an error too, its callers are still told."""
         try:
             lane.arrive(batch)
             self.refuse(lane, batch, error)
@@ -127,11 +127,11 @@ class Outcomes:
             log.exception("%r: its failure could not be reported", batch)
             lane.forget(batch)
             self._tell_failure(batch, error, None)
-            with suppress(Exception):  # it may be this that has just been logged
+            with suppress(Exception):  # this may be the error that was just logged
                 self.queues.release(batch)
 
     def _rows(self, sent: Sent, response: Produce.Response) -> list[Any]:
-        """The answer for each of the batches; None: there is none."""
+        """Returns the answer for each of the batches, None if there is none."""
         topics = response.responses
         if len(sent) == 1 and len(topics) == 1:
             rows: list[Any] = topics[0].partition_responses
@@ -157,7 +157,7 @@ class Outcomes:
             self._failed(lane, batch, row)
 
     def _written(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """The broker says that the batch is in the log."""
+        """Handles the answer that the batch is in the log."""
         lane.acknowledged = True
         if lane.halted:
             for other in lane.follows(batch):
@@ -165,7 +165,7 @@ class Outcomes:
         self._complete(lane, batch, base_offset, log_append_time)
 
     def _failed(self, lane: Lane, batch: ProducerBatch, row: Any) -> None:
-        """The broker has refused the batch, or says that something about it is not done yet."""
+        """Handles an error for the batch."""
         error = self._refusal(batch, row)
         batch.maybe_written = batch.maybe_written or error.name not in NOT_APPENDED
         is_old = isinstance(error, InvalidProducerEpoch) and lane.identity is not None
@@ -186,7 +186,7 @@ class Outcomes:
         return self.client.rights.told(_refusal(batch, row), topic=batch.topic, transactional_id=id)
 
     def _new_leader(self, batch: ProducerBatch, row: Any) -> bool:
-        """The answer names the leader (KIP-951). True if that is news."""
+        """Takes the new leader from the answer (KIP-951). Returns True if it was not known."""
         leader = row.current_leader
         if leader is None or leader.leader_id < 0:
             return False
@@ -204,13 +204,14 @@ class Outcomes:
             self._retry(lane, batch, error, at_once=halted and type(batch.last_error) is not type(error))
 
     def _may_split(self, lane: Lane, batch: ProducerBatch) -> bool:
-        """Not if the whole may be in the log: no broker would recognise the parts."""
+        """Returns whether the batch may be split. Not if it may be in the log: brokers would not recognise its parts.
+        """
         if batch.count == 1 or batch.is_decided:
             return False
         return lane.identity is None or not batch.maybe_written
 
     def _split(self, lane: Lane, batch: ProducerBatch, error: KafkaError) -> None:
-        """The parts go at once, those of a part after a back-off."""
+        """Splits the batch. The parts are sent at once; parts of a part wait for a back-off."""
         is_part = batch.last_error is not None and batch.last_error.code == error.code
         parts = lane.split(batch, max(1, batch.plain_size // 2))
         self.queues.release(batch)
@@ -223,7 +224,7 @@ class Outcomes:
     def _retry(
         self, lane: Lane, batch: ProducerBatch, error: KafkaError | None, *, at_once: bool = False
     ) -> None:
-        """Puts the batch back, if it may go again."""
+        """Lets the batch wait for another attempt, or fails it."""
         now = self.client.clock()
         assert error is not None
         if self.identities.is_over and not batch.is_decided:
@@ -244,11 +245,11 @@ class Outcomes:
     # -- done --------------------------------------------------------------------------------------
 
     def overdue(self, lane: Lane, limit: float) -> None:
-        """Fails what is older than ``limit``, delivery.timeout.ms ago."""
+        """Fails the batches that are older than ``limit``, delivery.timeout.ms ago."""
         self.give_up(lane, limit, lambda batch: _overdue(batch, self.settings))
 
     def give_up(self, lane: Lane, limit: float, why: Callable[[ProducerBatch], KafkaError]) -> None:
-        """Fails what was begun before ``limit``, whether it waits or is under way, in its order."""
+        """Fails, in order, the batches created before ``limit``, whether they wait or are in flight."""
         for batch in (*lane.batches, *lane.queue.batches()):
             if batch.created >= limit or batch.is_decided or batch.phase is ARRIVED:
                 continue
@@ -266,7 +267,7 @@ class Outcomes:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch (which is not under way) will not be sent again."""
+        """Fails the batch, which is not in flight."""
         lane.take(batch)
         if lane.proves(batch):
             self._complete(lane, batch, -1, -1)
@@ -276,7 +277,7 @@ class Outcomes:
         self.queues.release(batch)
 
     def _complete(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """The batch is delivered, and takes no more memory."""
+        """Completes the batch as delivered, and frees its memory."""
         self.queues.release(batch)
         if lane.leaves_alone(batch):
             self._tell(batch, base_offset, log_append_time)
@@ -284,7 +285,7 @@ class Outcomes:
             self._settle(lane, batch, base_offset, log_append_time)
 
     def _settle(self, lane: Lane, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """The batch is delivered: tells those who wait for it, when it is its turn."""
+        """Notes that the batch is delivered, and reports it in its turn."""
         lane.decide(batch, WRITTEN, partial(self._tell, batch, base_offset, log_append_time))
         self._tell_due(lane)
 
@@ -300,8 +301,8 @@ class Outcomes:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """Fails a batch, perhaps while it is in flight. Tells its transaction at once, and its waiting callers when it
-        is the batch's turn. Tells each only once.
+        """Fails a batch, perhaps while it is in flight. Tells its transaction at once, and its callers in its turn;
+        each only once.
         """
         is_news = not batch.is_decided
         lane.decide(batch, FAILED, partial(self._tell_failure, batch, error, record_errors))
@@ -313,31 +314,31 @@ class Outcomes:
         self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None
     ) -> None:
         if not batch.done:
-            if not batch.is_heard and self.settings.transactional_id is None:  # a transaction's commit fails with it
+            if not batch.is_heard and self.settings.transactional_id is None:  # a transaction's commit reports it
                 self._say(batch, error)
             batch.fail(error, record_errors)
             batch.run_callbacks(self._callback_failed)
 
     def _say(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Logs a failure of which the application would not hear."""
+        """Logs a failure that the application would not notice."""
         records = "1 record was" if batch.count == 1 else f"{batch.count} records were"
         where = f"{batch.topic}-{batch.partition}"
         why = str(error).removeprefix(f"{where}: ")
         self._rare.warning(UNHEARD, where, records, why, error.name, error=error.name)
 
     def _tell_due(self, lane: Lane) -> None:
-        """Tells what is known, as far as nothing before it is missing any more."""
+        """Reports all results whose turn has come."""
         while lane.batches and (tell := lane.due()) is not None:
             tell()
 
     def _callback_failed(self, callback: Any) -> None:
-        """Logs what a delivery callback has raised."""
+        """Logs the exception of a delivery callback."""
         self._rare.exception("the delivery callback %r failed", callback)
         raise_on(self.client.loop, sys.exception())
 
 
 def _overdue(batch: ProducerBatch, settings: Settings) -> KafkaError:
-    """Says what the last attempt met."""
+    """Returns the timeout error, with the result of the last attempt."""
     if batch.last_error is not None:
         why = f"after {batch.attempts} attempts, the last: {batch.last_error}"
     else:
@@ -351,7 +352,7 @@ def _overdue(batch: ProducerBatch, settings: Settings) -> KafkaError:
 
 
 def _refusal(batch: ProducerBatch, row: Any) -> KafkaError:
-    """What the broker has answered, and of what; of a batch that is too large also how large that is."""
+    """Returns the broker's error with the partition; if the batch is too large, also with its size."""
     error = of_code(row.error_code, row.error_message)
     assert error is not None
     what = f"{batch.topic}-{batch.partition}"
@@ -364,7 +365,7 @@ def _refusal(batch: ProducerBatch, row: Any) -> KafkaError:
 
 
 def _record_errors(row: Any, error: KafkaError) -> dict[int, KafkaError] | None:
-    """KIP-467: the records at fault have their own text."""
+    """Returns the errors of single records (KIP-467)."""
     if not row.record_errors:
         return None
     return {

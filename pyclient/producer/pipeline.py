@@ -1,4 +1,4 @@
-"""What a record goes through before it is bytes for a partition: interceptors, serializers, partitioner."""
+"""The steps from a record to bytes for a partition: interceptors, serializers, partitioner."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ log = logging.getLogger("pyclient.producer")
 Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 OnDelivery = Callable[[Any, KafkaError | None], Any]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
-"""(topic, key, value, number of partitions) -> partition."""
+"""The arguments are topic, key, value and number of partitions; the result is a partition."""
 
 
 @dataclass(slots=True)
 class ProducerRecord:
-    """What interceptors see and may change."""
+    """A record as interceptors see and may change it."""
 
     topic: str
     value: Any = None
@@ -34,10 +34,10 @@ class ProducerRecord:
 
 
 class Interceptor(Protocol):
-    """Sees records on their way (KIP-42). All methods but ``on_send`` may be missing."""
+    """An object that sees each record (KIP-42). Only ``on_send`` is required."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Called by ``send``, before serializers; returns the record that is sent."""
+        """Called by ``send`` before the serializers; returns the record to send."""
 
 
 class Pipeline:
@@ -62,18 +62,18 @@ class Pipeline:
 
     @property
     def is_empty(self) -> bool:
-        """Bytes go as they are."""
+        """True if there is nothing to apply to records."""
         return not (
             self.key_serializer or self.value_serializer or self.interceptors or self.partitioner
         )
 
     @property
     def sees_records(self) -> bool:
-        """Something wants each record, whole: ``send_many`` sends one by one."""
+        """True if an interceptor or partitioner needs each record: then ``send_many`` sends one by one."""
         return bool(self.interceptors or self.partitioner)
 
     def intercept(self, record: ProducerRecord) -> ProducerRecord:
-        """What the interceptors make of the record. One that fails is left out, and logged."""
+        """Returns the record after the interceptors. If one fails, it is skipped and the error is logged."""
         for interceptor in self.interceptors:
             try:
                 record = interceptor.on_send(record)
@@ -82,7 +82,7 @@ class Pipeline:
         return record
 
     def acknowledgement(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
-        """What is called when it is known what became of a record. Raises TypeError for what cannot be."""
+        """Returns the function to call with a record's outcome. Raises TypeError for an invalid ``on_delivery``."""
         if on_delivery is not None:
             check_order(on_delivery)
         told = [each for each in self.interceptors if hasattr(each, "on_acknowledgement")]
@@ -101,11 +101,11 @@ class Pipeline:
         return call
 
     def key(self, topic: str, key: Any) -> Any:
-        """The key as bytes."""
+        """Returns the key as bytes."""
         return _applied(self.key_serializer, topic, key, "key")
 
     def value(self, topic: str, value: Any) -> Any:
-        """The value as bytes."""
+        """Returns the value as bytes."""
         return _applied(self.value_serializer, topic, value, "value")
 
     def close(self) -> None:
@@ -125,7 +125,8 @@ def _applied(function: Serializer | None, topic: str, data: Any, what: str) -> A
     try:
         return function(topic, data)
     except Exception as error:
-        raise SerializationError(f"{topic}: {what} of {type(data).__name__}: {error}") from error
+        of = type(data).__name__
+        raise SerializationError(f"{topic}: the {what}, of type {of}, could not be serialized: {error}") from error
 
 
 def _listed(given: Any) -> Sequence[Any]:

@@ -1,16 +1,15 @@
-"""Takes batches from the queues to the brokers. Lives on the client's loop.
+"""Sends batches from the queues to the brokers. Runs on the client's loop.
 
-``run`` is what everything leads to: applications wake it when a queue has news, a timer when a linger or a back-off is
-over, and every response calls it. It looks at the lanes that have something to send, and sends what may go now. A
-broker that takes another request gets one if any of its partitions has a batch that is due. The request holds the
-oldest batch of each of its partitions. A lane where nothing waits is not looked at, so a record that is sent alone
-costs one look and one request.
+``run`` is the centre: an application calls it when a queue has a new batch, a timer when a linger or a back-off is
+over, and every response. It looks at the lanes with waiting batches, and sends what may go now. A broker that can take
+another request gets one if a batch for any of its partitions is due. The request contains the oldest batch of each of
+its partitions. Lanes without waiting batches are skipped, so a single record costs one check and one request.
 
-What becomes of a batch is decided by ``pyclient.producer.outcome``; what may go in a partition by
-``pyclient.producer.lane``. Delivery time-outs need no look: one timer stands at the oldest batch.
+``pyclient.producer.outcome`` decides the outcome of a batch, ``pyclient.producer.lane`` what may be sent to a
+partition. One timer, set for the oldest batch, serves all delivery timeouts.
 
-A broker that has not taken a request for ``partitioner.availability.timeout.ms``, although batches
-were due, gets no records without a key until it takes one again (KIP-794).
+A broker that took no request for ``partitioner.availability.timeout.ms``, although batches were due, gets no records
+without a key until it takes one again (KIP-794).
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from pyclient.producer.identity import Identities
 
 V1_PRODUCE = 11
-"""The last version of Produce that does not add partitions to transactions by itself."""
+"""The last version of Produce that does not add partitions to transactions."""
 NEVER = float("inf")
 
 
 class Sender:
-    """The sending half of a producer; one per client."""
+    """Sends the batches of one producer."""
 
     def __init__(
         self, client: Client, queues: RecordQueues, settings: Settings, identities: Identities
@@ -54,37 +53,37 @@ class Sender:
         self.identities = identities
         self.outcomes = Outcomes(client, queues, settings, identities, self._again)
         self.room_waiters: list[Callable[[], Any]] = []
-        """Called, once, when memory was freed; any thread may append."""
+        """Functions to call once when memory was freed; any thread may append."""
         self._answer_waiters: list[Callable[[], Any]] = []
         self.pressed = 0
-        """How many wait for everything to go now (flush, close)."""
+        """How many callers want all batches sent now (flush, close)."""
         self._active: dict[Lane, None] = {}
-        """Lanes that have something to send."""
+        """The lanes with batches to send."""
         self._lanes: dict[PartitionQueue, Lane] = {}
-        """The lanes of every partition that ever had something to send."""
+        """The lanes of all partitions that ever had a batch."""
         self._unanswered: dict[int, int] = {}
-        """How many requests are under way, by node."""
+        """How many requests are in flight, by node."""
         self._stalled: dict[int, float] = {}
-        """Nodes that took no request when a batch was due, and since when."""
+        """Since when a node has taken no request although a batch was due."""
         self._away: set[int] = set()
-        """The lanes whose partitions are not available."""
+        """The nodes that get no records without a key."""
         self._topics_sent: set[str] = set()
         self._timer: Any = None
         self._timer_at = NEVER
         self._expire_at = NEVER
-        """No batch is overdue before."""
+        """No batch is overdue before this time."""
         self._ended = False
         identities.resume = self.run
 
     @property
     def unanswered(self) -> int:
-        """Requests that are under way. Any thread may ask."""
+        """The number of requests in flight. Any thread may ask."""
         return sum(list(self._unanswered.values()))
 
-    # -- what goes ---------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Sends what may go, and sets the timer for the rest."""
+        """Sends all batches that may be sent, and sets the timer for the others."""
         if self._ended:
             return
         self._take_news()
@@ -107,20 +106,20 @@ class Sender:
             self._again(self._lanes.get(queue) or self.lane(queue))
 
     def lane(self, queue: PartitionQueue) -> Lane:
-        """Where the queue's batches go."""
+        """Returns the lane of the queue's batches."""
         lane = self._lanes.get(queue)
         if lane is None:
             lane = self._lanes[queue] = Lane(queue)
         return lane
 
     def _again(self, lane: Lane) -> None:
-        """The lane has something to send."""
+        """Marks the lane as having something to send."""
         self._active[lane] = None
         if self._expire_at == NEVER:
             self._expire_at = self.client.clock() + self.settings.delivery_timeout
 
     def _round(self, now: float) -> float | None:
-        """One request to each broker at most. None if any went, else when to look again."""
+        """Sends at most one request to each broker. Returns None if any was sent, else when to look again."""
         ready: dict[int, Sent] = {}
         due: list[int] = []
         next_at = NEVER
@@ -147,7 +146,7 @@ class Sender:
         return self._unanswered.get(node, 0) < self.settings.max_in_flight
 
     def _next(self, lane: Lane) -> ProducerBatch | None:
-        """The batch of the lane that is next, None while none may go."""
+        """Returns the next batch of the lane, None while none may be sent."""
         batch = lane.next()
         if batch is None and lane.wants_reset():
             self.identities.renew(lane)
@@ -157,7 +156,8 @@ class Sender:
         return batch
 
     def _due(self, lane: Lane, batch: ProducerBatch, now: float) -> float | None:
-        """When the lane's next batch is due (``now`` or before: at once). None: an event will tell."""
+        """Returns when the lane's next batch is due (``now`` or before: at once). None if an event will call ``run``.
+        """
         if not self.identities.admits(lane, batch):
             return None
         if lane.version != self.client.cluster.version:
@@ -181,7 +181,7 @@ class Sender:
         queue.available = self._is_available(lane.leader)
 
     def _send(self, node: int, ready: Sent) -> None:
-        """One request with as many of the batches as it takes."""
+        """Sends one request with as many of the batches as fit."""
         room = self.settings.max_request_size
         sent: Sent = []
         for each in ready:
@@ -210,7 +210,7 @@ class Sender:
             batch.seal(settings.codec, settings.level, settings.transactional_id is not None)
         lane.depart(batch)
         del self._active[lane]
-        if lane.has_waiting():  # behind the others: what does not fit into one request is first in the next
+        if lane.has_waiting():  # at the end: a batch that does not fit into this request is the first of the next
             self._active[lane] = None
 
     def _request(self, sent: Sent) -> Produce.Request | Cast:
@@ -224,7 +224,7 @@ class Sender:
         return template.cast(batch)
 
     def _message(self, rows: Iterable[tuple[str, int, bytes | None]]) -> Produce.Request:
-        """A message about topic, partition and batch."""
+        """Returns a request of topics, partitions and batches."""
         request = Produce.Request
         topics: dict[str, Any] = {}
         for name, partition, records in rows:
@@ -242,16 +242,17 @@ class Sender:
             topic_data=list(topics.values()),
         )
 
-    # -- a batch alone -----------------------------------------------------------------------------
+    # -- a single batch ----------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits, nothing is under way."""
+        """True if nothing waits and nothing is in flight."""
         return not self._active and not any(self._unanswered.values())
 
     def inline_send(self, batch: ProducerBatch) -> Transport | None:
-        """Sends the batch now, if it is all there is, and nobody is to be told of it on the loop's
-        thread. The connection on which it is answered; None: it goes the usual way.
+        """Sends the batch now if it is the only one and has no callback on the loop's thread.
+
+        Returns the connection that will answer it, None if the loop must send it.
         """
         self._take_news()
         if len(self._active) != 1 or batch.is_watched:
@@ -269,7 +270,7 @@ class Sender:
     # -- brokers that do not take requests ---------------------------------------------------------
 
     def _stall(self, node: int, now: float) -> float:
-        """A batch is due and the node takes no request. When to look again."""
+        """Notes that a batch is due and the node takes no request. Returns when to look again."""
         timeout = self.settings.availability_timeout
         if not timeout:
             return NEVER
@@ -282,7 +283,7 @@ class Sender:
         return NEVER
 
     def _taken(self, node: int) -> None:
-        """The node takes a request."""
+        """Notes that the node takes a request."""
         if self._stalled.pop(node, None) is not None and node in self._away:
             self._away.remove(node)
             self.update_available(self.client.cluster.topics())
@@ -291,7 +292,7 @@ class Sender:
         return leader >= 0 and leader not in self._away
 
     def update_available(self, topics: Iterable[str]) -> None:
-        """Decides which of the topics' partitions records without a key may go to."""
+        """Decides to which of the topics' partitions records without a key may go."""
         for name in topics:
             topic = self.queues.topic(name)
             if topic is None:
@@ -303,7 +304,7 @@ class Sender:
     # -- time --------------------------------------------------------------------------------------
 
     def _set_timer(self, at: float, now: float) -> None:
-        if at >= self._timer_at:  # it fires early, looks, and is set again
+        if at >= self._timer_at:  # the timer fires earlier, and is set again then
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -315,7 +316,7 @@ class Sender:
         self.run()
 
     def _expire(self, now: float) -> None:
-        """Fails what is older than delivery.timeout.ms; finds when the next batch will be."""
+        """Fails batches older than delivery.timeout.ms, and finds when the next one is."""
         timeout = self.settings.delivery_timeout
         for lane in self._busy():
             self.outcomes.overdue(lane, now - timeout)
@@ -324,7 +325,7 @@ class Sender:
         self.queues.trim()
         self._free_room()
 
-    # -- what comes back ---------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def _answered(
         self, node: int, sent: Sent, response: Produce.Response | None, error: KafkaError | None
@@ -340,7 +341,7 @@ class Sender:
             self._free_room()
         if self._active and error is None:
             self.run()
-        elif self._active:  # the others of its connection are lost too: nothing new goes before that is known
+        elif self._active:  # first learn which other requests of the connection are lost too
             self._set_timer(now := self.client.clock(), now)
         if self._answer_waiters and not any(self._unanswered.values()):
             waiters, self._answer_waiters = self._answer_waiters, []
@@ -348,7 +349,7 @@ class Sender:
                 waiter()
 
     def when_answered(self, waiter: Callable[[], Any]) -> None:
-        """Calls ``waiter()`` once no request is under way."""
+        """Calls ``waiter()`` once no request is in flight."""
         if any(self._unanswered.values()):
             self._answer_waiters.append(waiter)
         else:
@@ -362,13 +363,13 @@ class Sender:
     # -- all of them -------------------------------------------------------------------------------
 
     def pending(self) -> list[ProducerBatch]:
-        """Every batch that is not done. What comes after this call goes into new ones."""
+        """Returns every batch that is not done. Later records go into new batches."""
         self.queues.close_all()
         self._take_news()
         return list(self._pending())
 
     def last(self) -> list[ProducerBatch]:
-        """``pending``, at the end: the caller says which of these are lost."""
+        """Like ``pending``, when the producer ends: the caller logs which of these are lost."""
         batches = self.pending()
         for batch in batches:
             batch.asked = True
@@ -381,17 +382,17 @@ class Sender:
                     yield batch
 
     def _busy(self) -> list[Lane]:
-        """The lanes with something in the queue, under way, or not reported yet."""
+        """Returns the lanes with batches in the queue, in flight, or not reported yet."""
         return [lane for lane in self._lanes.values() if lane.batches or not lane.queue.empty]
 
     def topics_in_use(self) -> set[str]:
-        """The topics of batches that wait or are under way, or went since this was asked last."""
+        """Returns the topics of batches that wait, are in flight, or were sent since the last call."""
         used, self._topics_sent = self._topics_sent, set()
         used.update(lane.queue.topic for lane in self._busy())
         return used
 
     def drop(self, error: KafkaError) -> None:
-        """Fails everything that is not under way."""
+        """Fails all batches that are not in flight."""
         self._take_news()
         for lane in self._busy():
             for batch in lane.drain():
@@ -399,7 +400,7 @@ class Sender:
         self._free_room()
 
     def fail_all(self, error: KafkaError) -> None:
-        """The end: fails everything; answers that still come change nothing, and nothing is sent."""
+        """Ends the sender: fails all batches, ignores later answers, and sends nothing more."""
         self._ended = True
         self._take_news()
         for lane in self._busy():

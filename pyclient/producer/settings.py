@@ -1,4 +1,4 @@
-"""The producer's settings as its parts use them: seconds, numbers, codecs; checked against each other."""
+"""The producer's settings in the units its parts use (seconds, numbers, codecs), checked against each other."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyclient.errors import ConfigError
 
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 DEFAULT_LZ4_LEVEL = 9
-"""Kafka's default; it means lz4's fast mode, which is its own level 0."""
+"""Kafka's default, which means lz4's fast mode: level 0 of lz4 itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times are in seconds, sizes in bytes."""
+    """The settings of a producer; times are in seconds, sizes in bytes."""
 
     acks: int
     idempotent: bool
@@ -26,7 +26,7 @@ class Settings:
     delivery_timeout: float
     request_timeout_ms: int
     availability_timeout: float
-    """Without adaptive partitioning 0, which is never."""
+    """0 means never, as it is without adaptive partitioning."""
     max_block: float
     api_timeout: float
     backoff: float
@@ -38,7 +38,7 @@ class Settings:
 
 
 def read(config: Config) -> Settings:
-    """The settings of a producer. Raises ConfigError where they contradict each other."""
+    """Returns the settings of a producer. Raises ConfigError if they contradict each other."""
     transactional_id = config.transactional_id
     acks = ACKS[config.acks]
     idempotent = _idempotent(config, acks, transactional_id)
@@ -67,7 +67,7 @@ def read(config: Config) -> Settings:
 
 
 def _idempotent(config: Config, acks: int, transactional_id: str | None) -> bool:
-    """Idempotence is the default and gives way to settings that exclude it, unless it was asked for."""
+    """Returns whether the producer is idempotent: by default, unless other settings exclude it."""
     problems = []
     if acks != ACKS["all"]:
         problems.append("acks=all")
@@ -99,7 +99,7 @@ def _availability_timeout(config: Config) -> float:
 
 
 def _level(config: Config, codec: Codec) -> int | None:
-    """The level in the codec's own scale, None for its default."""
+    """Returns the level in the codec's own scale, None for its default."""
     if codec is Codec.GZIP:
         return None if config.compression_gzip_level == -1 else int(config.compression_gzip_level)
     if codec is Codec.LZ4:

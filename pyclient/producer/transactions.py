@@ -1,8 +1,8 @@
-"""Transactions (KIP-98, KIP-360, KIP-447), of version 2 (KIP-890) where the cluster has finalized it.
+"""Transactions (KIP-98, KIP-360, KIP-447), of version 2 (KIP-890) if the cluster has finalized it.
 
-Version 1: each partition is added by AddPartitionsToTxn before the first batch goes to it, and the
-epoch stays unless something failed. Version 2: Produce and TxnOffsetCommit add by themselves, and
-EndTxn answers with the next epoch, so nothing of an old transaction can reach a later one.
+In version 1, AddPartitionsToTxn adds each partition before the first batch goes to it, and the epoch stays unless
+something failed. In version 2, Produce and TxnOffsetCommit add partitions and groups themselves, and EndTxn returns the
+next epoch. So nothing of an old transaction can reach a later one.
 
     UNINITIALIZED -init-> READY -begin-> OPEN -commit, abort-> READY
     OPEN -a batch or a call fails-> FAILED -abort-> READY
@@ -10,10 +10,9 @@ EndTxn answers with the next epoch, so nothing of an old transaction can reach a
     OPEN -prepare-> PREPARED: a client that has its name, producer id and epoch ends it, not this producer
     any -fenced, not authorized-> FATAL
 
-When a commit was asked for and not answered, the transaction may be committed, or be so any time from now. An abort
-would be refused, or worse, meet the next transaction. InitProducerId with the current epoch resolves it. The
-coordinator completes a commit that it has begun, and aborts an open transaction. It answers with a new epoch, which
-fences everything sent under the old one (KIP-360).
+A commit that was not answered may have succeeded, or may still succeed. An abort would then be refused, or hit the next
+transaction. InitProducerId with the current epoch resolves this. The coordinator completes a commit that it has begun,
+or else aborts the transaction. It answers with a new epoch, which fences everything sent under the old one (KIP-360).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ log = logging.getLogger("pyclient.producer")
 ENDED_BY_OTHERS: Final = frozenset(
     {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
 )
-"""What a broker may answer if somebody else has ended the transaction, such as its coordinator."""
+"""Errors that a broker returns if another party, for example the coordinator, has ended the transaction."""
 
 
 class State(Enum):
@@ -55,33 +54,33 @@ class State(Enum):
     OPEN = "a transaction is open"
     ENDING = "the transaction is being ended"
     FAILED = "the transaction has failed and can only be aborted"
-    PREPARED = "the transaction is prepared, and someone else ends it"
+    PREPARED = "the transaction is prepared, and another process ends it"
     FATAL = "the producer can do nothing more"
 
 
 class Transactions(Identities):
-    """The transactions of one producer; one at a time."""
+    """The transactions of one producer, one at a time."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         super().__init__(client, settings)
         self.coordinator = Coordinator(client, settings)
         self._state = State.UNINITIALIZED
         self.error: KafkaError | None = None
-        """Why it is FAILED or FATAL."""
+        """Why the state is FAILED or FATAL."""
         self._touched = False
-        """The coordinator knows, or may know, of the open transaction."""
+        """True if the coordinator may know of the open transaction."""
         self._gap = False
-        """Sequences were given to batches that may never have been written."""
+        """True if batches with sequences may never have been written."""
         self._asked = False
-        """A commit was asked for; nobody knows yet whether it happened."""
+        """True if a commit was requested whose outcome is unknown."""
         self._needs_epoch = False
-        """The transaction is ended; what is left of the abort is InitProducerId. That may have been served, so
-        another EndTxn would be under an old epoch, and the producer fenced by itself.
+        """True if the transaction has ended and only InitProducerId is left of the abort. The coordinator may have
+        served one already. Then another EndTxn would have an old epoch, and the producer would be fenced.
         """
         self.is_left = False
-        """A ``transaction()`` block is over, and its transaction could not be ended."""
+        """True if the transaction of a finished ``transaction()`` block could not be ended."""
         self._begun_at = 0.0
-        """When the open transaction was begun, by the client's clock."""
+        """When the open transaction began, by the client's clock."""
         self._lanes: dict[Lane, None] = {}
         self._wanted: dict[Lane, None] = {}
 
@@ -99,18 +98,20 @@ class Transactions(Identities):
 
     @property
     def is_version_1(self) -> bool:  # type: ignore[override]
-        """Partitions are added before anything is sent to them."""
+        """True if partitions must be added before batches are sent to them."""
         return self.coordinator.is_version_1
 
     @property
     def is_over(self) -> bool:  # type: ignore[override]
-        """Nothing is sent again in this transaction."""
+        """True if failed batches of this transaction are not sent again."""
         return self.state in (State.FAILED, State.FATAL)
 
-    # -- what the sender asks ----------------------------------------------------------------------
+    # -- for the sender ----------------------------------------------------------------------------
 
     def admits(self, lane: Lane, batch: ProducerBatch) -> bool:
-        """Whether batches may be sent: while the transaction is open; in version 1 once their partition was added."""
+        """Returns whether the batch may be sent: while the transaction is open, and in version 1 once its partition was
+        added.
+        """
         if self.current is None or self.state not in (State.OPEN, State.ENDING):
             return False
         if self.is_version_1 and not lane.added:
@@ -121,12 +122,12 @@ class Transactions(Identities):
         return self._adopt(lane, self.current)
 
     def renew(self, lane: Lane) -> None:
-        """There is a gap in the sequences: only an abort cures it, by the identity that it gives."""
+        """Does nothing for a gap in the current sequences: only an abort gives a new identity."""
         if self.current is not None and lane.identity != self.current:
             lane.reset(self.current)
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """The transaction cannot be committed."""
+        """Fails the transaction, because a batch failed."""
         self._gap = self._gap or batch.attempts > 0 or batch.has_sequence
         if isinstance(error, TransactionAborted):
             return
@@ -136,7 +137,7 @@ class Transactions(Identities):
             self._fail(error, State.FAILED)
 
     def _fail(self, error: KafkaError, state: State) -> None:
-        """What still waits to be sent will never be, so its waiting callers get an error now."""
+        """Sets the state, and fails all waiting batches, so that their callers get an error now."""
         if self.state is not State.FATAL:
             self.state, self.error = state, self._dated(error)
         self.give_up(self.refusal())
@@ -150,11 +151,11 @@ class Transactions(Identities):
 
     @property
     def can_abort(self) -> bool:
-        """There is a transaction, and it may be aborted."""
+        """True if there is a transaction that may be aborted."""
         return self.state in (State.OPEN, State.ENDING, State.FAILED)
 
     def check_open(self) -> None:
-        """Raises what ``send`` raises outside of a transaction."""
+        """Raises the error of ``send`` outside of a transaction."""
         if self.state in (State.UNINITIALIZED, State.READY):
             how = "send within `with producer.transaction():`, or after begin_transaction()"
             raise TransactionError(f"{State.READY.value}: {how}")
@@ -168,7 +169,7 @@ class Transactions(Identities):
         raise TransactionError(self.state.value)
 
     def _dated(self, error: KafkaError) -> KafkaError:
-        """The error, which says so if the transaction was open for too long."""
+        """Returns the error; if the transaction was open too long, the text says so."""
         limit, setting = self.settings.transaction_timeout_ms, "transaction.timeout.ms"
         open_ms = (self.client.clock() - self._begun_at) * 1000
         if error.name not in ENDED_BY_OTHERS or open_ms < limit or setting in str(error):
@@ -179,7 +180,7 @@ class Transactions(Identities):
         )
         return type(error)(f"{why} ({error})")
 
-    # -- partitions of version 1 -------------------------------------------------------------------
+    # -- version 1: partitions ----------------------------------------------------------------------
 
     def _add(self, lane: Lane) -> None:
         self._wanted[lane] = None
@@ -204,7 +205,7 @@ class Transactions(Identities):
         self.resume()
 
     async def _stop_adding(self) -> None:
-        """Nothing that is asked again and again is asked once more behind the end of the transaction."""
+        """Cancels the retries of AddPartitionsToTxn: none may come after the transaction's end."""
         self._wanted = {}
         task, self._task = self._task, None
         if task is not None:
@@ -218,14 +219,14 @@ class Transactions(Identities):
         return self.current
 
     def _failed(self, error: KafkaError) -> None:
-        """A call of the open transaction has failed."""
+        """Fails the transaction, because a call failed."""
         self._fail(error, State.FATAL if error.name in FATAL_TO_TRANSACTIONS else State.FAILED)
 
-    # -- what applications call --------------------------------------------------------------------
+    # -- for applications --------------------------------------------------------------------------
 
     async def init(self) -> None:
-        """Gets the producer id, after ending what an earlier producer of this id left open; that
-        one is fenced. Raises KafkaError.
+        """Gets the producer id, ends what an earlier producer of this transactional id left open, and fences that
+        producer. Raises KafkaError.
         """
         self._require(State.UNINITIALIZED, State.READY)
         try:
@@ -237,7 +238,7 @@ class Transactions(Identities):
         self.state = State.READY
 
     def begin(self) -> None:
-        """Opens a transaction; brokers learn of it by what it does."""
+        """Opens a transaction. Brokers learn of it by its first request."""
         self._require(State.READY)
         self._begun_at = self.client.clock()
         self.state = State.OPEN
@@ -257,8 +258,9 @@ class Transactions(Identities):
             raise self._dated(error) from error.__cause__
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Sends everything, then commits. Raises TransactionError if the transaction has failed:
-        abort it. If the error is retriable, the outcome is unknown: call again, or abort.
+        """Sends all records, then commits. Raises TransactionError if the transaction has failed: then abort it.
+
+        After a retriable error the outcome is unknown: call this again, or abort.
         """
         self._require(State.OPEN, State.ENDING)
         self.state = State.ENDING
@@ -267,8 +269,10 @@ class Transactions(Identities):
         await self._end(self._commit)
 
     async def prepare(self, flush: Callable[[], Awaitable[None]]) -> PreparedTransaction | None:
-        """Sends everything and leaves the transaction open; None where brokers know of none, as nothing
-        was sent. Raises TransactionError if the transaction has failed: abort it.
+        """Sends all records and leaves the transaction open. Returns None if no broker knows of it, because nothing was
+        sent.
+
+        Raises TransactionError if the transaction has failed: then abort it.
         """
         self._require(State.OPEN)
         self.state = State.ENDING
@@ -287,8 +291,8 @@ class Transactions(Identities):
         self._asked = False
 
     async def abort(self, drain: Callable[[], Awaitable[None]]) -> None:
-        """Drops what was not sent, waits for what was, and aborts. After a commit of unknown
-        outcome the transaction may turn out to be committed, which is logged.
+        """Drops unsent records, waits for those in flight, and aborts. A commit of unknown outcome may turn out to have
+        succeeded, which is logged.
         """
         self._require(State.OPEN, State.ENDING, State.FAILED)
         self.state, self.error = State.FAILED, self.error or TransactionAborted()
@@ -305,15 +309,15 @@ class Transactions(Identities):
         self._gap = self._asked = self._needs_epoch = False
 
     async def _ask_to_abort(self) -> bool:
-        """Whether the next transaction needs an epoch that InitProducerId gives."""
+        """Aborts. Returns whether the next transaction needs an epoch from InitProducerId."""
         try:
             await self._ask_to_end(False)
         except InvalidTxnState:
             if not self._asked and not self.is_version_1:
                 raise
             if self._asked:
-                log.warning("%s: the unanswered commit succeeded", self.coordinator.id)
-            return True  # in version 1 also where nothing was added: what is late would be
+                log.warning("%s: the commit that got no answer has succeeded", self.coordinator.id)
+            return True  # in version 1 also if no partition was added: a late request could add one
         return self.is_version_1 and (self._gap or self._asked)
 
     async def _end(self, how: Callable[[], Awaitable[None]]) -> None:
@@ -334,8 +338,10 @@ class Transactions(Identities):
         self.current = await self.coordinator.end(self._identity, commit) or self.current
 
     async def end_of(self, producer_id: int, epoch: int, commit: bool) -> None:
-        """Ends the transaction that this producer id and epoch, perhaps another process's, has open
-        under this transactional id. Needs no ``init``, which would abort it.
+        """Ends the transaction that this producer id and epoch, perhaps of another process, has open under this
+        transactional id.
+
+        Does not need ``init``, which would abort it.
         """
         if self.state is State.UNINITIALIZED:
             await self.coordinator.find_version()

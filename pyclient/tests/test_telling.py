@@ -90,7 +90,7 @@ def test_a_client_of_asyncio_shows_the_same(broker, group):
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin, aio.Producer, aio.Consumer, aio.Admin])
 def test_a_client_that_could_not_be_made_can_be_shown(kind):
     unmade = type("Unmade", (kind,), {"__init__": lambda self: None})()
-    assert repr(unmade) == "<Unmade that could not be made>"
+    assert repr(unmade) == "<Unmade whose constructor failed>"
 
 
 # -- records -----------------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ def test_a_prepared_transaction_is_ended_by_somebody_else(bootstrap, transaction
         producer.send(topic, value=b"prepared")
         prepared = producer.prepare_transaction()
         for call in (producer.commit_transaction, producer.abort_transaction, producer.begin_transaction):
-            with pytest.raises(TransactionError, match="someone else ends it"):
+            with pytest.raises(TransactionError, match="another process ends it"):
                 call()
     assert prepared == (transactional_id, *producer.producer_id)
     assert values(bootstrap, topic, **COMMITTED) == []

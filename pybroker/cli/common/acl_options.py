@@ -47,7 +47,7 @@ class OperationType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         for name in NAMES:
             if name.replace("-", "") == plain:
                 return name
-        self.fail(f"{value!r} is no operation: there are {', '.join(NAMES)}", parameter, context)
+        self.fail(f"{value!r} is not an operation; the operations are {', '.join(NAMES)}", parameter, context)
 
     def shell_complete(
         self, context: click.Context, parameter: click.Parameter, incomplete: str

@@ -116,7 +116,7 @@ def test_a_plan_creates_nothing_and_shows_only_what_is_not_there(world: World) -
         (("create", "--operation", "read", "--topic", "t"), "--allow USER or --deny USER is missing"),
         (("create", "--allow", "a", "--operation", "read"), "--topic, --group"),
         (("create", "--allow", "a", "--topic", "t"), "--operation is missing"),
-        (("create", "--allow", "a", "--operation", "reed", "--topic", "t"), "'reed' is no operation"),
+        (("create", "--allow", "a", "--operation", "reed", "--topic", "t"), "'reed' is not an operation"),
         (
             ("create", "--allow", "a", "--operation", "write", "--topic", "t", "--group", "g"),
             "--operation write is none of --group, which has read",

@@ -131,7 +131,7 @@ def test_offsets_are_listed_by_spec_and_by_time(admin, broker, topic):  # noqa: 
     assert admin.delete_records({first: 7})[first] == 7
     assert offset(OffsetSpec.EARLIEST) == 7
     assert (offset("earliest"), offset("latest"), offset("max-timestamp")) == (7, 10, 9)
-    with pytest.raises(ValueError, match="'first' is none of latest, earliest, max-timestamp"):
+    with pytest.raises(ValueError, match="'first' is not one of latest, earliest, max-timestamp"):
         offset("first")
     with pytest.raises(TypeError, match="neither an OffsetSpec nor an int"):
         offset(1.5)  # type: ignore[arg-type]

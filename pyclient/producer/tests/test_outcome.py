@@ -244,7 +244,7 @@ def test_a_refusal_of_which_nobody_would_hear_is_logged_once_for_each_error(capl
         answer(client, 87)
     assert lines(caplog) == [
         "t-0: 2 records were not delivered: A record failed the broker's validation. (INVALID_RECORD). "
-        "Nobody asks for the result: give send a callback (on_delivery), or wait for what it returns"
+        "The application does not ask for the result: give send a callback (on_delivery), or wait for what it returns"
     ]
     queues.send("t", b"v", partition=0)
     sender.run()
