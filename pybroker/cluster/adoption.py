@@ -1,4 +1,4 @@
-"""Gives strays back to their topic: its nodes are made again, with its id, for the brokers that have its logs.
+"""Returns stray logs to their topic: it makes the topic's nodes again, with its id, for the brokers that have the logs.
 
 The brokers must be stopped. When they start, they find the topic, and each takes its strays back as its logs. The
 in-sync replicas are no longer known. So the broker with the most records leads, in an epoch above all epochs in the
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 class Holder(NamedTuple):
-    """A broker's log of a partition; the newest leader epoch in it, and its end."""
+    """A broker's log of a partition: the newest leader epoch in it, and its end offset."""
 
     partition: int
     node_id: int
@@ -30,13 +30,13 @@ class Holder(NamedTuple):
 
 
 def adopted(name: str, topic_id: bytes, holders: Iterable[Holder]) -> TopicImage:
-    """The topic that has these logs. Raises Refused where a partition has none."""
+    """Returns the topic that has these logs. Raises Refused if a partition has none."""
     by_index: dict[int, list[Holder]] = {}
     for holder in holders:
         by_index.setdefault(holder.partition, []).append(holder)
     missing = sorted(set(range(max(by_index) + 1)) - by_index.keys())
     if missing:
-        raise Refused(f"there is no stray of {name}-{missing[0]}: look in the log dirs of the other brokers")
+        raise Refused(f"there is no stray of {name}-{missing[0]}: look for it in the log dirs of the other brokers")
     return TopicImage(name, topic_id, tuple(_partition(index, by_index[index]) for index in range(len(by_index))))
 
 
@@ -48,8 +48,8 @@ def _partition(index: int, holders: list[Holder]) -> PartitionImage:
 
 
 async def adopt(store: CoordinationStore, topic: TopicImage) -> None:
-    """Creates the topic's nodes. Keeps a configuration that is still there. Without one, retention deletes nothing
-    until one is set.
+    """Creates the topic's nodes. Keeps a configuration that still exists. Without one, retention deletes nothing until
+    one is set.
 
     Raises Refused, CoordinationError.
     """
@@ -57,11 +57,11 @@ async def adopt(store: CoordinationStore, topic: TopicImage) -> None:
     paths = [znodes.topic_path(topic.name), znodes.deleted_path(topic.id), config]
     existing, note, configured = await store.get_many(paths)
     if existing is not None:
-        raise Refused(f"there is a topic '{topic.name}': delete it, or produce to it what the strays hold")
+        raise Refused(f"topic '{topic.name}' exists: delete it, or produce the records of the strays to it")
     if note is not None:
-        raise Refused(f"topic '{topic.name}' of this id was deleted, and not all brokers have removed its logs yet")
+        raise Refused(f"topic '{topic.name}' with this id was deleted, and not all brokers have removed its logs yet")
     if await store.children(znodes.BROKER_IDS):
-        raise Refused("brokers are registered: stop all of them")
+        raise Refused("brokers are registered: stop them all")
     whole = topic._replace(configs=MISSING_CONFIGS)
     for step in creation_steps(MetadataImage(), [whole]):
         made = [op for op in step.operations if not (configured and isinstance(op, Create) and op.path == config)]

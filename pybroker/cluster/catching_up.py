@@ -1,4 +1,4 @@
-"""The delta by which a broker's image becomes another one, which was read from the store or follows the journal."""
+"""The delta from a broker's image to a newer one, which was read from the store or follows from the journal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pyclient.protocol.uuids import to_base64
 
 
 def catching_up(old: MetadataImage, image: MetadataImage, node_id: int, noted: Sequence[Deleted]) -> MetadataDelta:
-    """The delta from ``old`` to ``image`` for that broker.
+    """Returns the delta from ``old`` to ``image`` for that broker.
 
-    Only the ``noted`` topics are deleted, including ids of which this broker may have logs. The notes were read after
-    ``image``: a noted topic that it still has goes by a later entry of the journal. A topic that ``image`` lacks
-    without a note is missing: whatever has happened to the store, no decision has deleted it.
+    It deletes only the ``noted`` topics, including those of which this broker may have logs. The notes were read after
+    ``image``: a later journal entry deletes a noted topic that the image still has. A topic that ``image`` lacks
+    without a note is missing: whatever happened to the store, no decision has deleted it.
     """
     image = image.with_configs_of(old)
     noted = [topic for topic in noted if topic.id not in image.names]
@@ -45,6 +45,6 @@ def catching_up(old: MetadataImage, image: MetadataImage, node_id: int, noted: S
 
 
 def _lacks(image: MetadataImage, topic: TopicImage) -> bool:
-    """Whether the topic is gone in ``image``, which was read from the store."""
+    """Returns whether ``image``, which was read from the store, lacks the topic."""
     found = image.topics.get(topic.name)
     return topic.name not in image.unreadable if found is None else found.id != topic.id

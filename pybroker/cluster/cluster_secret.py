@@ -1,9 +1,9 @@
-"""The secret of the cluster, as this broker knows it; ``peer_secret`` says what it is for.
+"""The secret of the cluster, as this broker knows it; ``peer_secret`` explains its use.
 
-It is a node of the coordination store, made by the first broker that asks. A store may lose the node, alone or with
-all its contents, and who starts next makes another one. A broker that went on with the old one could talk to none that
-has started since. So it is read before each registration, and when its node changes; where the node is gone, a broker
-that knows the secret writes it back.
+It is a node of the coordination store, made by the first broker that needs it. If a store loses the node, the next
+broker that starts makes another one. A broker that continued with the old one could not connect to later ones. So a
+broker reads the node before each registration and when it changes. If the node is missing, a broker that knows the
+secret writes it back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATH = f"{FOLDER}/secret"
 
 
 class ClusterSecret:
-    """``value``: the secret, ``b""`` before the first ``read``."""
+    """``value`` is the secret, ``b""`` before the first ``read``."""
 
     __slots__ = ("_store", "value")
 
@@ -28,7 +28,8 @@ class ClusterSecret:
         self.value = b""
 
     async def read(self) -> None:
-        """Reads the secret, or makes it. In a store without the folder of a cluster this broker keeps what it knows.
+        """Reads the secret, or makes it. In a store without the cluster's folder this broker keeps the one that it
+        knows.
 
         Raises CoordinationError.
         """
@@ -40,7 +41,7 @@ class ClusterSecret:
     async def _make(self) -> None:
         if not self.value:
             await ensure_path(self._store, FOLDER)
-        with contextlib.suppress(NoNode):  # the store is empty: this must not create a cluster there
-            with contextlib.suppress(NodeExists):  # another broker was quicker
+        with contextlib.suppress(NoNode):  # the store is empty, and this must not create a cluster in it
+            with contextlib.suppress(NodeExists):  # another broker was faster
                 await self._store.create(PATH, self.value or secrets.token_bytes(NONCE_SIZE))
             self.value = (await self._store.get(PATH))[0]

@@ -1,12 +1,11 @@
-"""Performs what the controller decides, one change at a time.
+"""Performs the controller's decisions, one change at a time.
 
-A change is: plan from the image → write to the store with its entry in the journal, conditional on
-the controller epoch (``recording``) → apply on this broker (``MetadataCache.publish``) → answer. So
-a reply means durable and visible. The other brokers apply the journal's entries one by one. Changes
-are serialised by a lock; reads of the image never wait.
+A change has four steps. It is planned from the image. It is written to the store with its journal entry, if the
+controller epoch is still current (``recording``). It is applied on this broker (``MetadataCache.publish``). Then the
+caller gets the answer. So a reply means that the change is durable and visible. The other brokers apply the journal's
+entries one by one. A lock serialises changes; reads of the image never wait.
 
-This broker's registration, its candidacy for controller and its answer to an expired session are
-in ``membership``.
+``membership`` handles this broker's registration, its candidacy for controller and the expiry of its session.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SHOWN = 5
-"""Names in a line of the log."""
+"""How many names a log line lists."""
 
 ATTEMPTS = 3
-"""A change is planned again so often, where nodes differ from the metadata."""
+"""How often a change is planned again if nodes differ from the metadata."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +73,8 @@ CreateElsewhere = Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
 
 
 class ControllerService:
-    """Changes of the cluster's metadata, as async methods; raises NotController elsewhere."""
+    """Changes the cluster's metadata by async methods. They raise NotController if this broker is not the controller.
+    """
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ControllerService:
         topics: TopicController,
         create_elsewhere: CreateElsewhere | None = None,
     ) -> None:
-        """``create_elsewhere`` asks the controller for topics where this broker is not it."""
+        """``create_elsewhere`` asks the controller to create topics if this broker is not the controller."""
         self.store = store
         self._cache = cache
         self._config = config
@@ -97,14 +97,14 @@ class ControllerService:
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has ended the term."""
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
-        """Whether metadata with this registration of this broker's id is meant for it."""
+        """Returns whether metadata with this registration of this broker's id may be published here."""
         self._create_elsewhere = create_elsewhere or self.create_topics
         self._lock = asyncio.Lock()
         self._told: dict[str, str] = {}
 
     @property
     def is_controller(self) -> bool:
-        """True while this broker is the cluster's controller, as far as it knows."""
+        """True while this broker believes that it is the cluster's controller."""
         return self._recorder is not None
 
     async def take_over(
@@ -114,11 +114,11 @@ class ControllerService:
         brokers: Mapping[int, BrokerRegistration],
         deleted: Sequence[Deleted] = (),
     ) -> None:
-        """Begins a term: ``image`` is the newest there is, ``brokers`` are alive now.
+        """Begins a term with ``image``, the newest one, and ``brokers``, those now alive.
 
-        Says so, elects leaders, finishes what deletions have left, then shows the image. Of the
-        topics in ``deleted`` logs may be left here; they go now. Raises NotController where another
-        term has begun already.
+        It writes that the term has begun, elects leaders, completes interrupted deletions, and then publishes the
+        image. This broker may have logs of the topics in ``deleted``, which are removed now. Raises NotController if
+        another term has already begun.
         """
         async with self._lock:
             term = _Beginning(await Recorder.open(self.store, leadership), image)
@@ -126,7 +126,7 @@ class ControllerService:
             try:
                 await self._begin(term, brokers)
             except Differs as error:
-                _log.error("the metadata is corrected, as a term began: %s", error)
+                _log.error("the metadata differ from the store at the start of a term, and are corrected: %s", error)
                 correction = await load_correction(self.store, term.image)
                 await term.write([correction.step])
                 self._freeze(correction.frozen)
@@ -143,22 +143,23 @@ class ControllerService:
         await term.write([begin] if begin else [])
         plan = self._topics.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
-        _tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps of the whole cluster
+        _tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps the whole cluster starts
 
     async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
-        """Removes the nodes that deletions have left. Nodes that cannot be removed only block a new topic of the same
-        name.
+        """Removes the nodes that interrupted deletions have left. If that fails, they only block a new topic of the
+        same name.
         """
         for remains in await load_remains(self.store, deleted):
             try:
                 for step in removal_steps(remains):
                     await recorder.write(step, self._cache.image)
             except errors.UnknownServerError as error:
-                _log.error("nodes of the deleted topic %s stay: %s", remains.name, error)
+                _log.error("nodes of the deleted topic %s could not be removed: %s", remains.name, error)
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, anyway: bool = False) -> None:
-        """Shows ``image``, because another broker is the controller, unless a newer one is shown already. With
-        ``anyway`` even then, because the current one may belong to a store that no longer exists.
+        """Publishes ``image``, because another broker is the controller, unless this broker already has a newer one.
+
+        With ``anyway`` it publishes it even then, because the current one may belong to a store that no longer exists.
         """
         async with self._lock:
             self._recorder = None
@@ -169,17 +170,17 @@ class ControllerService:
         """Applies the journal's entry of that version, if it is the next one."""
         async with self._lock:
             if version != self._cache.image.version + 1:
-                return  # an image has been read meanwhile
+                return  # an image was read meanwhile
             delta = journal.decode(data, self._cache.image)
             await self._publish(delta)
             await self._confirm_deleted(topic.id for topic in delta.deleted.values())
 
     def step_down(self) -> None:
-        """The term is over."""
+        """Ends the term."""
         self._recorder = None
 
     async def resign(self) -> None:
-        """Ends the term, if there is one, after the change that is under way, and lets another broker begin one."""
+        """Ends the term, if there is one, after the current change, so that another broker can begin one."""
         async with self._lock:
             recorder = self._recorder
             self.step_down()
@@ -187,17 +188,17 @@ class ControllerService:
             await give_up(self.store, recorder.leadership)
 
     async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
-        """Makes the current image into ``image``, by one delta. Only the ``noted`` topics are deleted."""
+        """Publishes ``image`` by one delta from the current image. Only the ``noted`` topics are deleted."""
         delta = catching_up(self._cache.image, image, self._node_id, noted)
         await self._publish(delta)
         await self._confirm_deleted(topic.id for topic in delta.deleted.values())
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
-        """The live brokers are ``brokers`` now: elects leaders; nothing where nothing changes."""
+        """Elects leaders after the live brokers have become ``brokers``; does nothing if nothing changes."""
         _tell(await self._change_what_can_be(lambda image: self._topics.change_brokers(image, brokers)))
 
     async def alter_partition(self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
-        """The partition as it is then, or an error, for each change that its leader proposes.
+        """Returns for each change that a leader proposes the resulting partition, or an error.
 
         Raises StaleBrokerEpoch.
         """
@@ -208,18 +209,18 @@ class ControllerService:
     async def alter_reassignments(
         self, requests: Sequence[Reassignment], *, may_change_factor: bool = True
     ) -> list[KafkaError | None]:
-        """None or the error of each request; what is accepted is under way when this returns."""
+        """Begins or cancels reassignments. Returns None or an error for each request."""
         return await self._change(
             lambda image: self._topics.alter_reassignments(image, requests, may_change_factor=may_change_factor)
         )
 
     async def rebalance(self) -> None:
-        """Preferred leaders come back, where too many are away."""
+        """Elects preferred leaders again, if too many partitions are not led by theirs."""
         percentage = self._config["leader.imbalance.per.broker.percentage"]
         await self._change_what_can_be(lambda image: self._topics.rebalance(image, percentage))
 
     async def look_at_store(self) -> None:
-        """Topics that were frozen or unknown, and whose nodes are whole again, change again; elections are held."""
+        """Unfreezes topics whose nodes are complete again, and holds elections."""
         if self._frozen or await load_unknown_topics(self.store, lambda: self._cache.image):
             await self._locked(self._correct_topics)
             await self._change_what_can_be(lambda image: self._topics.change_brokers(image, image.brokers))
@@ -229,17 +230,19 @@ class ControllerService:
             await self._correct(self._recorder)
 
     async def create_topics(self, requests: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
-        """The topic or the error of each request, in order."""
+        """Creates topics. Returns the topic or an error for each request, in order."""
         return await self._change(lambda image: self._topics.create_topics(image, requests), validate_only)
 
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
-        """The deleted topic or the error of each request; the logs here have lost their names, durably, when this
-        returns; the others delete theirs as they follow.
+        """Deletes topics. Returns the deleted topic or an error for each request.
+
+        When it returns, the logs of this broker have durably lost their names; the other brokers delete theirs as they
+        follow.
         """
         try:
             return await self._delete_topics(requests)
         except Differs:
-            return await self._delete_topics(requests)  # topics whose nodes are not whole are known now
+            return await self._delete_topics(requests)  # now it is known which topics have incomplete nodes
 
     async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         torn = {name: await load_nodes(self.store, name) for name in self._frozen}
@@ -248,65 +251,68 @@ class ControllerService:
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[Outcome]:
-        """The grown topic or the error of each request."""
+        """Adds partitions. Returns the grown topic or an error for each request."""
         return await self._change(lambda image: self._topics.create_partitions(image, requests), validate_only)
 
     async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> list[Result]:
-        """None or the error of each change, incremental or not; in effect when this returns: where
-        unclean elections are allowed from now on, they have been held.
+        """Changes configurations. Returns None or an error for each change; the changes are in effect then.
+
+        If they allow unclean elections, these have been held.
         """
         results = await self._change(lambda image: self._configs.alter(image, changes), validate_only)
         if not validate_only and may_allow_unclean(changes):
-            with contextlib.suppress(errors.NotController):  # the next one begins with elections
+            with contextlib.suppress(errors.NotController):  # the next controller begins with elections
                 await self._change(lambda image: self._topics.change_brokers(image, image.brokers))
         return results
 
     async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
-        """None or the error of each user. A user with a new password may log in when this returns."""
-        from pybroker.cluster.decisions.scram_changes import alter  # costs 5 ms, which a broker without users need not
+        """Changes users' SCRAM passwords. Returns None or an error for each user; a new password is valid then."""
+        from pybroker.cluster.decisions.scram_changes import alter  # takes 5 ms, which a broker without users saves
 
         return await self._change(lambda image: alter(image, changes))
 
     async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> QuotaResults:
-        """None or the error of each entity. This broker obeys new quotas when it returns."""
+        """Changes quotas. Returns None or an error for each entity; this broker enforces the new quotas then."""
         from pybroker.cluster.decisions.quota_changes import alter
 
         return await self._change(lambda image: alter(image, changes), validate_only)
 
     async def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
-        """None or the error of each. The ACLs count when this returns."""
-        from pybroker.cluster.decisions.acl_changes import create  # which a broker without ACLs need not have
+        """Creates ACLs. Returns None or an error for each; the ACLs are in effect then."""
+        from pybroker.cluster.decisions.acl_changes import create  # a broker without ACLs saves this import
 
         await make(self.store, acl_nodes.FOLDERS)
         return await self._change_what_can_be(lambda image: create(image, bindings))
 
     async def delete_acls(self, wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
-        """The ACLs that the filter has found ``among`` those of some patterns. They do not count any more when this
-        returns.
+        """Deletes and returns the ACLs that match the filter, ``among`` those of some patterns. They are no longer in
+        effect then.
         """
         from pybroker.cluster.decisions.acl_changes import delete
 
         return await self._change_what_can_be(lambda image: delete(image, wanted, among))
 
     async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        """What a decision of ``token_changes`` results in. It counts here when this returns; raises its KafkaError."""
+        """Performs a decision of ``token_changes`` and returns its result, which is in effect here then. Raises its
+        KafkaError.
+        """
         await make(self.store, token_nodes.FOLDERS)
         return await self._change_what_can_be(decide)
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
-        """None or the error of each partition."""
+        """Elects leaders. Returns None or an error for each partition."""
         return await self._change(lambda image: self._topics.elect_leaders(image, partitions, unclean=unclean))
 
     async def update_features(
         self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
     ) -> None:
-        """Finalizes new levels; raises InvalidUpdateVersion."""
+        """Finalizes new feature levels. Raises InvalidUpdateVersion."""
         await self._change(lambda image: features.update(image, updates), validate_only)
 
     async def create_missing(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Creates these topics, internal ones with their own configuration."""
+        """Creates these topics; internal ones get their own configuration."""
         requests = [self._request(name) for name in names]
         create = self.create_topics if self.is_controller else self._create_elsewhere
         outcomes = dict(zip(names, await create(requests), strict=True))
@@ -316,7 +322,7 @@ class ControllerService:
         return outcomes
 
     async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """As ``create_missing``; a topic that is there by now is as good as one that was made."""
+        """Like ``create_missing``, but returns a topic that already exists instead of an error."""
         outcomes = await self.create_missing(names)
         for name, outcome in outcomes.items():
             existing = self._cache.image.topic(name)
@@ -330,7 +336,7 @@ class ControllerService:
         return NewTopic(name)
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
-        """The internal topic, created if need be; raises the KafkaError that prevents it."""
+        """Returns the internal topic, after creating it if necessary. Raises the KafkaError that prevents it."""
         topic = self._cache.image.topic(name)
         if topic is not None:
             return topic
@@ -340,29 +346,30 @@ class ControllerService:
         return outcome
 
     def _tell_missing(self, name: str, error: KafkaError) -> None:
-        """Says once why clients find no coordinator or topic; they ask all the time, and for any names."""
+        """Logs once why a topic cannot be created; clients ask again and again, and for any names."""
         reason, kind = str(error), name if name in INTERNAL_TOPICS else ""
         if reason != self._told.get(kind):
             self._told[kind] = reason
-            _log.warning("%s is not made yet: %s", name, reason)
+            _log.warning("%s cannot be created yet: %s", name, reason)
 
     async def _change(self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False) -> T:
         if validate_only:
             return decide(self._cache.image).results
         task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may have gone
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may have been cancelled
         await asyncio.wait([task])
         return task.result()
 
     async def _change_what_can_be(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        """As ``_change``, but where nodes differ from the metadata the rest is planned again, once they are corrected
-        or frozen: one bad topic stops nothing of the others.
+        """Like ``_change``, but plans again if nodes differ from the metadata, once they are corrected or frozen.
+
+        So one damaged topic does not block the others.
         """
         for _ in range(ATTEMPTS):
             try:
                 return await self._change(decide)
             except Differs as error:
-                _log.info("planned again: %s", error)
+                _log.info("the change is planned again: %s", error)
         return await self._change(decide)
 
     async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -391,7 +398,7 @@ class ControllerService:
             self._end_term()
             raise
         except Differs as error:
-            _log.error("the metadata is corrected: %s", error)
+            _log.error("the metadata differ from the store, and are corrected: %s", error)
             await self._correct(self._recorder)
             raise
         self._frozen -= step.delta.deleted.keys()
@@ -399,7 +406,7 @@ class ControllerService:
             await self._publish_own(step.delta)
 
     def _end_term(self) -> None:
-        """Makes this broker read the whole store again and stand for controller again."""
+        """Ends the term, lets this broker read the whole store again, and lets it stand for controller again."""
         self.step_down()
         self.on_fenced()
 
@@ -407,14 +414,14 @@ class ControllerService:
         new = sorted(names - self._frozen)
         if new:
             _log.error(
-                "these topics are frozen, with their leaders and logs: their nodes in the coordination store are"
-                " missing or malformed (restore the nodes, or delete the topics): %s",
+                "these topics are frozen, with their leaders and logs, because their nodes in the coordination store"
+                " are missing or malformed (restore the nodes, or delete the topics): %s",
                 _shortened(new),
             )
         self._frozen = names
 
     async def _correct(self, recorder: Recorder) -> None:
-        """The metadata, here and everywhere, become what the store holds; where that cannot be done the term ends."""
+        """Corrects the metadata on all brokers to match the store. If that fails, ends the term."""
         image = self._cache.image
         try:
             step, frozen = await load_correction(self.store, image)
@@ -426,15 +433,15 @@ class ControllerService:
             await self._remove_remains(recorder, deleted)
             await self._confirm_deleted(topic.id for topic in deleted if not topic.may_be_on(self._node_id))
         except (CoordinationError, KafkaError) as failure:
-            _log.error("the metadata could not be corrected, the term ends: %s", failure)
+            _log.error("the metadata could not be corrected, so the term ends: %s", failure)
             self._end_term()
 
     async def _confirm_deleted(self, topic_ids: Iterable[bytes]) -> None:
         await confirm_deleted(self.store, self._node_id, topic_ids)
 
     async def _publish_own(self, delta: MetadataDelta) -> None:
-        """Applies what this controller has written. Where it may not be shown the term ends, for nothing can be
-        planned on an image that lacks it.
+        """Applies what this controller has written. If it may not be published, ends the term, because later plans
+        would need it.
         """
         try:
             await self._publish(delta)
@@ -457,14 +464,14 @@ class ControllerService:
 
 def _tell(elections: Elections, *, is_start: bool = False) -> None:
     if elections.moved:
-        _log.info("%d partitions have another leader", elections.moved)
+        _log.info("%d partitions have a new leader", elections.moved)
     if elections.offline and is_start:
-        _log.info("%s have no leader until a broker joins that has all their records", _named(elections.offline))
+        _log.info("%s have no leader until a broker with all their records joins", _named(elections.offline))
     elif elections.offline:
-        _log.warning("no live replica has all records of %s, so these have no leader", _named(elections.offline))
+        _log.warning("%s have no leader, because no live replica has all their records", _named(elections.offline))
     if elections.doubtful:
         _log.warning(
-            "acknowledged records may be lost: no remaining replica is known to have all of them"
+            "acknowledged records may be lost: no remaining replica is known to have all records"
             " (a machine went down, a disk was replaced, or the election is unclean): %s",
             _named(elections.doubtful),
         )
@@ -480,12 +487,12 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 class _Beginning:
-    """A term that begins: its steps are written, but not visible on this broker yet."""
+    """A term that is beginning: its steps are written, but not published on this broker yet."""
 
     def __init__(self, recorder: Recorder, image: MetadataImage) -> None:
         self.recorder = recorder
         self.image = image
-        """After the steps."""
+        """The image after the steps."""
 
     async def write(self, steps: Iterable[Step]) -> None:
         for step in steps:

@@ -1,10 +1,10 @@
-"""What to do where the metadata, which all brokers have, is not what the store holds.
+"""Corrects the metadata, which all brokers have, if they differ from the store.
 
-Normally this cannot happen, because every change is written in one ``multi`` with its journal entry. But a fault or
+Normally they cannot differ, because every change is written in one ``multi`` with its journal entry. But a fault or
 another program may have changed the nodes; then every later change of them would fail. The controller reads the store
 again and writes a journal entry, so that all brokers have the same image of the next version. This deletes nothing. A
-topic stays in the metadata as it was, with its logs, if its nodes are gone, or if it would lose a partition or a
-replica. A configuration that cannot be read stays as it was.
+topic stays in the metadata as it was, with its logs, if its nodes are missing, or if it would lose a partition or a
+replica. An unreadable configuration stays as it was.
 
 A topic that stays this way is *frozen*: the controller leaves it out of its plans, so that other topics need not wait
 for it.
@@ -35,20 +35,20 @@ from pybroker.store.interface import CoordinationStore, Create, Operation, Set
 
 
 class Correction(NamedTuple):
-    """The step by which the metadata have what the store holds, and the names of topics of which they cannot."""
+    """The step that makes the metadata equal to the store, and the names of topics for which that is impossible."""
 
     step: Step
     frozen: frozenset[str]
 
 
 async def load_correction(store: CoordinationStore, image: MetadataImage) -> Correction:
-    """Reads what the store holds."""
+    """Reads the store and computes the correction."""
     stored = await newest(store, MetadataImage(cluster_id=image.cluster_id))
     return Correction(correction(image, stored), frozen(image, stored))
 
 
 def frozen(image: MetadataImage, stored: MetadataImage) -> frozenset[str]:
-    """Names of topics that no correction makes as they are stored. Every change of them would fail."""
+    """Returns the names of topics that cannot be corrected to match the store. Every change of them would fail."""
     return frozenset(name for name, topic in image.topics.items() if not _can_be_corrected(topic, stored))
 
 
@@ -58,7 +58,8 @@ def _can_be_corrected(topic: TopicImage, stored: MetadataImage) -> bool:
 
 
 def correction(image: MetadataImage, stored: MetadataImage) -> Step:
-    """The step that makes ``image`` equal to ``stored``. For a configuration whose node is gone it writes an empty one.
+    """Returns the step that makes ``image`` equal to ``stored``. A configuration whose node is missing gets an empty
+    one.
     """
     operations: list[Operation] = []
     topics: dict[str, TopicImage] = {}
@@ -88,7 +89,7 @@ def correction(image: MetadataImage, stored: MetadataImage) -> Step:
 
 
 def _changed_topics(image: MetadataImage, stored: MetadataImage) -> Iterator[tuple[TopicImage, TopicImage]]:
-    """As they are stored, and as they shall be; none that is another one of the same name."""
+    """Yields each changed topic, as it is stored and as it should be. Skips other topics of the same name."""
     for name, topic in stored.topics.items():
         old = image.topics.get(name)
         if old is None:
@@ -101,14 +102,16 @@ def _changed_topics(image: MetadataImage, stored: MetadataImage) -> Iterator[tup
 
 
 def _keeps_all(old: TopicImage, stored: TopicImage) -> bool:
-    """False where a partition or a replica is missing: a broker would take its log for one that has been moved."""
+    """Returns False if a partition or a replica is missing: a broker would believe that its log was moved away."""
     if len(old.partitions) > len(stored.partitions):
         return False
     return all(set(a.replicas) <= set(b.replicas) for a, b in zip(old.partitions, stored.partitions, strict=False))
 
 
 def _newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
-    """In epochs by which it replaces ``old`` at every replica; a leader epoch has one leader, and the same replicas."""
+    """Returns the partition in epochs that replace ``old`` at every replica: one leader epoch has one leader and one
+    set of replicas.
+    """
     if stored == old:
         return old
     if stored.leader_epoch > old.leader_epoch:

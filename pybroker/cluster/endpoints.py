@@ -1,4 +1,4 @@
-"""Where a client should connect to reach a broker, as seen from the connection it already has."""
+"""The address at which a client should connect to a broker, given the connection it already has."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def addresses(
     advertised: Mapping[str, Endpoint],
     local: Address,
 ) -> dict[int, Address]:
-    """Host and port by node id of every live broker that has this ``listener``.
+    """Returns host and port by node id of every live broker that has this ``listener``.
 
     ``advertised`` are this broker's advertised listeners by name. If it has none for the listener, the client gets the
-    address it already uses: ``local``, the local address of its connection. On a listener of TLS it gets the name that
-    is registered, because a certificate names hosts; where clients come by Kerberos, ``advertised`` has that name.
+    address that it already uses: ``local``, the local address of its connection. On a TLS listener it gets the
+    registered name, because a certificate names hosts. If clients use Kerberos, ``advertised`` has that name.
     """
     found = {}
     for broker in image.brokers.values():
@@ -41,7 +41,7 @@ def addresses(
 def registered(
     listeners: Mapping[str, Endpoint], advertised: Mapping[str, Endpoint]
 ) -> tuple[Endpoint, ...]:
-    """The endpoints to register: advertised ones, else the bound ones with a host to reach.
+    """Returns the endpoints to register: advertised ones, else the bound ones with a reachable host.
 
     ``listeners`` are the bound listeners by name, with their real ports.
     """
@@ -56,12 +56,12 @@ def _reachable(host: str) -> str:
 
 
 def name_of_machine() -> str:
-    """The name of the host."""
+    """Returns the host's name."""
     return socket.gethostname()
 
 
 def boot_of_machine() -> str:
-    """Another text each time the machine starts, "" where that cannot be known."""
+    """Returns an id that changes each time the machine starts, "" if it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

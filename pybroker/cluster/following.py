@@ -1,11 +1,11 @@
-"""How a broker's image keeps up with the journal.
+"""Keeps a broker's image up to date with the journal.
 
-A broker that is not the controller applies entry after entry, exactly as the controller has applied it. It watches for
-the next entry, reads all that are there, and waits. If entries that it lacks were removed already, for example after a
-long pause, it reads the whole store again.
+A broker that is not the controller applies entry after entry, exactly as the controller did. It watches for the next
+entry, reads all existing ones, and waits. If entries that it lacks were already removed, for example after a long
+pause, it reads the whole store again.
 
-A store that has lost its contents has no journal. It is asked again after a pause that grows, and at
-once when the entry is there or the session is connected again.
+A store that has lost its contents has no journal. The broker reads it again after a pause that grows, and at once when
+the entry exists or the session is connected again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 
 class Found(NamedTuple):
-    """The next entries, at most ``BATCH``. ``is_near``: the entry before them is there, so none of
-    them has been removed.
+    """The next entries, at most ``BATCH``. ``is_near`` is True if the entry before them exists, so that none of them
+    was removed.
     """
 
     entries: list[bytes]
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 async def entries_after(store: CoordinationStore, version: int) -> Found:
-    """What the journal has after ``version``."""
+    """Returns the journal entries after ``version``."""
     paths = [znodes.journal_path(version + n) for n in range(BATCH + 1)]
     last, *nodes = await store.get_many(paths)
     found = []
@@ -50,14 +50,14 @@ async def entries_after(store: CoordinationStore, version: int) -> Found:
 
 
 async def is_behind(store: CoordinationStore, version: int) -> bool:
-    """True where entries after ``version`` were there, and the next one is gone already."""
+    """Returns whether entries after ``version`` existed, and the next one was already removed."""
     if await newest_version(store) <= version:
         return False
     return await store.exists(znodes.journal_path(version + 1)) is None
 
 
 async def newest(store: CoordinationStore, image: MetadataImage) -> MetadataImage:
-    """The newest image that the store tells, starting from ``image`` where that can be done."""
+    """Returns the newest image in the store, starting from ``image`` if possible."""
     if image.version == 0:
         image = await load_image(store, image.cluster_id)
     while True:
@@ -72,8 +72,10 @@ async def newest(store: CoordinationStore, image: MetadataImage) -> MetadataImag
 
 
 class Following:
-    """The task that follows; ``version()`` is where this broker is, ``apply(version, data)``
-    takes it to that version, ``reload()`` to the newest there is.
+    """The task that follows the journal.
+
+    ``version()`` is this broker's version, ``apply(version, data)`` applies an entry, ``reload()`` reads the whole
+    store.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Following:
         reload: Callable[[], Awaitable[None]],
         on_failure: Callable[[Exception], object],
     ) -> None:
-        """``on_failure(error)`` where an entry cannot be applied: nothing is followed any more."""
+        """``on_failure(error)`` is called if an entry cannot be applied; then following ends."""
         self._store = store
         self._on_failure = on_failure
         self._version = version
@@ -93,18 +95,18 @@ class Following:
         self._wake = asyncio.Event()
         self._is_wanted = False
         self._failures = 0
-        """How often in a row the store could not be read."""
+        """How often in a row reading the store failed."""
         self._task: asyncio.Task[None] | None = None
         store.session.on_change(self._on_session)
 
     def start(self) -> None:
-        """Begins, unless it has."""
+        """Starts, unless it runs already."""
         self._is_wanted = True
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Ends; an entry that is being applied is applied first."""
+        """Stops, after the entry that is being applied."""
         self._is_wanted = False
         self._wake.set()
         if self._task is not None:
@@ -127,7 +129,7 @@ class Following:
                 if self._version() == version:
                     await self._wake.wait()
             except CoordinationError as error:
-                _log.info("following the metadata: %s: %s", type(error).__name__, error)
+                _log.info("could not follow the metadata, trying again: %s: %s", type(error).__name__, error)
                 await self._pause()
             except Exception as error:
                 self._on_failure(error)
@@ -136,7 +138,7 @@ class Following:
                 watch.cancel()
 
     async def _pause(self) -> None:
-        """Waits after a reading that failed: longer each time, until there is something new to be read."""
+        """Waits after a failed reading, longer each time, until there is something new to read."""
         pause_s = min(PAUSE_S * 2 ** min(self._failures, 10), LONGEST_PAUSE_S)
         self._failures += 1
         await asyncio.sleep(PAUSE_S)

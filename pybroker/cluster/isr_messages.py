@@ -1,4 +1,4 @@
-"""AlterPartition between brokers: proposals of a leader and their outcomes, as messages and back."""
+"""AlterPartition between brokers: converts a leader's proposals and their outcomes to messages and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Response = AlterPartition.Response
 
 
 def request_of(leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> AlterPartition.Request:
-    """The request of a leader."""
+    """Returns the request of a leader."""
     request = Request(broker_id=leader, broker_epoch=broker_epoch)
     for change in changes:
         if not request.topics or request.topics[-1].topic_id != change.topic_id:
@@ -33,7 +33,7 @@ def request_of(leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> 
 
 
 def changes_of(request: AlterPartition.Request) -> list[IsrChange]:
-    """What a request proposes."""
+    """Returns the proposals of a request."""
     return [
         IsrChange(
             topic.topic_id,
@@ -49,7 +49,7 @@ def changes_of(request: AlterPartition.Request) -> list[IsrChange]:
 
 
 def response_of(changes: Sequence[IsrChange], outcomes: Sequence[IsrOutcome]) -> AlterPartition.Response:
-    """The answer to the request that has proposed ``changes``."""
+    """Returns the answer to the request that proposed ``changes``."""
     response = Response()
     for change, outcome in zip(changes, outcomes, strict=True):
         if not response.topics or response.topics[-1].topic_id != change.topic_id:
@@ -71,7 +71,7 @@ def _outcome(change: IsrChange, outcome: IsrOutcome) -> AlterPartition.Response.
 
 
 def outcomes_of(changes: Sequence[IsrChange], response: AlterPartition.Response) -> list[IsrOutcome]:
-    """What a response says to each of the changes. Raises the KafkaError of the whole."""
+    """Returns the outcome of each of the changes. Raises the KafkaError of the whole response."""
     refusal = errors.by_code(response.error_code)
     if refusal is not None:
         raise refusal
@@ -81,7 +81,7 @@ def outcomes_of(changes: Sequence[IsrChange], response: AlterPartition.Response)
 
 def _heard(change: IsrChange, answer: AlterPartition.Response.PartitionData | None) -> IsrOutcome:
     if answer is None:
-        return errors.UnknownServerError("the controller has not answered for this partition")
+        return errors.UnknownServerError("the controller's answer does not contain this partition")
     refusal = errors.by_code(answer.error_code)
     if refusal is not None:
         return refusal()

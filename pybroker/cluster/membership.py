@@ -1,22 +1,22 @@
-"""This broker's place in the cluster: registered, candidate for controller, watching the others.
+"""This broker's membership in the cluster: its registration, its candidacy for controller, its view of other brokers.
 
 ``join`` registers the broker (ephemeral /brokers/ids/N), stands for controller, loads the image and publishes it.
-Afterwards the watches maintain this. The controller's elections see brokers that come and go, a controller that
-vanishes is replaced, and a new session follows an expired one. Whatever a watch starts runs one after the other in one
-task, so it cannot overtake itself, and again after a pause that grows when it failed.
+Afterwards watches keep this up to date. They tell the controller, which holds elections, that brokers come and go. They
+replace a controller that vanishes, and begin a new session after an expired one. Work that a watch starts runs one
+after the other in one task, so it cannot overtake itself. Failed work is repeated after a pause that grows.
 
-A broker does not join a store again that has lost its contents, or has another cluster's. It goes on with what it knows
-and waits for the contents to come back, or stops.
+A broker does not rejoin a store that has lost its contents, or that belongs to another cluster. It continues with what
+it knows and waits for the contents to come back, or stops.
 
-After the end of a session the whole store is read again, even if this broker's metadata have a larger version. The
-store may have been replaced or restored from a backup, and its journal then goes on from there.
+After an expired session this broker reads the whole store again, even if its metadata have a larger version. The store
+may have been replaced or restored from a backup, and its journal then continues from there.
 
 If the store refuses the beginning of a term, this broker gives the term up and stands for election again after a pause
 that grows. It no longer trusts its image, because a difference from the store would make every term fail. So it reads
 the whole store again.
 
-A broker that is not the controller shows no image before the controller has taken its registration
-into account: what it led before it stopped it leads only if it is elected.
+A broker that is not the controller publishes no image before the controller has seen its registration. So what it led
+before it stopped it leads only if it is elected.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from pyclient.protocol.errors import KafkaError
 RETRY_S = 0.2
 LONGEST_REST_S = 5.0
 LEAVING_S = 10.0
-"""Work in progress is given up when this broker leaves."""
+"""How long a leaving broker waits for work in progress."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,13 +66,13 @@ class ClusterMismatch(Exception):
 
 
 class StoreIsEmpty(CoordinationError):
-    """The store holds no cluster any more."""
+    """The store no longer contains a cluster."""
 
 
 async def cluster_id(store: CoordinationStore, own: str | None, new_id: Callable[[], str]) -> str:
-    """The cluster's id: the store's, else ``own`` (of this broker's data), else a new one.
+    """Returns the cluster's id: the store's, else ``own`` (of this broker's data), else a new one.
 
-    Makes the folders of the store. Raises ClusterMismatch where store and data differ.
+    Makes the folders of the store. Raises ClusterMismatch if store and data differ.
     """
     while True:
         [found] = await store.get_many([znodes.CLUSTER_ID])
@@ -84,7 +84,7 @@ async def cluster_id(store: CoordinationStore, own: str | None, new_id: Callable
             await _lay_out(store, None if stored else wanted)
             return wanted
         except NodeExists:
-            continue  # another broker was quicker
+            continue  # another broker was faster
 
 
 async def _lay_out(store: CoordinationStore, cluster_id: str | None) -> None:
@@ -110,8 +110,10 @@ class Membership:
         session_timeout_ms: int = 0,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``on_failure()`` when this broker cannot stay in the cluster, as where another one has its id now.
-        ``prepare()`` before each registration, also in a store that is another one now.
+        """``on_failure()`` is called if this broker cannot stay in the cluster, for example because another one has its
+        id.
+
+        ``prepare()`` is called before each registration, also in a replaced store.
         """
         self._store = store
         self._service = service
@@ -125,7 +127,7 @@ class Membership:
         self._has_failed = False
         self._standing = asyncio.Lock()
         self._rejoined = 0
-        """The session in which this broker has joined again."""
+        """The session in which this broker last joined again."""
         self._watches: list[Watch] = []
         self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
         self._worker: asyncio.Task[None] | None = None
@@ -133,7 +135,7 @@ class Membership:
         self._has_left = False
         self._has_resigned = False
         self._failures: dict[Callable[[], Awaitable[None]], int] = {}
-        """How often each work has failed in a row."""
+        """How often in a row each work has failed."""
         self._refused_terms = 0
         self._is_resting = False
         self._is_doubtful = False
@@ -146,8 +148,9 @@ class Membership:
         service.may_show = self._may_show
 
     async def join(self) -> None:
-        """Registers, stands for controller, publishes the image in which this broker is. If the store is lost
-        meanwhile, this waits until it is back.
+        """Registers, stands for controller, and publishes the image that contains this broker.
+
+        If the store is lost meanwhile, this waits until it is back.
         """
         while not await self._is_done(self._register):
             if self._is_expired:
@@ -159,19 +162,19 @@ class Membership:
             self._store.watch(cluster_secret.PATH, lambda path: self._start(self._secret.read)),
         ]
         self._store.session.on_change(self._on_session)
-        if self._is_expired:  # since it has registered, before anybody listened
+        if self._is_expired:  # the session expired after the registration, before there was a listener
             self._on_session(self._store.session.state)
         while not await self._is_done(self._stand):
-            pass  # where the session has expired, ``_rejoin`` begins another
+            pass  # if the session has expired, ``_rejoin`` begins another one
 
     async def _is_done(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Does a part of joining; False, after a pause, where the store could not be reached."""
+        """Does one part of joining. Returns False, after a pause, if the store could not be reached."""
         try:
             await work()
         except (ConnectionLoss, SessionExpired) as error:
             if self._store.session.state is SessionState.CLOSED:
                 raise
-            _log.warning("broker %d has not joined yet: %s", self._registration.id, error)
+            _log.warning("broker %d could not join yet, trying again: %s", self._registration.id, error)
             await asyncio.sleep(RETRY_S)
             return False
         return True
@@ -192,26 +195,28 @@ class Membership:
         self._registration = own._replace(epoch=(await self._store.get(path))[1].created)
 
     async def _stay_registered(self) -> None:
-        """Registers again if the registration was removed. A late write of this broker's previous process, which was
-        killed while it registered, may have removed it.
+        """Registers again if the registration was removed. A late write of this broker's earlier process, killed while
+        it registered, may have removed it.
         """
         if not await self._owns(znodes.broker_path(self._registration.id)):
-            _log.warning("the registration of broker %d is gone: it registers again", self._registration.id)
+            _log.warning("the registration of broker %d is missing, so it registers again", self._registration.id)
             await self._register()
 
     async def _owns(self, path: str) -> bool:
-        """Whether the node is there, and of this session."""
+        """Returns whether the node exists and belongs to this session."""
         stat = await self._store.exists(path)
         return stat is not None and stat.owner == self._store.session.id
 
     @property
     def broker_epoch(self) -> int:
-        """The number of this broker's registration."""
+        """The epoch of this broker's registration."""
         return self._registration.epoch
 
     def _may_show(self, own: BrokerRegistration) -> bool:
-        """False for the metadata of a namesake: this broker would lead what the other one leads, in the same epoch.
-        So it is too while this broker registers and does not yet know its epoch.
+        """Returns False for metadata with a later registration of this id: another broker may have it, and both would
+        lead in the same epoch.
+
+        The same holds while this broker registers and does not know its epoch yet.
         """
         if own.epoch <= self.broker_epoch:
             return True
@@ -236,7 +241,7 @@ class Membership:
                         await self._news.wait()
 
     async def _stand_once(self) -> bool:
-        """False where the controller has yet to see this broker's registration, or the term was refused."""
+        """Returns False if the controller has not seen this broker's registration yet, or if the term was refused."""
         leadership = None
         if not self._has_resigned and not self._is_resting:
             try:
@@ -267,7 +272,7 @@ class Membership:
         self._is_doubtful = False
 
     def _rest(self) -> None:
-        """Stands again later."""
+        """Stands for controller again after a pause."""
         self._is_doubtful = self._is_resting = True
         pause = min(RETRY_S * 2**self._refused_terms, LONGEST_REST_S)
         self._refused_terms += 1
@@ -290,20 +295,23 @@ class Membership:
         return True
 
     async def _newest(self) -> MetadataImage:
-        """The newest image: what this broker shows and what has come since, where that can be trusted."""
+        """Returns the newest image: this broker's with later journal entries, or read from the store if its own is
+        doubtful.
+        """
         if self._is_doubtful:
             return await newest(self._store, MetadataImage(cluster_id=self._cache.image.cluster_id))
         return await newest(self._store, self._cache.image)
 
     async def _reload(self) -> None:
-        """The journal does not go back to this broker's image, or the store has refused what was made of it."""
+        """Reads the whole store: the journal does not reach back to this broker's image, or the store refused a change.
+        """
         self._is_doubtful = True
         image = await self._newest()
         await self._service.follow(image, await load_deleted(self._store))
         self._is_doubtful = False
 
     async def look_at_store(self) -> None:
-        """Topics that the store has, and this broker does not know, are read: their nodes were away, and are back."""
+        """Reads topics that the store has and this broker does not know: their nodes were missing, and are back."""
         if self._service.is_controller:
             await self._service.look_at_store()
             return
@@ -313,7 +321,7 @@ class Membership:
             self._start(self._catch_up)
 
     async def _count(self) -> None:
-        """Brokers came or went, or say that they cannot do something."""
+        """Takes over that brokers came, left, or reported that they cannot do something."""
         async with self._standing:
             is_controller = self._service.is_controller
         await self._stay_registered()
@@ -321,8 +329,9 @@ class Membership:
             await self._service.set_brokers(await load_brokers(self._store))
 
     async def _rejoin(self) -> None:
-        """The session expired: begins another, with a new broker epoch. Nothing where that is done: attempts that
-        failed are repeated, also when a session that ended meanwhile has begun one that succeeded.
+        """Begins a new session after an expired one, with a new broker epoch. Does nothing if that is done.
+
+        Failed attempts are repeated, even if an attempt by another expired session has succeeded since.
         """
         if self._rejoined == self._store.session.id and not self._is_expired:
             return
@@ -344,13 +353,13 @@ class Membership:
         return self._store.session.state is SessionState.EXPIRED
 
     async def _find_cluster(self) -> None:
-        """Raises StoreIsEmpty, or ClusterMismatch, where the store is not the one that this broker has joined."""
+        """Raises StoreIsEmpty or ClusterMismatch if the store is not the one that this broker joined."""
         [found] = await self._store.get_many([znodes.CLUSTER_ID])
         own, stored = self._cache.image.cluster_id, znodes.decode_cluster_id(found[0]) if found else None
         if stored is None:
             raise StoreIsEmpty(
                 f"the coordination store has lost cluster {own}: restore its contents, or restart a broker to create"
-                " a new cluster; logs are kept"
+                " a new cluster; the logs are kept"
             )
         if stored != own:
             raise ClusterMismatch(f"the coordination store belongs to cluster {stored} now, not {own}")
@@ -362,7 +371,7 @@ class Membership:
             self._start(self._rejoin)
 
     def _on_fenced(self) -> None:
-        """What this broker took for the newest image was not."""
+        """Reads the store again, because this broker's image was not the newest."""
         self._start(self._catch_up)
 
     async def _catch_up(self) -> None:
@@ -371,7 +380,7 @@ class Membership:
             await self._reload()
         await self._stand()
 
-    # One thing after the other
+    # Serialised work
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         self._news.set()
@@ -389,7 +398,7 @@ class Membership:
                 await work()
                 self._failures.pop(work, None)
             except (CoordinationError, KafkaError) as error:
-                _log.warning("cluster membership: %s: %s", type(error).__name__, error)
+                _log.warning("cluster membership, trying again: %s: %s", type(error).__name__, error)
                 self._again_later(work)
             except Exception as error:
                 self._fail(error)
@@ -401,7 +410,7 @@ class Membership:
         asyncio.get_running_loop().call_later(pause_s, self._start, work)
 
     def _fail(self, error: Exception) -> None:
-        """What went wrong will not pass."""
+        """Stops this broker after an error that will not pass."""
         if self._has_left:
             return
         is_known = isinstance(error, BrokerIdTaken)
@@ -414,7 +423,7 @@ class Membership:
     # Leaving
 
     async def retire(self) -> None:
-        """Tells that this broker stops; returns when others lead what it led, as far as they can, and may be the
+        """Announces that this broker stops. Returns when others lead what it led, as far as they can, and may be the
         controller.
         """
         image, node_id = self._cache.image, self._registration.id
@@ -432,7 +441,9 @@ class Membership:
             self._following.start()
 
     def tell(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
-        """Says what this broker cannot do from now on, lead at all, hold those replicas, until it is written."""
+        """Announces what this broker cannot do from now on: lead at all, or host those replicas. Repeats that until it
+        is written.
+        """
         self._is_leaving |= is_leaving
         self._offline = self._offline if offline is None else offline
         self._start(self._tell)

@@ -1,4 +1,4 @@
-"""The image that this broker serves from, and the one way in which it is replaced."""
+"""The image from which this broker serves, and the only way to replace it."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ class MetadataCache:
     """``image`` is what clients see.
 
     A deleted topic disappears from it before its logs lose their names. A new topic, and the new version, appear only
-    when its partitions can be found. The listeners run in between. Work that must not begin before the new image is
-    visible is started by a follower. An example is a coordinator that looks up topics.
+    when its partitions can be found. The listeners run in between. A follower starts work that must not begin before
+    the new image is visible, for example a coordinator that looks up topics.
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self.is_in_touch = True
-        """False while the session is over: brokers and leaders may be others by now, and nothing can be changed."""
+        """False while the session has expired: brokers and leaders may have changed, and nothing can be written."""
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
         self._waiting: dict[asyncio.Future[None], Callable[[MetadataImage], bool]] = {}
 
     @property
     def live_controller(self) -> int:
-        """The controller that clients see; none if this broker has lost touch with the cluster."""
+        """The controller that clients see; none while the session has expired."""
         return self.image.live_controller if self.is_in_touch else NO_CONTROLLER
 
     def add_listener(self, listener: Listener) -> None:
-        """Awaits ``listener(delta, image after it)`` at each change, in the order of adding."""
+        """Adds a listener: ``listener(delta, image after it)`` is awaited at each change, in the order of adding."""
         self._listeners.append(listener)
 
     def add_follower(self, follower: Follower) -> None:
-        """Calls ``follower()`` after each change, when ``image`` is the new one."""
+        """Adds a follower: ``follower()`` is called after each change, when ``image`` is the new one."""
         self._followers.append(follower)
 
     async def publish(self, delta: MetadataDelta) -> None:
-        """Applies ``delta`` here; returns when every listener has done its part."""
+        """Applies ``delta`` here; returns when every listener has finished."""
         replaced = self.image.replaced(delta)
         if replaced:
             delta = replace(delta, missing={**delta.missing, **replaced})
@@ -60,7 +60,7 @@ class MetadataCache:
             self._wake()
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
-        """Returns when ``holds(image)``, now or after a change."""
+        """Waits until ``holds(image)``."""
         if holds(self.image):
             return
         waiting = asyncio.get_running_loop().create_future()

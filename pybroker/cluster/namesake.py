@@ -1,13 +1,14 @@
-"""What a broker finds registered under its own id: the remains of its past, or another broker.
+"""Registrations under this broker's own id: of its own past, or of another broker.
 
-Where the store learns of a death by a time-out only (ZooKeeper), a killed process leaves its ephemeral nodes behind
-for that long. Its successor runs on the same machine, since the same start of it, on the same log dirs, and holds their
-locks: so the owner of those nodes is dead, whatever its session says. The successor takes them off, its registration
-and what the same session owns besides (/controller, perhaps): the others then need not wait any longer.
+A store that notices a death only by a timeout (ZooKeeper) keeps the ephemeral nodes of a killed process until then. Its
+successor runs on the same machine, which was not restarted since, on the same log dirs, and holds their locks. So the
+owner of those nodes is dead, whatever its session says. The successor removes them: the registration, and what else the
+same session owns (perhaps /controller). Then the other brokers need not wait.
 
 Copied log dirs have the same ids, but their own locks. So a registration also names its process. While that process
 lives, any other broker with this id is refused. If the process cannot be seen, because it runs in another container, a
-starting broker takes it for dead, and a running broker takes it for its replacement. So two of them never fight.
+starting broker assumes that it is dead, and a running broker assumes that it is its replacement. So two of them never
+fight.
 """
 
 from __future__ import annotations
@@ -21,27 +22,28 @@ from pybroker.store.interface import CoordinationError, CoordinationStore, Delet
 
 RETRY_S = 0.2
 NAMESAKE_S = 30.0
-"""How long the other's registration may outlive it, unless sessions are longer."""
+"""How long to wait for the other's registration to end, unless sessions are longer."""
 SLACK_S = 12.0
-"""Seconds after its time-out at which a store has ended an unrenewed session at the latest."""
+"""How many seconds after its timeout a store has ended an unrenewed session at the latest."""
 
 
 class BrokerIdTaken(Exception):
-    """Another broker of this id is alive."""
+    """Another broker with this id is alive."""
 
 
 class Overtaken(CoordinationError):
-    """The metadata speaks of a later registration of this id than this broker knows as its own."""
+    """The metadata contain a later registration of this id than this broker's own."""
 
 
 def patience_s(session_timeout_ms: int) -> float:
-    """How long to wait for the end of a registration that may no longer be renewed."""
+    """Returns how long to wait for the end of a registration that may no longer be renewed."""
     return max(NAMESAKE_S, session_timeout_ms / 1000 + SLACK_S)
 
 
 async def remove_past(store: CoordinationStore, node_id: int, boot: str, *, starts: bool = True) -> None:
-    """Takes off what the past of this broker left; ``boot``: machine and log dirs, as its registration has them.
-    ``starts``: this broker has not been registered yet.
+    """Removes the nodes of this broker's earlier processes. ``boot`` is machine and log dirs, as in its registration.
+
+    ``starts`` is True if this broker was not registered yet.
     """
     while remains := await _remains(store, node_id, boot, starts):
         try:
@@ -69,7 +71,7 @@ def _is_past(owner: Owner, starts: bool) -> bool:
 async def make_room(
     store: CoordinationStore, node_id: int, boot: str, *, starts: bool = True, session_timeout_ms: int = 0
 ) -> None:
-    """Returns when nothing is registered under the id. Raises BrokerIdTaken."""
+    """Waits until nothing is registered under the id. Raises BrokerIdTaken."""
     path = znodes.broker_path(node_id)
     place = ""
     for _ in range(int(patience_s(session_timeout_ms) / RETRY_S)):
@@ -78,9 +80,9 @@ async def make_room(
         if found is None:
             return
         broker = read_broker(node_id, *found)
-        place = ", ".join(map(str, broker.endpoints)) if broker else "a place that its registration does not tell"
+        place = ", ".join(map(str, broker.endpoints)) if broker else "an address that its registration does not tell"
         if broker is not None and broker.boot == boot and owner_of(znodes.process_of(found[0])) is Owner.ALIVE:
             place += ", on a copy of these log dirs"
             break
         await asyncio.sleep(RETRY_S)
-    raise BrokerIdTaken(f"broker {node_id} runs already, at {place}: choose another node.id")
+    raise BrokerIdTaken(f"broker {node_id} is already running at {place}: choose another node.id")

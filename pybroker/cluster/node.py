@@ -1,4 +1,4 @@
-"""This broker's view of the cluster, put together: store, image, controller, membership."""
+"""This broker's part in the cluster: store, image, controller, membership."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class Callbacks(TypedDict, total=False):
-    """What a node tells its broker, and asks it."""
+    """The callbacks of a node to its broker."""
 
     on_failure: Callable[[], object]
     known_producers: Callable[[], Iterable[int]]
@@ -48,10 +48,10 @@ class Callbacks(TypedDict, total=False):
 
 
 class ClusterNode:
-    """``metadata``, ``suspects``, ``controller``, ``producer_ids`` and ``secret`` of one broker; ``join`` when it can
-    serve.
+    """Has ``metadata``, ``suspects``, ``controller``, ``producer_ids`` and ``secret`` of one broker. Call ``join`` when
+    the broker can serve.
 
-    Before ``join``, add to ``metadata`` the listeners that make logs and follow leaderships.
+    Before that, add to ``metadata`` the listeners that make logs and follow leaderships.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class ClusterNode:
         create_elsewhere: CreateElsewhere | None = None,
     ) -> None:
         """``on_failure()`` is called when this broker cannot stay in the cluster and should stop; the log tells why.
-        ``known_producers()`` gives the producer ids that this broker's logs know; it is asked from ``join`` on.
+
+        ``known_producers()`` returns the producer ids in this broker's logs; it is called from ``join`` on.
         ``create_elsewhere``: see ``ControllerService``.
         """
         self.cluster_id = cluster_id
@@ -105,18 +106,18 @@ class ClusterNode:
         own_cluster_id: str | None = None,
         **callbacks: Unpack[Callbacks],
     ) -> ClusterNode:
-        """Learns or makes the cluster's id; raises ClusterMismatch where ``own`` differs. ``callbacks``: as of the
-        constructor.
+        """Reads or makes the cluster's id. Raises ClusterMismatch if ``own_cluster_id`` differs. ``callbacks`` are
+        those of the constructor.
         """
         found = await cluster_id(store, own_cluster_id, lambda: to_base64(random_uuid()))
         return cls(store, config, node_id, clock, found, **callbacks)
 
     async def remove_past(self, directory_ids: Iterable[str]) -> None:
-        """Tells the others that the last process on these log dirs is dead; their locks are this one's."""
+        """Tells the cluster that the last process on these log dirs is dead: this process holds their locks."""
         await remove_past(self._store, self._node_id, _boot(directory_ids))
 
     async def known_directories(self) -> list[str]:
-        """The ids of the log dirs with which this broker was counted last; none where that cannot be read."""
+        """Returns the ids of the log dirs with which this broker was last known; none if that is unreadable."""
         [found] = await self._store.get_many([znodes.KNOWN])
         try:
             boots = journal.decode_known(found[0] if found else b"").boots
@@ -135,11 +136,11 @@ class ClusterNode:
         """Registers with the bound ``listeners`` (by name, real ports) and publishes the image.
 
         When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that the logs were closed in
-        order, so that leader epochs need not move on. As long as the machine and the ``directory_ids`` stay the same,
-        all written records are there.
+        order, so that leader epochs need not grow. As long as the machine and the ``directory_ids`` stay the same, all
+        written records exist.
         """
         endpoints = registered(listeners, self._advertised)
-        self._advertised = self._of_kerberos(endpoints) | self._advertised  # a service has the name of its host
+        self._advertised = self._of_kerberos(endpoints) | self._advertised  # a Kerberos service has the name of its host
         registration = BrokerRegistration(
             self._node_id,
             0,
@@ -177,7 +178,9 @@ class ClusterNode:
         return {each.listener: each for each in by_sasl if has_kerberos(self._config, each.listener)}
 
     async def _look_now_and_then(self, membership: Membership) -> None:
-        """Whether topics that were not whole are so again, and whether preferred leaders should come back."""
+        """Checks regularly whether incomplete topics are complete again, and whether preferred leaders should lead
+        again.
+        """
         while True:
             await asyncio.sleep(self._config["leader.imbalance.check.interval.seconds"])
             try:
@@ -187,22 +190,22 @@ class ClusterNode:
             except (KafkaError, CoordinationError) as error:
                 _log.warning("the regular check of the metadata failed: %s: %s", type(error).__name__, error)
             except Exception:
-                _log.exception("the regular look at the metadata failed")
+                _log.exception("the regular check of the metadata failed unexpectedly")
 
     async def _expire_tokens_now_and_then(self) -> None:
-        """The controller removes delegation tokens that nobody may use any more."""
+        """Removes expired delegation tokens regularly, if this broker is the controller."""
         while True:
             await asyncio.sleep(self._config["delegation.token.expiry.check.interval.ms"] / 1000)
             try:
                 await self.expire_tokens()
             except (KafkaError, CoordinationError) as error:
-                _log.warning("expired delegation tokens stay: %s: %s", type(error).__name__, error)
+                _log.warning("expired delegation tokens could not be removed: %s: %s", type(error).__name__, error)
             except Exception:
-                _log.exception("the regular look at delegation tokens failed")
+                _log.exception("the removal of expired delegation tokens failed unexpectedly")
 
     async def expire_tokens(self) -> None:
-        """Removes those that have expired, if this broker is the controller."""
-        from pybroker.cluster.decisions.token_changes import remove_expired  # no broker without tokens needs it
+        """Removes expired delegation tokens, if this broker is the controller."""
+        from pybroker.cluster.decisions.token_changes import remove_expired  # a broker without tokens saves this import
 
         now_ms = self._clock.now_ms()
         tokens = self.metadata.image.tokens.values()
@@ -211,11 +214,11 @@ class ClusterNode:
 
     @property
     def broker_epoch(self) -> int:
-        """The number of this broker's registration; -1 before there is one."""
+        """The epoch of this broker's registration; -1 before there is one."""
         return -1 if self._membership is None else self._membership.broker_epoch
 
     async def retire(self) -> None:
-        """Controlled shutdown: others lead what this broker led, as far as they can."""
+        """Controlled shutdown: lets other brokers lead what this broker led, as far as they can."""
         if self._membership is None:
             return
         try:
@@ -225,8 +228,10 @@ class ClusterNode:
             _log.warning("could not hand over leaderships: %s", error or "no answer")
 
     async def _while_store_lives(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does it as long as there is a session. When the store is gone, the others would learn of it too late for a
-        broker that stops. Raises SessionExpired.
+        """Awaits ``work`` as long as there is a session. If the store is lost, the others would notice too late for a
+        broker that stops.
+
+        Raises SessionExpired.
         """
         over = asyncio.Event()
         session = self._store.session
@@ -241,25 +246,26 @@ class ClusterNode:
             if not working.done():
                 working.cancel()
         if not working.done():
-            raise SessionExpired("the session in the coordination store has ended")
+            raise SessionExpired("the session with the coordination store has expired")
         working.result()
 
     def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
-        """These replicas (topic id, index) are on no disk that works: others shall lead them, now or later."""
+        """Reports that these replicas (topic id, index) are on no working disk, so that others lead them, now or later.
+        """
         if self._membership is not None and replicas != self._lost:
             self._lost = replicas
             self._membership.tell(offline=replicas)
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
-        """Host and port by node id of every broker, for a client that came by ``listener``.
+        """Returns host and port by node id of every broker, for a client of ``listener``.
 
         ``local`` is the local address of the client's connection. The client gets it if ``advertised.listeners`` is
-        unset and no name is needed.
+        unset and no host name is required.
         """
         return addresses(self.metadata.image, listener, self._node_id, self._advertised, local)
 
     async def leave(self) -> None:
-        """Gives up membership. The store stays open; closing it removes the registration."""
+        """Leaves the cluster. The store stays open; closing it removes the registration."""
         for task in self._looking:
             task.cancel()
         if self._membership is not None:
@@ -267,5 +273,5 @@ class ClusterNode:
 
 
 def _boot(directory_ids: Iterable[str]) -> str:
-    """Which start of which machine, and which log dirs: while it is the same, what was written is there."""
+    """Returns an id of the machine's start and of the log dirs: while it is the same, all written data exist."""
     return " ".join([boot_of_machine(), *sorted(directory_ids)])

@@ -14,7 +14,7 @@ from typing import Final
 
 _STATE: Final = 0
 _STARTED: Final = 19
-"""Fields of /proc/PID/stat behind the command's name."""
+"""Indexes of the fields of /proc/PID/stat after the command's name."""
 
 
 class Owner(Enum):
@@ -36,7 +36,7 @@ def _namespace() -> str:
 
 
 def own_process() -> str:
-    """This process, as a registration has it; "" where that cannot be known."""
+    """Returns this process in the form of a registration, "" if it is unknown."""
     pid = os.getpid()
     started = _started(pid)
     return f"{_namespace()} {pid} {started}" if _namespace() and started else ""
@@ -56,7 +56,7 @@ def owner_of(process: str) -> Owner:
 
 
 def _started(pid: int) -> str:
-    """When the process started, "" where none of that id runs."""
+    """Returns when the process started, "" if it does not run."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

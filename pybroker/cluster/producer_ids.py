@@ -1,10 +1,10 @@
 """Producer ids: unique in the cluster for ever, taken from the store in blocks of a thousand.
 
-A block is claimed by a conditional write of its last id; what a broker had left of a block when it
-stopped is lost, which is fine: there are 2^63.
+A broker claims a block by a conditional write of its last id. When it stops, the rest of its block is lost, which is
+fine: there are 2^63.
 
-A store that was lost, or came back from a backup, would give out ids again that logs know. The batches of a new
-producer would then be taken for duplicates of an old one's: acknowledged, and not written. So each broker, before it
+A store that was lost, or restored from a backup, would return ids again that logs contain. The batches of a new
+producer would then look like duplicates of an old one's: acknowledged, and not written. So each broker, before it
 registers, moves the store beyond the ids of its own logs and blocks (``skip``).
 """
 
@@ -23,13 +23,13 @@ from pyclient.protocol import errors
 BLOCK_SIZE: Final = 1000
 MAX_PRODUCER_ID: Final = (1 << 63) - 1
 MAX_KNOWN_ID: Final = 1 << 62
-"""A higher id in a log was made up by a client; to skip it would leave few ids."""
+"""A client made up a higher id in a log; skipping it would leave few ids."""
 
 logger = logging.getLogger(__name__)
 
 
 class ProducerIds:
-    """Gives out the ids of one broker's blocks."""
+    """Assigns ids from one broker's blocks."""
 
     def __init__(self, store: CoordinationStore, node_id: int) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class ProducerIds:
         self._claiming = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that was never given out before.
+        """Returns an id that was never returned before.
 
         Raises CoordinatorNotAvailable while the store cannot be reached, UnknownServerError when none are left.
         """
@@ -48,13 +48,13 @@ class ProducerIds:
                 try:
                     self._next = await self._claim()
                 except CoordinationError as error:
-                    raise errors.CoordinatorNotAvailable(f"no block of producer ids can be had: {error}") from error
+                    raise errors.CoordinatorNotAvailable(f"could not get a block of producer ids: {error}") from error
                 self._end = self._next + BLOCK_SIZE
             self._next += 1
             return self._next - 1
 
     async def skip(self, known: Iterable[int]) -> None:
-        """Makes sure that no broker hands out ids up to the highest of ``known``, which logs already have. Raises
+        """Makes sure that no broker assigns ids up to the highest of ``known``, which are in logs. Raises
         CoordinationError.
         """
         highest = max((id for id in known if id <= MAX_KNOWN_ID), default=-1)
@@ -64,13 +64,13 @@ class ProducerIds:
             try:
                 last = _last_id(found)
             except NOT_OURS as error:
-                logger.error("%s is not as a broker writes it: %s", znodes.PRODUCER_ID_BLOCK, error)
+                logger.error("%s is malformed: %s", znodes.PRODUCER_ID_BLOCK, error)
                 return
             if highest <= last or await self._write(found, last + 1, highest):
                 break
         if highest > last:
             self._next = self._end
-            text = "the store knows producer ids up to %d, but logs up to %d: the store was lost or is old"
+            text = "the store knows producer ids up to %d, but logs have ids up to %d: the store was lost or is old"
             logger.warning(text, last, highest)
 
     async def _claim(self) -> int:
@@ -79,7 +79,7 @@ class ProducerIds:
             first = _last_id(found) + 1
             last = first + BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
-                raise errors.UnknownServerError("every producer id has been given out")
+                raise errors.UnknownServerError("there are no producer ids left")
             if await self._write(found, first, last):
                 return first
 
@@ -88,7 +88,7 @@ class ProducerIds:
         return found
 
     async def _write(self, found: Any, first: int, last: int) -> bool:
-        """False where another broker was faster."""
+        """Writes the block; returns False if another broker was faster."""
         data = znodes.encode_producer_id_block(self._node_id, first, last)
         try:
             if found:
@@ -101,5 +101,5 @@ class ProducerIds:
 
 
 def _last_id(found: Any) -> int:
-    """The last id that was given out, -1 where none was."""
+    """Returns the last assigned id, -1 if there is none."""
     return znodes.decode_producer_id_block(found[0]) if found else -1

@@ -1,13 +1,13 @@
-"""Brokers that may have died: a connection to them broke a moment ago, and the metadata do not say so yet.
+"""Brokers that may have died: a connection to them broke a moment ago, and the metadata do not show it yet.
 
 When a broker is killed, its connections to clients and brokers end at the same moment. A client then asks at once for
-the new leader. If it gets the old one, it asks again only much later (librdkafka: once a second). So a question about
-a suspect's partitions is answered only when their new leaders are known, or after ``PATIENCE_MS``. If a coordination
-store needs a session time-out to notice, the client loses no more than that.
+the new leader. If it gets the old one, it asks again only much later (librdkafka: once a second). So a question about a
+suspect's partitions is answered only when their new leaders are known, or after ``PATIENCE_MS``. If a coordination
+store needs a session timeout to notice, the client loses no more time than that.
 
-For ``GRACE_MS`` clients are still told where a broker is that has gone, though it leads nothing. Where a broker is
-missing, librdkafka ends the thread that it has for it, and that thread takes along partitions which have just moved
-away from it: they stand still until the next full second.
+For ``GRACE_MS`` clients are still told the address of a broker that has gone, although it leads nothing. If a broker is
+missing, librdkafka ends its thread for it, and that thread delays partitions which have just moved away from it until
+the next full second.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ GRACE_MS: Final = 2_000
 
 
 class Accused(NamedTuple):
-    """A broker as it was registered when a connection to it ended, and when that was."""
+    """A broker's registration when a connection to it ended, and the time of that."""
 
     broker: BrokerRegistration
     since_ms: int
 
     def counts(self, image: MetadataImage) -> bool:
-        """Whether the metadata have this registration still."""
+        """Returns whether the metadata still have this registration."""
         broker = image.brokers.get(self.broker.id)
         return broker is not None and broker.epoch == self.broker.epoch
 
 
 class Suspects:
-    """The brokers that were reported as dead, each for a moment."""
+    """The brokers to which a connection ended recently."""
 
     def __init__(self, metadata: MetadataCache, clock: Clock) -> None:
         self._metadata = metadata
@@ -46,29 +46,30 @@ class Suspects:
         self._accused: dict[int, Accused] = {}
 
     def accuse(self, node_id: int) -> None:
-        """A connection to the broker has ended."""
+        """Notes that a connection to the broker has ended."""
         broker = self._metadata.image.brokers.get(node_id)
         if broker is not None:
             self._accused[node_id] = Accused(broker, self._clock.monotonic_ms())
 
     def _for(self, limit_ms: int) -> list[Accused]:
-        """The reported brokers, without those that were reported earlier than that."""
+        """Returns the brokers that were reported within this time."""
         since_ms = self._clock.monotonic_ms() - limit_ms
         return [each for each in self._accused.values() if each.since_ms > since_ms]
 
     def _standing(self) -> list[Accused]:
-        """The brokers whose fate is not known yet."""
+        """Returns the brokers whose state is not known yet."""
         return [each for each in self._for(PATIENCE_MS) if each.counts(self._metadata.image)]
 
     def lead(self, partitions: Iterable[PartitionImage]) -> bool:
-        """Whether one of the partitions is led by a suspect."""
+        """Returns whether a suspect leads one of the partitions."""
         if not self._accused:
             return False
         ids = {each.broker.id for each in self._standing()}
         return bool(ids) and any(partition.leader in ids for partition in partitions)
 
     def settled(self) -> asyncio.Future[None]:
-        """Done when the metadata say what has become of all suspects, or when their time is over."""
+        """Returns a future that is done when the metadata show the state of all suspects, or when their time is over.
+        """
         return asyncio.ensure_future(self._settled())
 
     async def _settled(self) -> None:
@@ -79,7 +80,7 @@ class Suspects:
                 await self._metadata.until(lambda image: not any(each.counts(image) for each in standing))
 
     def departed(self) -> list[BrokerRegistration]:
-        """Brokers that have gone so recently that clients should still be told of them."""
+        """Returns brokers that left so recently that clients should still get their address."""
         if not self._accused:
             return []
         recent = self._for(GRACE_MS)

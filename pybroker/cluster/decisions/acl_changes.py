@@ -1,6 +1,6 @@
-"""The controller's decisions about ACLs: pure, as those about configurations.
+"""The controller's decisions about ACLs, as pure functions.
 
-The ACLs of a pattern are one node. So a change writes all of them, and there cannot be more than fit into a node.
+The ACLs of a pattern are one node. So a change writes all of them, and they are limited to the size of a node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyclient.protocol.acls import AclResourceType, PatternType
 from pyclient.protocol.errors import InvalidRequest, KafkaError
 
 MOST_BYTES: Final = 1 << 19
-"""Of a pattern's node. With its entry in the journal it fits into a write to ZooKeeper, which may be 1 MB."""
+"""The limit of a pattern's node. With its journal entry it fits into a write to ZooKeeper, which may be 1 MB."""
 
 _EMPTY: Final = len(acl_nodes.encode(()))
 
@@ -28,7 +28,7 @@ Acls = Mapping[ResourcePattern, Entries]
 
 
 def create(image: MetadataImage, bindings: Sequence[AclBinding]) -> Plan[list[KafkaError | None]]:
-    """None or an error for each, in order. One that is there already is no error."""
+    """Creates ACLs. Returns None or an error for each, in order; an ACL that already exists is no error."""
     results: list[KafkaError | None] = []
     changed: dict[ResourcePattern, dict[AccessControlEntry, None]] = {}
     sizes: dict[ResourcePattern, int] = {}
@@ -50,18 +50,18 @@ def create(image: MetadataImage, bindings: Sequence[AclBinding]) -> Plan[list[Ka
 
 
 def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> int:
-    """The bytes of a node with one ACL more. Raises InvalidRequest."""
+    """Returns the size of a node with one more ACL. Raises InvalidRequest if it is too large."""
     size += len(acl_nodes.encode([entry])) - _EMPTY + len(",")
     if size > MOST_BYTES:
         raise InvalidRequest(
-            f"{pattern} has too many ACLs, which are {MOST_BYTES} bytes at most: "
-            "let some be about more users or operations"
+            f"{pattern} has too many ACLs, which may have {MOST_BYTES} bytes together: "
+            "let some of them cover more users or operations"
         )
     return size
 
 
 def candidates(acls: Acls, wanted: AclFilter) -> Iterable[ResourcePattern]:
-    """The only patterns that a filter may find: the one that it names, or else all."""
+    """Returns the patterns that a filter may match: the one that it names, or else all."""
     kind, name, pattern_type = wanted[:3]
     if kind > AclResourceType.ANY and name is not None and pattern_type > PatternType.MATCH:
         pattern = ResourcePattern(kind, name, pattern_type)
@@ -70,12 +70,12 @@ def candidates(acls: Acls, wanted: AclFilter) -> Iterable[ResourcePattern]:
 
 
 def finds(acls: Acls, wanted: AclFilter, pattern: ResourcePattern) -> bool:
-    """Whether any ACL of the pattern is wanted."""
+    """Returns whether any ACL of the pattern matches."""
     return wanted.matches_pattern(pattern) and any(map(wanted.matches_entry, acls.get(pattern, NO_ENTRIES)))
 
 
 def delete(image: MetadataImage, wanted: AclFilter, among: Iterable[ResourcePattern]) -> Plan[list[AclBinding]]:
-    """Those that a filter finds among the ACLs of some patterns, which are deleted. Raises InvalidRequest."""
+    """Deletes and returns the ACLs of some patterns that match a filter. Raises InvalidRequest."""
     wanted.check()
     found = [
         AclBinding(pattern, entry)
@@ -96,7 +96,7 @@ def _steps(image: MetadataImage, changed: Acls) -> list[Step]:
 
 
 def _parts(image: MetadataImage, changed: Acls) -> Iterator[tuple[list[Operation], Acls]]:
-    """What goes into one write to the store each."""
+    """Yields the changes in parts that each fit into one write to the store."""
     operations: list[Operation] = []
     part: dict[ResourcePattern, Entries] = {}
     size = 0

@@ -1,9 +1,9 @@
-"""Which brokers hold which partition: spread over places first, then over brokers.
+"""Assigns replicas to brokers: spread over places (racks, hosts) first, then over brokers.
 
-Brokers are put in a circle in which neighbours are of different places (racks, hosts) where they can be. Partition p's
-first replica, its preferred leader, is p steps from a random start, so that leaders are even. Each further replica is
-the next broker around the circle in a place that holds the fewest replicas of the partition. The start of the walk
-shifts after each full circle, so that the followers of one leader are not always the same.
+The brokers form a circle in which neighbours are in different places if possible. The first replica of partition p, its
+preferred leader, is p steps from a random start, so that leaders are spread evenly. Each further replica is the next
+broker around the circle in a place with the fewest replicas of the partition. The start of that walk shifts after each
+full circle, so that the followers of one leader are not always the same.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Replicas = tuple[int, ...]
 def assign(
     places: Places, partitions: int, replication_factor: int, *, start: int, first: int = 0
 ) -> list[Replicas]:
-    """Replicas of partitions ``first`` … ``first + partitions - 1``.
+    """Returns the replicas of partitions ``first`` … ``first + partitions - 1``.
 
-    ``places`` is the rack of each broker (None: a place of its own); ``start`` is any number, the
-    same for all partitions of a topic. Raises InvalidReplicationFactor.
+    ``places`` is the rack of each broker (None: a place of its own). ``start`` is any number, the same for all
+    partitions of a topic. Raises InvalidReplicationFactor.
     """
     check_replication_factor(replication_factor, len(places))
     circle = _circle(places)
     place = {broker: _place(places, broker) for broker in circle}
-    period = len(circle) * max(1, len(circle) - 1)  # then all begins again
+    period = len(circle) * max(1, len(circle) - 1)  # after which the pattern repeats
     different = [
         _replicas(circle, place, start + index, index // len(circle), replication_factor)
         for index in range(first, first + min(partitions, period))
@@ -38,7 +38,7 @@ def assign(
 
 
 def check_replication_factor(replication_factor: int, brokers: int) -> None:
-    """Raises InvalidReplicationFactor where there are too few brokers, or the number is below 1."""
+    """Raises InvalidReplicationFactor if there are too few brokers, or if the number is below 1."""
     if replication_factor < 1:
         raise errors.InvalidReplicationFactor(
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -80,9 +80,8 @@ def _replicas(
 
 
 def check_manual(assignments: Sequence[Sequence[int]], places: Places, factor: int) -> None:
-    """Checks replicas that someone chose by hand; ``factor`` is what each partition must have.
-
-    Raises InvalidReplicaAssignment.
+    """Checks an assignment that a user made; each partition must have ``factor`` replicas. Raises
+    InvalidReplicaAssignment.
     """
     for index, replicas in enumerate(assignments):
         complaint = _complaint(replicas, places, factor)
@@ -92,12 +91,12 @@ def check_manual(assignments: Sequence[Sequence[int]], places: Places, factor: i
 
 def _complaint(replicas: Sequence[int], places: Places, factor: int) -> str | None:
     if not replicas:
-        return "has no replica"
+        return "it has no replica"
     if len(set(replicas)) != len(replicas):
         return f"{list(replicas)} names a broker twice"
     for broker in replicas:
         if broker not in places:
             return f"broker {broker} is not registered"
     if len(replicas) != factor:
-        return f"{list(replicas)} has {len(replicas)} replicas, the others {factor}"
+        return f"{list(replicas)} has {len(replicas)} replicas, but others have {factor}"
     return None

@@ -1,7 +1,7 @@
-"""The controller's decisions about configurations: pure, as those about topics.
+"""The controller's decisions about configurations, as pure functions.
 
-A topic's errors are INVALID_CONFIG; a broker's INVALID_REQUEST, as Kafka has them. Broker keys can
-be changed where their row says so: for one broker, or with an empty name for all of the cluster.
+Errors of a topic are INVALID_CONFIG, those of a broker INVALID_REQUEST, as in Kafka. A broker key can be changed if its
+row allows that: for one broker, or with an empty name for the whole cluster.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to a key (KIP-339)."""
+    """The operations of IncrementalAlterConfigs on a key (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -51,7 +51,7 @@ class ConfigOperation(IntEnum):
 
 
 class KeyChange(NamedTuple):
-    """One key of a resource: what to do, with which text."""
+    """A change of one key of a resource."""
 
     name: str
     operation: int
@@ -59,9 +59,9 @@ class KeyChange(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """What shall happen to one resource's configuration.
+    """A change of one resource's configuration.
 
-    ``replace`` drops every key that ``keys`` does not name (AlterConfigs).
+    ``replace`` removes every key that ``keys`` does not name (AlterConfigs).
     """
 
     resource_type: int
@@ -75,20 +75,22 @@ Accepted = Mapping[tuple[ResourceType, str], Configs]
 """New configurations by resource."""
 
 BYTES_PER_STEP: Final = 1 << 17
-"""With their copy in the journal and what else a step has they fit into a write to ZooKeeper."""
+"""How many bytes one step may have. With their copy in the journal and the rest of a step they fit into a write to
+ZooKeeper.
+"""
 BYTES_OF_A_WRITE: Final = 80
-"""Beside name and value."""
+"""The bytes of a write beside name and value."""
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 def may_allow_unclean(changes: Iterable[ConfigChange]) -> bool:
-    """Whether partitions that are offline may have leaders after these changes."""
+    """Returns whether offline partitions may get leaders by these changes."""
     return any(change.replace or key.name == UNCLEAN for change in changes for key in change.keys)
 
 
 class ConfigController:
-    """Decides on changes of topics', brokers' and groups' configuration."""
+    """Decides about changes of the configurations of topics, brokers and groups."""
 
     def __init__(self, config: BrokerConfig, node_id: int) -> None:
         self._config = config
@@ -100,14 +102,16 @@ class ConfigController:
         }
 
     def alter(self, image: MetadataImage, changes: Sequence[ConfigChange]) -> Plan[list[Result]]:
-        """None or an error for each change, in order; of those without an error as many as fit are one step."""
+        """Changes configurations. Returns None or an error for each, in order. One step has as many valid changes as
+        fit.
+        """
         times = Counter((change.resource_type, change.name) for change in changes)
         results: list[Result] = []
         accepted: dict[tuple[ResourceType, str], Configs] = {}
         for change in changes:
             try:
                 if times[change.resource_type, change.name] > 1:
-                    raise errors.InvalidRequest("each resource may appear once in a request")
+                    raise errors.InvalidRequest("each resource may occur only once in a request")
                 resource_type = self._check_resource(image, change)
                 configs = changed(image, resource_type, change)
                 self._checks[resource_type](image, change.name, configs)
@@ -124,12 +128,12 @@ class ConfigController:
 
     def _check_resource(self, image: MetadataImage, change: ConfigChange) -> ResourceType:
         if change.resource_type not in self._checks:
-            raise errors.InvalidRequest(f"resource type {change.resource_type} has no settings")
+            raise errors.InvalidRequest(f"resource type {change.resource_type} has no configuration")
         resource_type = ResourceType(change.resource_type)
         if resource_type is ResourceType.BROKER:
             check_broker_name(change.name, self._node_id, image.brokers)
         elif resource_type is ResourceType.GROUP and not change.name:
-            raise errors.InvalidRequest("a group's name is empty")
+            raise errors.InvalidRequest("the name of a group must not be empty")
         elif resource_type is ResourceType.TOPIC:
             _check_topic_exists(image, change.name)
         return resource_type
@@ -155,7 +159,7 @@ class ConfigController:
 
 def _check_topic_exists(image: MetadataImage, name: str) -> None:
     if not name:
-        raise errors.InvalidRequest("there is no default of topics: name one")
+        raise errors.InvalidRequest("topics have no default configuration: name a topic")
     check_name(name)
     topic = image.topic(name)
     if topic is None:
@@ -164,14 +168,14 @@ def _check_topic_exists(image: MetadataImage, name: str) -> None:
 
 
 def check_broker_name(name: str, node_id: int, others: Collection[int] = ()) -> None:
-    """Raises InvalidRequest unless ``name`` is the id of this broker or of one of the ``others``, or
-    empty for the default.
+    """Raises InvalidRequest unless ``name`` is the id of this broker or of one of the ``others``, or empty for the
+    default.
     """
     if name == DEFAULT_BROKER or name in {str(id) for id in (node_id, *others)}:
         return
     if not name.lstrip("-").isdigit():
         raise errors.InvalidRequest(f"broker id must be an integer, but it is {name!r}")
-    raise errors.InvalidRequest(f"this is broker {node_id}, asked for broker {name}")
+    raise errors.InvalidRequest(f"this is broker {node_id}, but the request is for broker {name}")
 
 
 def _check_dynamic(name: str, text: str, *, is_default: bool) -> None:
@@ -181,9 +185,10 @@ def _check_dynamic(name: str, text: str, *, is_default: bool) -> None:
     if key.scope is Scope.READ_ONLY:
         raise errors.InvalidRequest(f"{name} cannot be changed while the broker runs")
     if key.scope is Scope.PER_BROKER and is_default:
-        raise errors.InvalidRequest(f"{name} is set per broker: name one")
+        raise errors.InvalidRequest(f"{name} can only be set for a single broker: name one")
     if name == MIN_ISR and not is_default:
-        raise errors.InvalidRequest(f"{name} cannot be set for one broker, as others may lead next: name none")
+        text = f"{name} cannot be set for a single broker, because another one may lead next: leave the name empty"
+        raise errors.InvalidRequest(text)
     try:
         key.parse(text)
     except ConfigError as error:
@@ -198,7 +203,7 @@ _TABLES: Mapping[ResourceType, Mapping[str, Key]] = {
 
 
 def changed(image: MetadataImage, resource_type: ResourceType, change: ConfigChange) -> dict[str, str]:
-    """All settings of a resource after the change, not checked yet. Raises KafkaError."""
+    """Returns all settings of a resource after the change, not validated yet. Raises KafkaError."""
     if len({key.name for key in change.keys}) < len(change.keys):
         raise errors.InvalidRequest("the request names a key twice")
     configs = {} if change.replace else dict(image.configs(resource_type, change.name))
@@ -217,10 +222,10 @@ def changed(image: MetadataImage, resource_type: ResourceType, change: ConfigCha
 
 def _merged(change: KeyChange, row: Key | None, current: str | None) -> str:
     if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-        raise errors.InvalidRequest(f"there is no operation {change.operation}")
+        raise errors.InvalidRequest(f"operation {change.operation} is unknown")
     if row is None or row.type is not Type.LIST:
         raise errors.InvalidConfig(
-            f"{change.name} is not a list: values cannot be added or taken away"
+            f"{change.name} is not a list: values cannot be added or removed"
         )
     if current is None:
         current = format_value(row.default) or ""
@@ -233,7 +238,7 @@ def _merged(change: KeyChange, row: Key | None, current: str | None) -> str:
 
 
 def parts(image: MetadataImage, accepted: Accepted) -> Iterator[Accepted]:
-    """What goes into one write to the store each."""
+    """Yields the changes in parts that each fit into one write to the store."""
     part: dict[tuple[ResourceType, str], Configs] = {}
     size = 0
     for (resource_type, name), configs in accepted.items():
@@ -269,8 +274,9 @@ def _step(
 
 
 def _forget_eligible(image: MetadataImage, accepted: Accepted) -> PartitionChanges:
-    """Eligible leader replicas have everything only as long as nothing is committed without them:
-    where that may begin, because fewer replicas are enough now, they are not eligible any more.
+    """Removes eligible leader replicas (ELR) where a lower min.insync.replicas now allows commits without them.
+
+    They have all committed records only as long as nothing is committed without them.
     """
     changes = PartitionChanges(image)
     is_of_brokers = any(

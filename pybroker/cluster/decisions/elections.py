@@ -1,24 +1,24 @@
-"""Elections of leaders, as pure functions of the partition and of the state of its brokers.
+"""Elections of leaders, as pure functions of a partition and of the state of its brokers.
 
-The leader is the first fit replica, in the order of the replica list, that is in the ISR. The ISR
-never gets empty: its last member stays, dead or not, because it has every acknowledged record.
+The leader is the first fit replica, in the order of the replica list, that is in the ISR. The ISR is never empty: its
+last member stays, dead or alive, because it has every acknowledged record.
 
-If a replica leaves the ISR and the ISR is then smaller than ``min.insync.replicas``, nothing more is committed, so
-that replica has every committed record as well. It joins the *eligible leader replicas* (ELR, KIP-966), which may lead
-if no member of the ISR can. The ELR are cleared as soon as the ISR is large enough again.
+If a replica leaves the ISR and the ISR is then smaller than ``min.insync.replicas``, nothing more is committed. So that
+replica has every committed record as well. It joins the *eligible leader replicas* (ELR, KIP-966), which may lead if no
+member of the ISR can. The ELR are cleared as soon as the ISR is large enough again.
 
 Brokers may differ in ``min.insync.replicas``, and a leader commits by its own value. So the smallest value of the live
-replicas counts. That is enough for three reasons. A dead broker does not lead. A broker that comes back is counted
-before it sees metadata that let it lead. A leader learns of a smaller ISR only from metadata, after any earlier change
-of the key.
+replicas counts. That is enough for three reasons. A dead broker does not lead. A broker that returns is counted before
+it sees metadata that let it lead. A leader learns of a smaller ISR only from metadata, after any earlier change of the
+key.
 
 A broker whose machine went down, or whose disk failed, may have *lost* what it had not synced. It leaves ISR and ELR
-unless that empties them. It is not elected while another log may have more records; the partition waits instead. If
-all of them have lost something, one of the last ISR leads, because no other replica has more.
+unless that empties them. It is not elected while another log may have more records; the partition waits instead. If all
+of them have lost something, one of the last ISR leads, because no other replica has more.
 
 If no replica may lead, the partition is offline. With unclean election, the first fit replica leads instead and is the
-only member of the ISR; records that only others had are lost. Each election raises the leader epoch; the partition
-epoch, that of any change, is ``plan.PartitionChanges``'s.
+only member of the ISR; records that only others had are lost. Each election raises the leader epoch.
+``plan.PartitionChanges`` raises the partition epoch, which grows with every change.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Rules(Protocol):
-    """What a topic's configuration says about its elections."""
+    """The topic's configuration as far as elections need it."""
 
     def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
-        """The min.insync.replicas of the partition: no replica that may lead it commits with fewer."""
+        """Returns the min.insync.replicas of the partition: no replica that may lead it commits with fewer."""
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:
-        """unclean.leader.election.enable."""
+        """Returns unclean.leader.election.enable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The states of the brokers, by id.
 
-    fit: may lead and be in sync. leaving: about to stop, but still there. restarted: their
-    leaderships start again. lost: may lack unsynced records. offline: for some partitions, the brokers
-    that have lost the disk of their replica.
+    ``fit`` brokers may lead and be in sync. ``leaving`` ones are about to stop. ``restarted`` ones must be elected
+    again. ``lost`` ones may lack unsynced records. ``offline`` has, by partition, the brokers that have lost the disk
+    of their replica.
     """
 
     fit: frozenset[int]
@@ -72,8 +72,10 @@ class Standing:
         known: Mapping[int, BrokerRegistration],
         boots: Mapping[int, str],
     ) -> Standing:
-        """``brokers`` as they are now; ``known`` as they were when elections were last held, ``boots`` when
-        each of them was last seen: a machine that has lost its power was gone before it comes back.
+        """Compares ``brokers``, the current ones, with ``known``, those of the last election, and ``boots``.
+
+        ``boots`` has the last known start of each broker's machine: one that lost its power may be back before anybody
+        noticed.
         """
         leaving = frozenset(id for id, broker in brokers.items() if broker.is_leaving)
         again = [b for b in brokers.values() if _is_another(b, known.get(b.id), boots.get(b.id, b.boot))]
@@ -90,8 +92,9 @@ class Standing:
         )
 
     def at(self, topic_id: bytes, index: int) -> Standing:
-        """The same for one partition. A broker that has lost its disk there is not fit. It is not trusted even when it
-        can read the disk again, because a failed sync may have dropped written data.
+        """Returns the states for one partition. A broker that has lost its disk there is not fit.
+
+        It is not trusted even when it can read the disk again, because a failed sync may have dropped written data.
         """
         without = self.offline.get((topic_id, index)) if self.offline else None
         if not without:
@@ -103,8 +106,8 @@ class Standing:
 
 @dataclass(slots=True)
 class Elections:
-    """What became of partitions when brokers came and went: so many have another leader, these none, and these one
-    that may lack what was acknowledged.
+    """The result of elections: how many partitions have a new leader, which have none, and which have one that may lack
+    acknowledged records.
     """
 
     moved: int = 0
@@ -112,7 +115,7 @@ class Elections:
     doubtful: list[TopicPartition] = field(default_factory=list)
 
     def add(self, topic: str, before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> None:
-        """One partition; ``lost``: brokers that may lack what was not synced."""
+        """Adds one partition; ``lost`` are the brokers that may lack unsynced records."""
         if after.leader_epoch == before.leader_epoch:
             return
         place = TopicPartition(topic, after.index)
@@ -125,7 +128,7 @@ class Elections:
 
 
 def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]:
-    """The brokers in ``image`` that may lead that partition and be in sync there: ``Standing`` for one question."""
+    """Returns the brokers in ``image`` that may lead that partition and be in sync there."""
     replica = (topic_id, index)
     return frozenset(
         broker.id for broker in image.brokers.values() if not broker.is_leaving and replica not in broker.offline
@@ -133,15 +136,16 @@ def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]
 
 
 def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None, boot: str) -> bool:
-    """Whether the broker is a new process, which may lack records of the ``known`` one. It may if that did not stop
-    cleanly, or if log dirs of ``boot`` are missing.
+    """Returns whether the broker is a new process that may lack records of the ``known`` one.
+
+    It may if the old one did not stop cleanly, or if log dirs of ``boot`` are missing.
     """
     is_whole = broker.is_clean and _directories(boot) <= _directories(broker.boot)
     return not is_whole and (known is None or known.epoch != broker.epoch)
 
 
 def _directories(boot: str) -> set[str]:
-    """The ids of the log dirs, which follow that of the machine's start."""
+    """Returns the ids of the log dirs, which follow the id of the machine's start."""
     return set(boot.split(" ")[1:])
 
 
@@ -173,7 +177,7 @@ def elect(
 def _trusted(
     partition: PartitionImage, lost: Collection[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """ISR and ELR without those who may lack something, as far as others are left."""
+    """Returns ISR and ELR without replicas that may lack records, as long as others remain."""
     if not lost:
         return partition.isr, partition.elr
     isr = tuple(broker for broker in partition.isr if broker not in lost)
@@ -186,7 +190,7 @@ def _trusted(
 def _eligible(
     partition: PartitionImage, isr: Collection[int], lost: Collection[int], min_isr: int
 ) -> tuple[int, ...]:
-    """The ELR when the ISR becomes ``isr``."""
+    """Returns the ELR for a new ``isr``."""
     if len(isr) >= min(min_isr, len(partition.replicas)):
         return ()
     former = dict.fromkeys(partition.isr + partition.elr)
@@ -211,7 +215,7 @@ def with_isr(
     min_isr: int,
     lost: Collection[int] = (),
 ) -> PartitionImage:
-    """The partition with another ISR under the same leader; itself where nothing changes."""
+    """Returns the partition with another ISR under the same leader, or the same object if nothing changes."""
     elr = _eligible(partition, isr, lost, min_isr)
     if isr == partition.isr and elr == partition.elr:
         return partition
@@ -221,7 +225,7 @@ def with_isr(
 def after_change(
     partition: PartitionImage, brokers: Standing, *, unclean: bool = False, min_isr: int = 1
 ) -> PartitionImage:
-    """The partition after brokers came and went; itself where nothing has to change.
+    """Returns the partition after the live brokers have changed, or the same object if nothing changes.
 
     A restarted leader is elected again, even if it is the same broker. Its log may have lost an unsynced tail, and the
     new epoch shows followers and consumers where it begins again. A leaving broker keeps its leadership if no other
@@ -250,8 +254,8 @@ def _without_unfit(
 
 
 def is_doubtful(before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> bool:
-    """Whether the partition's new leader may lack acknowledged records. A partition with a single replica has no other
-    leader anyway.
+    """Returns whether the partition's new leader may lack acknowledged records. With a single replica there is no
+    choice anyway.
     """
     if after.leader == NO_LEADER or len(after.replicas) == 1:
         return False
@@ -261,7 +265,7 @@ def is_doubtful(before: PartitionImage, after: PartitionImage, lost: Collection[
 def after_changes(
     image: MetadataImage, brokers: Standing, rules: Rules
 ) -> Iterator[tuple[TopicImage, list[PartitionImage]]]:
-    """Topics, as they are in ``image``, and those of their partitions that change."""
+    """Yields topics of ``image`` with those of their partitions that change."""
     for topic in image.topics.values():
         unclean = rules.is_unclean_allowed(topic)
         changed = []

@@ -1,6 +1,6 @@
-"""Finalized features: what the whole cluster has agreed to do (KIP-584, KIP-1022).
+"""Finalized features: the feature levels that the whole cluster uses (KIP-584, KIP-1022).
 
-A feature is a name and a level. ``SUPPORTED`` is what this software can do; *finalized* is the level in force. It is
+A feature is a name and a level. ``SUPPORTED`` is what this software supports; the *finalized* level is in force. It is
 kept in one node of the store, whose version is the features' *epoch*. Clients follow the highest epoch that they have
 seen. A new cluster begins at the highest levels.
 
@@ -10,7 +10,7 @@ seen. A new cluster begins at the highest levels.
                          (KIP-890)
     group.version        1: the consumer protocol (KIP-848)
 
-Pure: the service writes what is decided here.
+Pure functions: the controller writes what they decide.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KAFKA_4_3: Final = 30
 
 
 class Levels(NamedTuple):
-    """The levels of a feature that this software supports, both inclusive."""
+    """The lowest and highest level of a feature that this software supports."""
 
     lowest: int
     highest: int
@@ -46,7 +46,7 @@ SUPPORTED: Final[Mapping[str, Levels]] = {
 
 
 class UpgradeType(IntEnum):
-    """In which direction a level may go; the number is the wire's."""
+    """The direction of a level's change; the number is the wire's."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -54,7 +54,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """One feature's new level; ``upgrade_type`` as the client gave it."""
+    """The new level of one feature; ``upgrade_type`` is the client's number."""
 
     name: str
     level: int
@@ -62,7 +62,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def begin(image: MetadataImage) -> Step | None:
-    """The step with which a cluster without features begins to have them; None where it has."""
+    """Returns the step that gives a new cluster its features, None if it has them."""
     if image.features:
         return None
     levels = {name: supported.highest for name, supported in SUPPORTED.items()}
@@ -72,7 +72,7 @@ def begin(image: MetadataImage) -> Step | None:
 
 
 def update(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> Plan[None]:
-    """All of the updates, or none: raises InvalidUpdateVersion for the first that may not be."""
+    """Applies all updates or none. Raises InvalidUpdateVersion for the first invalid one."""
     levels = dict(image.features)
     for each in updates:
         reason = _reason_against(each, image.features.get(each.name, 0))

@@ -1,10 +1,10 @@
-"""The topics in which the broker keeps its own state: how they are made when first needed.
+"""The topics in which the broker keeps its own state, and how they are created.
 
-They keep their replication factor for good, and the first client may come before the second broker. So the settings
-decide about it, not the number of live brokers: the factor of either topic, else the factor of topics
-(``default.replication.factor``), up to Kafka's 3. While there are fewer brokers the topic is refused
-(INVALID_REPLICATION_FACTOR), and clients find no coordinator yet, as in Kafka since KIP-115. A cluster that says
-nothing of replication takes what there is, up to 3: one broker alone just works.
+Their replication factor stays, and the first client may come before the second broker. So settings decide it, not the
+number of live brokers: the factor of either topic, else ``default.replication.factor``, up to Kafka's 3. While there
+are fewer brokers the topic is refused (INVALID_REPLICATION_FACTOR), and clients find no coordinator yet, as in Kafka
+since KIP-115. Without any setting for replication the factor is the number of brokers, up to 3, so that a single broker
+just works.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.config import TOPICS, BrokerConfig
 
 
 def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
-    """The request for an internal topic, where there are so many ``brokers``."""
+    """Returns the request to create an internal topic in a cluster of so many ``brokers``."""
     return _REQUESTS[name](config, brokers)
 
 

@@ -1,11 +1,11 @@
-"""AlterPartition: a leader proposes the set of replicas that are in sync, the controller decides.
+"""AlterPartition: a leader proposes the in-sync replicas, the controller decides.
 
 A proposal names the epochs that the leader knows. It is refused if either has moved on (FENCED_LEADER_EPOCH,
 INVALID_UPDATE_VERSION). It is also refused if a replica may not be in sync, because its broker is gone, leaving, newly
-registered, or without that disk (INELIGIBLE_REPLICA, KIP-841 and 903). A leader that knows more than the controller is
-talking to a former controller.
+registered, or without that disk (INELIGIBLE_REPLICA, KIP-841 and 903). A leader that knows newer epochs than the
+controller is talking to a former controller.
 
-Pure: the service writes what is decided here.
+Pure functions: the controller writes what they decide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANY_EPOCH = -1
 
 
 class InSync(NamedTuple):
-    """A replica of a proposed ISR, and the broker epoch that its fetches came with."""
+    """A replica of a proposed ISR, and the broker epoch of its fetches."""
 
     broker: int
     epoch: int = ANY_EPOCH
@@ -50,7 +50,7 @@ def alter_partition(
     changes: Sequence[IsrChange],
     rules: Rules,
 ) -> Plan[list[IsrOutcome]]:
-    """The partition as it is then, or an error, for each change; raises StaleBrokerEpoch."""
+    """Returns the resulting partition, or an error, for each change. Raises StaleBrokerEpoch."""
     broker = image.brokers.get(leader)
     if broker is None or broker.epoch != broker_epoch:
         raise errors.StaleBrokerEpoch(f"broker {leader} is not registered in epoch {broker_epoch}")
@@ -77,7 +77,7 @@ def _after(
     isr: tuple[int, ...],
     min_isr: int,
 ) -> PartitionImage:
-    """With the new ISR, which may complete a reassignment."""
+    """Returns the partition with the new ISR, which may complete a reassignment."""
     after = with_isr(partition, isr, min_isr)
     if not partition.is_reassigned:
         return after
@@ -87,13 +87,13 @@ def _after(
 def _outcome(topic: TopicImage, after: PartitionImage, leader: int) -> IsrOutcome:
     if after.leader == leader:
         return after
-    return errors.NewLeaderElected(f"{topic.name}-{after.index} is led by {after.leader} now")
+    return errors.NewLeaderElected(f"broker {after.leader} leads {topic.name}-{after.index} now")
 
 
 def _topic(image: MetadataImage, change: IsrChange) -> TopicImage:
     topic = image.topic_by_id(change.topic_id)
     if topic is None:
-        raise errors.UnknownTopicId(f"there is no topic of id {change.topic_id.hex()}")
+        raise errors.UnknownTopicId(f"no topic has the id {change.topic_id.hex()}")
     return image.topic_of(topic.name, change.partition)
 
 
@@ -107,11 +107,11 @@ def _check(
     name = f"{topic.name}-{change.partition}"
     known = (partition.leader_epoch, partition.partition_epoch)
     if change.leader_epoch > known[0] or change.partition_epoch > known[1]:
-        raise errors.NotController(f"{name} is in epochs {known} as far as this controller knows")
+        raise errors.NotController(f"this controller knows {name} only in epochs {known}")
     if change.leader_epoch < known[0]:
         raise errors.FencedLeaderEpoch(f"{name} is in leader epoch {known[0]}")
     if partition.leader != leader:
-        raise errors.InvalidRequest(f"{name} is led by {partition.leader}, not by {leader}")
+        raise errors.InvalidRequest(f"broker {partition.leader} leads {name}, not {leader}")
     if change.partition_epoch < known[1]:
         raise errors.InvalidUpdateVersion(f"{name} is in partition epoch {known[1]}")
     _check_members(image, topic, partition, change)
@@ -124,7 +124,7 @@ def _check_members(
     is_subset = set(members) <= set(partition.replicas) and len(set(members)) == len(members)
     if not is_subset or partition.leader not in members:
         raise errors.InvalidRequest(
-            f"{members} is no ISR of {topic.name}-{change.partition} under leader {partition.leader}"
+            f"{members} cannot be the ISR of {topic.name}-{change.partition} under leader {partition.leader}"
         )
     for member in change.isr:
         broker = image.brokers.get(member.broker)

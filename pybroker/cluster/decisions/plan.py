@@ -1,4 +1,4 @@
-"""What the controller decided: answers, writes to the store, and the change they make."""
+"""The form of a decision: answers, writes to the store, and the delta that they make."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Plan(Generic[T]):
-    """``results`` answer the request item by item; ``steps`` are done one after the other.
+    """A decision: ``results`` answer the request item by item, ``steps`` are written one after the other.
 
-    A step is one ``multi`` and the delta that it makes; so many topics are one write to the store,
-    and no write grows without limit.
+    A step is one ``multi`` and its delta. So many topics are one write to the store, and no write is too large.
     """
 
     results: T
@@ -34,27 +33,27 @@ class Plan(Generic[T]):
 
 
 class Step(NamedTuple):
-    """Writes that happen together, and what they change."""
+    """Writes that happen together, and the delta that they make."""
 
     operations: Sequence[Operation]
     delta: MetadataDelta
 
 
 PARTITIONS_PER_STEP: Final = 800
-"""With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
+"""How many partitions a step may have. With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
 
 BYTES_PER_PARTITION: Final = 800
-"""So many bytes of anything else weigh as much as a partition."""
+"""How many bytes of other data count as one partition."""
 
 JOINED_BYTES: Final = 1 << 16
 """A larger change is a step of its own. It is written twice, the second time in the journal."""
 
 ASSIGNMENTS_PER_PARTITION: Final = 30
-"""So many replica lists of a topic's node are as long as the writes of one partition."""
+"""How many replica lists in a topic's node are as long as the writes of one partition."""
 
 
 class PartitionChanges:
-    """Partitions that change their state or their replicas, as conditional writes."""
+    """Partitions whose state or replicas change, as conditional writes."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -64,14 +63,14 @@ class PartitionChanges:
         return bool(self._changed)
 
     def current(self, topic: TopicImage, index: int) -> PartitionImage:
-        """The partition with the change that it has had here."""
+        """Returns the partition with its changes so far."""
         return self._changed.get(topic.name, {}).get(index, topic.partitions[index])
 
     def add(self, topic: TopicImage, partition: PartitionImage) -> PartitionImage:
-        """``topic``, which is in the image, shall have that ``partition``; returns it in its partition epoch. A
-        frozen topic stays as it is.
+        """Sets a changed ``partition`` of ``topic``, which is in the image; returns it with its partition epoch.
 
-        That is the image's and one more however often the partition changes here, because its node is written once.
+        The partition epoch is the image's plus one, however often the partition changes here, because its node is
+        written once. A frozen topic does not change.
         """
         before = topic.partitions[partition.index]
         if partition is before or topic.name in self._image.frozen:
@@ -81,14 +80,14 @@ class PartitionChanges:
         return changed
 
     def changed(self, topic: TopicImage) -> TopicImage:
-        """The topic with all changes that it has had here."""
+        """Returns the topic with all its changes so far."""
         news = self._changed.get(topic.name)
         if not news:
             return topic
         return topic._replace(partitions=tuple(news.get(p.index, p) for p in topic.partitions))
 
     def steps(self, last: Step | None = None) -> list[Step]:
-        """The changes, a part in each step; ``last`` is added to the last of them, or follows it where it is large."""
+        """Returns the changes in steps; ``last`` is part of the last step, or a step of its own if it is large."""
         topics = dict[str, TopicImage]()
         steps = [self._step(chunk, topics) for chunk in self._chunks()]
         if last is not None and steps and _size(last) <= JOINED_BYTES:
@@ -120,7 +119,7 @@ class PartitionChanges:
                 yield name, partition
 
     def _weight(self, name: str, partition: PartitionImage) -> int:
-        """More where the topic's node is written as well."""
+        """Returns the partition's weight; it is larger if the topic's node is written too."""
         partitions = self._image.topics[name].partitions
         if _assignment(partition) == _assignment(partitions[partition.index]):
             return 1
@@ -153,7 +152,7 @@ def _joined(first: Step, second: Step) -> Step:
 def update_partitions(
     old: TopicImage, new: TopicImage, controller_epoch: int
 ) -> Iterable[Operation]:
-    """Conditional writes of the partitions in which ``new`` differs from ``old``."""
+    """Yields conditional writes of the partitions in which ``new`` differs from ``old``."""
     has_moved = False
     for before, after in zip(old.partitions, new.partitions, strict=False):
         if before is not after:
@@ -172,7 +171,7 @@ def _assignment(partition: PartitionImage) -> object:
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; -1 is the broker's default; ``assignments`` are chosen by hand."""
+    """A topic to create. -1 means the broker's default; ``assignments`` come from the user."""
 
     name: str
     partitions: int = -1
@@ -182,7 +181,7 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic that shall have ``total`` partitions; the new ones perhaps assigned by hand."""
+    """A topic that should have ``total`` partitions; ``assignments`` of the new ones may come from the user."""
 
     name: str
     total: int
@@ -200,7 +199,7 @@ Outcome = TopicImage | KafkaError
 
 
 def create_topic(topic: TopicImage, controller_epoch: int) -> Iterable[Operation]:
-    """Writes that make a topic with everything below it."""
+    """Yields the writes that create a topic with everything below it."""
     yield Create(
         znodes.config_path(ResourceType.TOPIC, topic.name), znodes.encode_configs(topic.configs)
     )
@@ -213,19 +212,19 @@ def create_topic(topic: TopicImage, controller_epoch: int) -> Iterable[Operation
 def create_partition(
     name: str, partition: PartitionImage, controller_epoch: int
 ) -> Iterable[Operation]:
-    """Writes that make a partition below its topic."""
+    """Yields the writes that create a partition below its topic."""
     path = znodes.state_path(name, partition.index)
     yield Create(path.removesuffix("/state"))
     yield Create(path, znodes.encode_state(partition, controller_epoch))
 
 
 def set_assignments(topic: TopicImage) -> Operation:
-    """The write of a topic's replicas."""
+    """Returns the write of a topic's replicas."""
     return Set(znodes.topic_path(topic.name), znodes.encode_topic(topic))
 
 
 def delete_partitions(name: str, indexes: Iterable[int]) -> Iterable[Operation]:
-    """Writes that remove partitions of a topic that goes."""
+    """Yields the writes that remove partitions of a deleted topic."""
     for index in indexes:
         path = znodes.state_path(name, index)
         yield Delete(path)
@@ -233,7 +232,7 @@ def delete_partitions(name: str, indexes: Iterable[int]) -> Iterable[Operation]:
 
 
 def delete_root(name: str) -> Iterable[Operation]:
-    """Writes that remove a topic without partitions."""
+    """Yields the writes that remove a topic without partitions."""
     yield Delete(f"{znodes.topic_path(name)}/partitions")
     yield Delete(znodes.topic_path(name))
     yield Delete(znodes.config_path(ResourceType.TOPIC, name))

@@ -1,7 +1,7 @@
-"""The return of preferred leaders: which partitions need an election so that leaders are spread evenly again.
+"""Preferred leaders: which partitions need an election so that leaders are spread evenly again.
 
-The preferred leader of a partition is its first replica. A broker's imbalance is the share of the partitions it should
-lead that others lead. Where it is over the limit, all of those are elected, if the broker is live and in sync (S99).
+The preferred leader of a partition is its first replica. A broker's imbalance is the share of its preferred partitions
+that other brokers lead. If it exceeds the limit, all of those are elected, if the broker is live and in sync.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pybroker.topic_partition import TopicPartition
 
 
 def imbalanced(image: MetadataImage, percentage: int) -> list[TopicPartition]:
-    """Partitions that shall go back to their preferred leader, which can take them."""
+    """Returns the partitions that should return to their preferred leader, which can take them."""
     total: dict[int, int] = defaultdict(int)
     away: dict[int, list[TopicPartition]] = defaultdict(list)
     for topic in image.topics.values():

@@ -1,7 +1,7 @@
-"""The controller's decisions about quotas (KIP-546): pure, as those about configurations.
+"""The controller's decisions about quotas (KIP-546), as pure functions.
 
-A quota is a key of the configuration of its user, client id, user and client id, or address. A user's passwords are in
-the same configuration, and stay. Texts of errors are Kafka's.
+A quota is a key in the configuration of its user, client id, user and client id, or address. A user's passwords are in
+the same configuration, and stay. The texts of errors are Kafka's.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 _WHOLE: Final = {PRODUCE: ("a LONG", 1 << 63), FETCH: ("a LONG", 1 << 63), CONNECTIONS: ("an INT", 1 << 31)}
-"""Keys that are whole numbers below a limit."""
+"""Keys whose values are whole numbers below a limit."""
 _OF_CLIENTS: Final = frozenset({PRODUCE, FETCH, REQUEST, MUTATIONS})
 _OF_ADDRESSES: Final = frozenset({CONNECTIONS})
 
 Named = tuple[tuple[str, str | None], ...]
-"""An entity as a request names it: types and names, where no name is the default."""
+"""An entity in a request: pairs of type and name, where None is the default."""
 Resource = tuple[ResourceType, str]
 
 
 class QuotaChange(NamedTuple):
-    """What shall be set for an entity; None: removed."""
+    """A change of an entity's quotas; None removes one."""
 
     entity: Named
     values: Sequence[tuple[str, float | None]]
 
     @property
     def key(self) -> Named:
-        """The same for every order of the entity's types."""
+        """The entity with its types in a fixed order."""
         return tuple(sorted(self.entity, key=lambda each: each[0]))
 
 
 Results = dict[Named, KafkaError | None]
-"""By the ``key`` of what is changed, in the order of the request."""
+"""Results by the ``key`` of the change, in the order of the request."""
 
 
 def alter(image: MetadataImage, changes: Sequence[QuotaChange]) -> Plan[Results]:
-    """None or an error for each entity."""
+    """Changes quotas. Returns None or an error for each entity."""
     times = Counter(change.key for change in changes)
     results: Results = {}
     accepted: dict[Resource, Configs] = {}
@@ -83,7 +83,7 @@ def _shown(entity: Named) -> str:
 
 
 def _entity_of(named: Named) -> Entity:
-    """Raises InvalidRequest."""
+    """Parses an entity. Raises InvalidRequest."""
     found: dict[str, str] = {}
     for kind, name in named:
         if kind in found:
@@ -123,7 +123,7 @@ def _resource(entity: Entity) -> Resource:
 
 
 def _missing_above(image: MetadataImage, accepted: Accepted, entity: Entity) -> Iterator[Resource]:
-    """What is not there yet of the nodes that the node of an entity is below."""
+    """Yields the nodes above an entity's node that do not exist yet."""
     if entity.user is not None and entity.client is not None:
         above = (ResourceType.USER, entity.user), (ResourceType.USER_CLIENT, clients_name(entity.user))
         for resource in above:
@@ -132,7 +132,7 @@ def _missing_above(image: MetadataImage, accepted: Accepted, entity: Entity) -> 
 
 
 def _changed(before: Configs, change: QuotaChange, keys: frozenset[str]) -> Configs:
-    """The configuration with the change. Raises InvalidRequest."""
+    """Returns the configuration with the change. Raises InvalidRequest."""
     names = [name for name, _ in change.values]
     for name in names:
         if names.count(name) > 1:
@@ -142,13 +142,13 @@ def _changed(before: Configs, change: QuotaChange, keys: frozenset[str]) -> Conf
     for name, value in change.values:
         if value is not None:
             configs[name] = _text(name, value, keys)
-        elif name in keys:  # a password is none
+        elif name in keys:  # a password is not a quota
             configs.pop(name, None)
     return configs
 
 
 def _text(name: str, value: float, keys: frozenset[str]) -> str:
-    """As Kafka stores it. Raises InvalidRequest."""
+    """Returns the value as Kafka stores it. Raises InvalidRequest."""
     if name not in keys:
         raise errors.InvalidRequest(f"Invalid configuration key {name}")
     if not value > 0:
@@ -164,7 +164,7 @@ def _text(name: str, value: float, keys: frozenset[str]) -> str:
 
 
 def quotas(image: MetadataImage) -> dict[Entity, dict[str, float]]:
-    """All that are set; those that nobody can read are left out."""
+    """Returns all quotas; skips unreadable ones."""
     found = {}
     for (kind, name), configs in image.resource_configs.items():
         if entity := _of_resource(kind, name):
@@ -198,7 +198,7 @@ def _values(configs: Configs, keys: frozenset[str]) -> Iterator[tuple[str, float
 
 
 class Component(NamedTuple):
-    """What is asked of one type of entities: ``match_type`` 0 of this name, 1 the default, 2 any."""
+    """A filter for one type of entity: ``match_type`` is 0 for this name, 1 for the default, 2 for any name."""
 
     entity_type: str
     match_type: int
@@ -212,7 +212,7 @@ _MATCH_TYPES: Final = {BY_DEFAULT: "MATCH_TYPE_DEFAULT", ANY: "MATCH_TYPE_SPECIF
 def described(
     image: MetadataImage, components: Iterable[Component], *, strict: bool
 ) -> list[tuple[Named, dict[str, float]]]:
-    """The entities that have what every component asks for, and where ``strict`` no other type; with their quotas.
+    """Returns the entities with their quotas that match every component, and with ``strict`` have no other type.
 
     Raises InvalidRequest, UnsupportedVersion.
     """

@@ -1,15 +1,15 @@
-"""Reassignments: partitions move to other brokers while they are written and read (KIP-455).
+"""Reassignments: partitions move to other brokers while clients write and read them (KIP-455).
 
-A reassignment names the replicas that a partition shall have, its *target*. Until all that it adds
-are in sync the partition has both: the target's replicas and those it takes away. Then it has the
-target alone, in a new leader epoch; where the leader is not in it another one is elected. Whatever
-makes that so completes it: an answer to the leader, an election, the request itself.
+A reassignment names the new replicas of a partition, its *target*. Until all added replicas are in sync, the partition
+has the target's replicas and those to be removed. Then it has only the target, in a new leader epoch; if its leader is
+not in the target, another one is elected. Any decision after which all are in sync completes it: an ISR change, an
+election, the request itself.
 
-A new reassignment replaces one that is under way, and null takes it back: the replicas are those from before the first
-of them. They are known, because what is not ``adding`` was there then. A replica that was added and is no longer wanted
-is removed at once. If it is in sync, it is removed with the others; until then it is both ``adding`` and ``removing``.
+A new reassignment replaces one in progress. null cancels it and restores the replicas from before the first one: those
+that are not ``adding``. An added replica that is no longer wanted is removed at once. But if it is in sync, it is
+removed with the others; until then it is both ``adding`` and ``removing``.
 
-Pure: the service writes what is decided here.
+Pure functions: the controller writes what they decide.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class Reassignment(NamedTuple):
-    """Which replicas a partition shall have; None takes a reassignment back."""
+    """The new replicas of a partition; None cancels a reassignment."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ def alter_reassignments(
     *,
     may_change_factor: bool = True,
 ) -> Plan[list[KafkaError | None]]:
-    """None or the error of each request."""
+    """Begins or cancels reassignments. Returns None or an error for each request."""
     standing = Standing.of(image.brokers, image.brokers, image.boots)
     changes = PartitionChanges(image)
     results: list[KafkaError | None] = []
@@ -75,14 +75,14 @@ def _moved(
     stable = [broker for broker in partition.replicas if broker not in partition.adding]
     if not may_change_factor and len(target) != len(stable):
         raise errors.InvalidReplicationFactor(
-            f"{list(target)} has {len(target)} replicas, the partition {len(stable)}"
+            f"{list(target)} has {len(target)} replicas, but the partition has {len(stable)}"
         )
     return _towards(partition, target, stable)
 
 
 def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
     if not target:
-        raise errors.InvalidReplicaAssignment("a partition has at least one replica")
+        raise errors.InvalidReplicaAssignment("a partition must have at least one replica")
     if len(set(target)) != len(target):
         raise errors.InvalidReplicaAssignment(f"{list(target)} names a broker twice")
     unknown = [broker for broker in target if broker not in image.brokers]
@@ -93,7 +93,7 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
 def _towards(
     partition: PartitionImage, target: tuple[int, ...], stable: Sequence[int]
 ) -> PartitionImage:
-    """With the target, and what it takes away as long as that is needed."""
+    """Returns the partition with the target's replicas, and with those to be removed as long as they are needed."""
     going = [broker for broker in partition.replicas if broker not in target]
     removing = tuple(broker for broker in going if broker in stable or broker in partition.isr)
     replicas = (*target, *removing)
@@ -107,8 +107,9 @@ def _towards(
 
 
 def _taken_back(partition: PartitionImage) -> PartitionImage:
-    """With the replicas of before; the added ones go, as in a reassignment to the others. Where one of them alone
-    is in sync that is under way for a while, and null is the same again.
+    """Returns the partition with its earlier replicas; added ones are removed as in a reassignment.
+
+    If only an added one is in sync, that takes a while, and null may be sent again.
     """
     if not partition.is_reassigned:
         raise errors.NoReassignmentInProgress("the partition is not being reassigned")
@@ -119,7 +120,7 @@ def _taken_back(partition: PartitionImage) -> PartitionImage:
 def settled(
     before: PartitionImage, after: PartitionImage, fit: Collection[int], min_isr: int
 ) -> PartitionImage:
-    """``after``, which ``before`` has become, its reassignment completed if it can be."""
+    """Returns ``after``, which ``before`` has become, with its reassignment completed if possible."""
     if after.is_reassigned:
         after = completed(after, fit, min_isr)
     return fenced(before, after)
@@ -128,7 +129,7 @@ def settled(
 def completed(
     partition: PartitionImage, fit: Collection[int], min_isr: int
 ) -> PartitionImage:
-    """The partition without what its reassignment takes away, where everything added is in sync."""
+    """Returns the partition with its reassignment completed, if all added replicas are in sync."""
     target = partition.target
     isr = tuple(broker for broker in partition.isr if broker in target)
     if not isr or not set(partition.joining) <= set(isr):
@@ -141,10 +142,10 @@ def completed(
 
 
 def fenced(before: PartitionImage, after: PartitionImage) -> PartitionImage:
-    """``after``, in another leader epoch where a replica has gone.
+    """Returns ``after``, in another leader epoch if a replica was removed.
 
-    Its log is removed with it. If the broker became a replica again, a delayed earlier fetch would tell the leader
-    that it still has these records.
+    Its log is removed too. If the broker became a replica again, a delayed earlier fetch would tell the leader that it
+    still has these records.
     """
     if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
         return after

@@ -1,6 +1,6 @@
-"""The controller's decisions about users' passwords for SCRAM (KIP-554): pure, as those about configurations.
+"""The controller's decisions about users' SCRAM passwords (KIP-554), as pure functions.
 
-What is stored of a password is one key of the user's configuration, under the mechanism's name. One user's changes are
+The stored form of a password is one key of the user's configuration, under the mechanism's name. One user's changes are
 made together, or none of them.
 """
 
@@ -18,11 +18,11 @@ from pyclient.protocol import errors, scram
 from pyclient.protocol.errors import KafkaError
 
 TYPES: Final = {1: scram.SHA_256, 2: scram.SHA_512}
-"""The mechanisms by their number on the wire."""
+"""The mechanisms by their wire number."""
 
 
 class ScramChange(NamedTuple):
-    """What shall be stored of one user's password for a mechanism; without a salted password nothing more is."""
+    """The new stored form of one user's password for a mechanism; without a salted password it is deleted."""
 
     user: str
     mechanism: int
@@ -30,18 +30,18 @@ class ScramChange(NamedTuple):
     salt: bytes = b""
     salted_password: bytes | None = None
     is_new_only: bool = False
-    """What is stored already stays."""
+    """True if an existing password must stay."""
 
     def __repr__(self) -> str:
         return f"ScramChange(user={self.user!r}, mechanism={self.mechanism})"
 
 
 Results = dict[str, KafkaError | None]
-"""By user, in the order of the request."""
+"""Results by user, in the order of the request."""
 
 
 def alter(image: MetadataImage, changes: Sequence[ScramChange]) -> Plan[Results]:
-    """None or an error for each user."""
+    """Changes passwords. Returns None or an error for each user."""
     times = Counter((change.user, change.mechanism) for change in changes)
     results: Results = dict.fromkeys(change.user for change in changes)
     accepted: dict[tuple[ResourceType, str], Configs] = {}
@@ -66,7 +66,7 @@ def _step(image: MetadataImage, part: Accepted) -> Step:
 
 
 def _changed(before: Configs, change: ScramChange) -> Configs:
-    """The user's configuration with the change. Raises KafkaError."""
+    """Returns the user's configuration with the change. Raises KafkaError."""
     if not change.user:
         raise errors.UnacceptableCredential("Username must not be empty")
     mechanism = TYPES.get(change.mechanism)
@@ -89,14 +89,14 @@ def _changed(before: Configs, change: ScramChange) -> Configs:
 
 
 class ScramUser(NamedTuple):
-    """What may be said of a user's passwords: the iterations, by the mechanism's number."""
+    """The public facts of a user's passwords: the iterations, by the mechanism's number."""
 
     name: str
     iterations: dict[int, int]
 
 
 def users(image: MetadataImage, names: Iterable[str] | None = None) -> list[ScramUser]:
-    """Those of the names, by default all, who have a password for SCRAM."""
+    """Returns those of the named users, by default of all, that have a SCRAM password."""
     if names is None:
         names = sorted(name for kind, name in image.resource_configs if kind is ResourceType.USER)
     found = (ScramUser(name, _iterations(image.configs(ResourceType.USER, name))) for name in names)
@@ -109,5 +109,5 @@ def _iterations(configs: Configs) -> dict[int, int]:
         try:
             found[number] = from_text(configs.get(mechanism.name, "")).iterations
         except ValueError:
-            continue  # none, or none that anybody can use
+            continue  # there is no password, or a malformed one
     return found

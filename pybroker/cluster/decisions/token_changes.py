@@ -1,4 +1,4 @@
-"""The controller's decisions about delegation tokens (KIP-48, KIP-373): pure, the time is an argument."""
+"""The controller's decisions about delegation tokens (KIP-48, KIP-373), as pure functions; the time is an argument."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from pybroker.store.interface import Create, Delete, Set
 from pyclient.protocol import errors
 
 MOST_BYTES: Final = 1 << 14
-"""Of a token's node, which many renewers make long."""
+"""The limit of a token's node, which many renewers would make long."""
 MOST_TOKENS: Final = 10_000
-"""For which one principal has asked: Kafka has no limit, but every broker keeps all of them."""
+"""How many tokens one requester may have. Kafka has no limit, but every broker keeps all of them."""
 REMOVED_AT_ONCE: Final = 500
 
 
 class Times(NamedTuple):
-    """What the settings say. ``most_ms``: how long a token lives at most. ``period_ms``: until it has to be renewed."""
+    """The times from the settings: ``most_ms`` is the longest lifetime of a token, ``period_ms`` the time until it must
+    be renewed.
+    """
 
     most_ms: int
     period_ms: int
 
 
 class NewToken(NamedTuple):
-    """A token that is asked for. ``lifetime_ms``: how long it shall live at most; as the settings say if below 1."""
+    """A token to create. ``lifetime_ms`` is its longest lifetime; below 1 the settings decide."""
 
     id: str
     owner: str
@@ -37,11 +39,12 @@ class NewToken(NamedTuple):
 
 
 def create(wanted: NewToken, count: int, times: Times, now_ms: int) -> Plan[Token]:
-    """The token. ``count``: how many its requester has. Raises InvalidRequest where it does not fit into a node, and
-    PolicyViolation where there are too many.
+    """Creates a token. ``count`` is how many its requester has.
+
+    Raises InvalidRequest if it does not fit into a node, and PolicyViolation if there are too many.
     """
     if count >= MOST_TOKENS:
-        raise errors.PolicyViolation(f"{wanted.requester} has {count} tokens already, the most that a user may have")
+        raise errors.PolicyViolation(f"{wanted.requester} already has {count} tokens, the most that a user may have")
     life_ms = min(wanted.lifetime_ms, times.most_ms) if wanted.lifetime_ms > 0 else times.most_ms
     most_ms = now_ms + life_ms
     token = Token(*wanted[:4], now_ms, min(most_ms, now_ms + times.period_ms), most_ms)
@@ -55,13 +58,13 @@ def create(wanted: NewToken, count: int, times: Times, now_ms: int) -> Plan[Toke
 def renew(
     image: MetadataImage, token_id: str | None, principal: str, period_ms: int, times: Times, now_ms: int
 ) -> Plan[int]:
-    """When it expires then. Raises KafkaError."""
+    """Renews a token. Returns when it expires then. Raises KafkaError."""
     token = _own(image, token_id, principal)
     return _until(token, period_ms if period_ms >= 0 else times.period_ms, now_ms)
 
 
 def expire(image: MetadataImage, token_id: str | None, principal: str, period_ms: int, now_ms: int) -> Plan[int]:
-    """When it expires then: at once, for a negative period. Raises KafkaError."""
+    """Makes a token expire. Returns when; for a negative period that is now. Raises KafkaError."""
     token = _own(image, token_id, principal)
     if period_ms < 0:
         return Plan(now_ms, [_removal([token.id])])
@@ -86,7 +89,7 @@ def _until(token: Token, period_ms: int, now_ms: int) -> Plan[int]:
 
 
 def remove_expired(image: MetadataImage, now_ms: int) -> Plan[list[str]]:
-    """The ids of those that are removed, as nobody may use them any more."""
+    """Removes expired tokens and returns their ids."""
     ids = [token.id for token in image.tokens.values() if token.is_expired(now_ms)]
     return Plan(ids, [_removal(ids[at : at + REMOVED_AT_ONCE]) for at in range(0, len(ids), REMOVED_AT_ONCE)])
 
@@ -96,8 +99,9 @@ def _removal(ids: Collection[str]) -> Step:
 
 
 def may_see(token: Token, principal: str, owners: set[str] | None, allowed: Callable[[Token], bool]) -> bool:
-    """Whether a principal that asks for tokens of these ``owners`` (None: of all) is told this one. ``allowed``:
-    whether the principal has a right to see one that is not its own.
+    """Returns whether a principal that asks for tokens of these ``owners`` (None: of all) may see this one.
+
+    ``allowed`` tells whether the principal has the right to see a token that is not its own.
     """
     if owners is not None and owners.isdisjoint(token.principals):
         return False

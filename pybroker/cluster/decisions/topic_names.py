@@ -1,5 +1,5 @@
-"""Kafka's rules for names of topics, which become names of folders and metrics. Errors use Kafka's words, because
-scripts look for them.
+"""Kafka's rules for topic names, which become names of folders and metrics. Errors use Kafka's texts, because scripts
+look for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyclient.protocol import errors
 
 MAX_LENGTH: Final = 249
 NAMES_PER_LOOKUP: Final = 10
-"""To look a name up that is alike takes as long as to go past so many names."""
+"""One lookup of a similar name takes as long as iterating over this many names."""
 
 _SEPARATOR = re.compile(r"[._]")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -37,26 +37,26 @@ def _invalid(why: str) -> errors.InvalidTopicException:
 
 
 def unknown_topic(name: str | None) -> errors.UnknownTopicOrPartition:
-    """The error of a topic that is not there: Kafka's sentence, which scripts look for, and the name."""
+    """Returns the error for a topic that does not exist: Kafka's sentence, which scripts look for, and the name."""
     return errors.UnknownTopicOrPartition(f"{errors.UnknownTopicOrPartition.text} There is no topic '{name}'.")
 
 
 class Collisions:
-    """Finds names that differ only by ``.`` and ``_``: as names of metrics they would be one.
+    """Finds names that differ only by ``.`` and ``_``, because the names of their metrics would be equal.
 
-    The names that could collide with a new one are looked up, however many exist. They are many for a name with many
-    separators. Where that would take longer, all names are gone through, once.
+    It looks up the names that could collide with a new one, independently of how many topics exist. A name with many
+    separators has many of them. If that would take longer, it iterates once over all names.
     """
 
     def __init__(self, existing: Collection[str], new: int = 1) -> None:
-        """``new``: so many are checked."""
+        """``new`` is how many names are checked."""
         self._existing = existing
         self._most_lookups = len(existing) // (NAMES_PER_LOOKUP * max(1, new))
         self._added: dict[str, str] = {}
-        """Names by shape, of those that were added."""
+        """Added names, by their shape."""
 
     def check(self, name: str) -> None:
-        """Raises InvalidTopicException where another name collides with ``name``."""
+        """Raises InvalidTopicException if another name collides with ``name``."""
         pieces = _SEPARATOR.split(name)
         if len(pieces) == 1:
             return
@@ -69,7 +69,7 @@ class Collisions:
             raise errors.InvalidTopicException(f"Topic '{name}' collides with existing topic: {other}")
 
     def add(self, name: str) -> None:
-        """``name`` exists from now on."""
+        """Adds ``name`` as existing."""
         self._added[_shape(name)] = name
 
     @cached_property
@@ -78,7 +78,7 @@ class Collisions:
 
 
 def _alike(pieces: Sequence[str]) -> Iterator[str]:
-    """All names that have these pieces between their separators."""
+    """Yields all names that have these pieces between their separators."""
     first, *rest = pieces
     for separators in product("._", repeat=len(rest)):
         yield first + "".join(chain.from_iterable(zip(separators, rest, strict=True)))

@@ -1,4 +1,4 @@
-"""What topics' configurations say to the controller; what does not parse says nothing, as to the leaders."""
+"""The settings of topics that the controller needs; unparsable ones are ignored, as by the leaders."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 class TopicRules:
-    """The rules of one plan, which asks for many topics of few configurations."""
+    """The rules of one plan, which asks for many topics with few different configurations."""
 
     def __init__(
         self, config: BrokerConfig, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
     ) -> None:
-        """``brokers`` are those that live, with the dynamic configurations of ``image``."""
+        """``brokers`` are the live ones, with the dynamic configurations of ``image``."""
         self._config = config
         self._min_isr = {id: _min_isr(image, broker) for id, broker in brokers.items()}
         self._read: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
-        """min.insync.replicas as every possible leader has it at least: the topic's, else the smallest of its live
-        replicas, which may differ. An absent broker does not lead, and counts when it comes.
+        """Returns the smallest min.insync.replicas of all possible leaders: the topic's, else the smallest of its live
+        replicas.
+
+        An absent broker does not lead, and is counted when it returns.
         """
         own = TOPICS[MIN_ISR].parse_stored(topic.configs.get(MIN_ISR))
         if isinstance(own, int):
@@ -40,7 +42,7 @@ class TopicRules:
         return min((self._min_isr[id] for id in partition.replicas if id in self._min_isr), default=1)
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:
-        """unclean.leader.election.enable."""
+        """Returns unclean.leader.election.enable."""
         return self._of(topic).unclean_leader_election_enable
 
     def _of(self, topic: TopicImage) -> LogConfig:
@@ -52,7 +54,7 @@ class TopicRules:
 
 
 def _min_isr(image: MetadataImage, broker: BrokerRegistration) -> int:
-    """The broker's own: dynamic for it, or for all, or in its settings."""
+    """Returns the broker's own value: dynamic for it, or for all brokers, or from its settings."""
     for name in (str(broker.id), DEFAULT_BROKER):
         dynamic = KEYS[MIN_ISR].parse_stored(image.configs(ResourceType.BROKER, name).get(MIN_ISR))
         if isinstance(dynamic, int):

@@ -1,11 +1,10 @@
-"""Topics made, grown and deleted, in steps that are not too large for a write to the store.
+"""Creates, extends and deletes topics in steps that fit into a write to the store.
 
-A large topic is made with some of its partitions and then grown; each step leaves the metadata
-whole. One that goes is noted in /admin/delete_topics and taken out of the metadata by the first
-step. Where more steps have to follow, a node below the note says so, which goes with the last of
-them: brokers take themselves off the note when their logs are gone, which may be earlier. What a
-crash or a refused write has left is removed by the next controller, or by this one when it finds it
-in the way.
+A large topic is created with some of its partitions and then extended; the metadata is consistent after each step. The
+first step of a deletion notes the topic in /admin/delete_topics and removes it from the metadata. If more steps follow,
+a node below the note marks that, until the last step removes it. Brokers remove themselves from the note when their
+logs are gone, which may be earlier. The next controller removes what a crash or a refused write has left; this
+controller does so if it is in the way.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class _Piece(NamedTuple):
 
 
 def creation_steps(image: MetadataImage, topics: Iterable[TopicImage]) -> list[Step]:
-    """Steps that make the topics."""
+    """Returns the steps that create the topics."""
     epoch = image.controller_epoch
     return list(_packed(piece for topic in topics for piece in _creation(topic, epoch)))
 
@@ -42,7 +41,7 @@ def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[_Piece]:
 
 
 def _weight(configs: Configs) -> int:
-    """The weight of a configuration, in partitions; it is written to its node and to the journal."""
+    """Returns the weight of a configuration in partitions; it is written to its node and to the journal."""
     return ceil(2 * sum(len(key) + len(value) for key, value in configs.items()) / BYTES_PER_PARTITION)
 
 
@@ -53,7 +52,7 @@ def _part(topic: TopicImage, partitions: int) -> TopicImage:
 
 
 def growth_steps(image: MetadataImage, topics: Iterable[TopicImage]) -> list[Step]:
-    """Steps that add to topics the partitions that those in ``image`` lack."""
+    """Returns the steps that add the partitions that the topics in ``image`` lack."""
     pieces = (
         piece
         for topic in topics
@@ -72,8 +71,9 @@ def _growth(topic: TopicImage, existing: int, controller_epoch: int) -> Iterator
 
 
 def deletion_steps(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> list[Step]:
-    """Steps that remove the topics, and note that logs of them may be left. ``torn``: the nodes that are there of
-    those that have not all of them.
+    """Returns the steps that delete the topics, and note that logs of them may remain.
+
+    ``torn`` has the existing nodes of topics whose nodes are incomplete.
     """
     return list(_packed(piece for topic in topics for piece in _deletion(topic, torn.get(topic.name))))
 
@@ -114,7 +114,7 @@ class Remains(NamedTuple):
 
 
 def removal_steps(remains: Remains) -> list[Step]:
-    """Steps that remove what is left."""
+    """Returns the steps that remove the remaining nodes."""
     mark = Delete(znodes.remains_path(remains.topic_id))
     return list(_packed(_removal(remains.name, remains.indexes, [mark])))
 
@@ -129,7 +129,7 @@ def _removal(name: str, indexes: Sequence[int], last: Sequence[Operation] = ()) 
 
 
 def _packed(pieces: Iterable[_Piece]) -> Iterator[Step]:
-    """As many pieces per step as fit."""
+    """Yields steps with as many pieces as fit."""
     gathered: list[_Piece] = []
     for piece in pieces:
         if gathered and sum(p.weight for p in gathered) + piece.weight > PARTITIONS_PER_STEP:

@@ -1,8 +1,8 @@
 """The controller's decisions about topics: pure functions from an image and a request to a Plan.
 
-Nothing here waits, reads a clock or knows the store: a test gives an image and reads the plan.
-``cluster.controller`` performs a plan and only then answers. Every error is a ``KafkaError`` in the place of the
-item it belongs to; one bad topic does not stop the others of its request.
+Nothing here waits, reads a clock or knows the store: a test gives an image and reads the plan. ``cluster.controller``
+performs a plan and only then answers. Every error is a ``KafkaError`` in the place of its item; one invalid topic does
+not affect the others of its request.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
 class TopicController:
-    """Decides for one broker's configuration; ``new_topic_id`` and ``random_start`` are chance."""
+    """Decides by one broker's configuration; ``new_topic_id`` and ``random_start`` return random values."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class TopicController:
     def create_topics(
         self, image: MetadataImage, requests: Sequence[NewTopic]
     ) -> Plan[list[Outcome]]:
-        """A TopicImage or an error for each request, in order."""
+        """Creates topics. Returns a TopicImage or an error for each request, in order."""
         wanted = sum(self._wanted_partitions(request) for request in requests)
         if wanted > MAX_PARTITIONS_PER_REQUEST:
             refusal = errors.PolicyViolation(
-                f"one request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions"
+                f"one request may create at most {MAX_PARTITIONS_PER_REQUEST} partitions"
             )
             return Plan([refusal for _ in requests])
         names = Counter(request.name for request in requests)
@@ -132,8 +132,9 @@ class TopicController:
     def delete_topics(
         self, image: MetadataImage, requests: Sequence[TopicName], torn: Mapping[str, Sequence[str]] = NOTHING
     ) -> Plan[list[Outcome]]:
-        """The TopicImage that goes, or an error, for each request. ``torn``: what is left of the nodes of topics
-        that are frozen.
+        """Deletes topics. Returns the deleted TopicImage or an error for each request.
+
+        ``torn`` has the remaining nodes of frozen topics.
         """
         found: list[Outcome] = [_find(image, request) for request in requests]
         named = [
@@ -151,7 +152,7 @@ class TopicController:
     def create_partitions(
         self, image: MetadataImage, requests: Sequence[NewPartitions]
     ) -> Plan[list[Outcome]]:
-        """The TopicImage with its new partitions, or an error, for each request."""
+        """Adds partitions. Returns the TopicImage with its new partitions, or an error, for each request."""
         names = Counter(request.name for request in requests)
         results: list[Outcome] = []
         for request in requests:
@@ -177,7 +178,7 @@ class TopicController:
             raise errors.InvalidPartitions(f"{has}; {request.total} would not be an increase.")
         if added > MAX_PARTITIONS_PER_REQUEST:
             raise errors.PolicyViolation(
-                f"one request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions"
+                f"one request may create at most {MAX_PARTITIONS_PER_REQUEST} partitions"
             )
         replicas = self._added_replicas(image, request, topic, added)
         partitions = _partitions(replicas, image, existing)
@@ -193,13 +194,13 @@ class TopicController:
             return assign(places, added, factor, start=start, first=first)
         if len(request.assignments) != added:
             raise errors.InvalidReplicaAssignment(
-                f"{added} partition(s) are added, {len(request.assignments)} assigned"
+                f"{added} partition(s) are added, but {len(request.assignments)} are assigned"
             )
         check_manual(request.assignments, places, factor)
         return list(request.assignments)
 
     def begin_term(self, image: MetadataImage, node_id: int, epoch: int) -> Step:
-        """Shows which broker is the controller now."""
+        """Returns the step that publishes which broker is the controller."""
         known = journal.Known((node_id, epoch), image.brokers, image.boots)
         write = Set(znodes.KNOWN, journal.encode_known(known))
         return Step([write], MetadataDelta(controller=known.controller))
@@ -207,8 +208,8 @@ class TopicController:
     def change_brokers(
         self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
     ) -> Plan[Elections]:
-        """Elections after the live brokers became ``brokers``: those that are gone, leaving, or
-        another process than the one in ``image``.
+        """Holds elections after the live brokers have become ``brokers``: some are gone, leaving, or another process
+        than in ``image``.
         """
         rules = self._rules(image, brokers)
         changes = PartitionChanges(image)
@@ -249,7 +250,7 @@ class TopicController:
     def elect_leaders(
         self, image: MetadataImage, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> Plan[dict[TopicPartition, KafkaError | None]]:
-        """ElectLeaders: the preferred replica, or with ``unclean`` any live one."""
+        """Elects leaders: the preferred replica, or with ``unclean`` any live one."""
         results: dict[TopicPartition, KafkaError | None] = {}
         rules = self._rules(image)
         standing = Standing.of(image.brokers, image.brokers, image.boots)
@@ -268,7 +269,7 @@ class TopicController:
         return Plan(results, changes.steps())
 
     def rebalance(self, image: MetadataImage, percentage: int) -> Plan[None]:
-        """Preferred leaders come back where more than ``percentage`` of a broker's are away."""
+        """Elects preferred leaders where more than ``percentage`` of a broker's partitions are led by others."""
         away = imbalanced(image, percentage)
         return Plan(None, self.elect_leaders(image, away, unclean=False).steps)
 
@@ -293,12 +294,12 @@ def _manual(
     request: NewTopic, places: Mapping[int, str | None]
 ) -> list[tuple[int, ...]]:
     if request.partitions != -1:
-        raise errors.InvalidRequest("with manual assignments the number of partitions is -1")
+        raise errors.InvalidRequest("with manual assignments the number of partitions must be -1")
     if request.replication_factor != -1:
-        raise errors.InvalidRequest("with manual assignments the replication factor is -1")
+        raise errors.InvalidRequest("with manual assignments the replication factor must be -1")
     by_index = dict(request.assignments)
     if sorted(index for index, _ in request.assignments) != list(range(len(request.assignments))):
-        raise errors.InvalidReplicaAssignment("partitions are not numbered 0, 1, 2, …")
+        raise errors.InvalidReplicaAssignment("partitions must be numbered 0, 1, 2, …")
     replicas = [by_index[index] for index in range(len(by_index))]
     check_manual(replicas, places, len(replicas[0]))
     return replicas
@@ -307,7 +308,7 @@ def _manual(
 def _partitions(
     replicas: Sequence[tuple[int, ...]], image: MetadataImage, first: int = 0
 ) -> tuple[PartitionImage, ...]:
-    """New partitions: all live replicas in sync, the first of them leads."""
+    """Returns new partitions: all live replicas are in sync, and the first of them leads."""
     partitions = []
     for index, members in enumerate(replicas, first):
         isr = tuple(broker for broker in members if broker in image.brokers)
@@ -316,16 +317,16 @@ def _partitions(
 
 
 def places_of(image: MetadataImage) -> dict[int, str | None]:
-    """The racks, or else the machines, of the brokers that may take new replicas."""
+    """Returns the racks, or else the machines, of the brokers that may take new replicas."""
     return {id: broker.rack or broker.machine or None for id, broker in image.brokers.items() if not broker.is_leaving}
 
 
 def _find(image: MetadataImage, request: TopicName) -> Outcome:
     if (request.name is None) == (request.id is None):
-        return errors.InvalidRequest("name a topic by its name or by its id")
+        return errors.InvalidRequest("name a topic either by its name or by its id")
     if request.id is not None:
         topic = image.topic_by_id(request.id)
-        return topic or errors.UnknownTopicId("there is no topic of this id")
+        return topic or errors.UnknownTopicId("no topic has this id")
     topic = image.topic(request.name or "")
     return topic or unknown_topic(request.name)
 
@@ -341,8 +342,9 @@ def _elected(
             raise errors.EligibleLeadersNotAvailable(f"no replica of {tp} is alive")
         return elected
     if partition.leader == partition.replicas[0]:
-        raise errors.ElectionNotNeeded(f"{tp} is led by its preferred replica")
+        raise errors.ElectionNotNeeded(f"{tp} is already led by its preferred replica")
     elected = elect(partition, fit, min_isr=min_isr)
     if elected.leader != partition.replicas[0]:
-        raise errors.PreferredLeaderNotAvailable(f"{tp}: {partition.replicas[0]} is not in sync")
+        text = f"the preferred replica of {tp}, {partition.replicas[0]}, is not in sync"
+        raise errors.PreferredLeaderNotAvailable(text)
     return elected

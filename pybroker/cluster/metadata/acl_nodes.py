@@ -1,7 +1,7 @@
-"""The nodes of ACLs: paths and JSON of Kafka on ZooKeeper.
+"""The nodes of ACLs: the paths and JSON of Kafka on ZooKeeper.
 
-A resource's name is its node's name, as in Kafka. What ZooKeeper does not take in a path is written as in a URL. That
-concerns groups and transactional ids. A ``%`` that would be read as such a code is written as one, too.
+A node has the name of its resource, as in Kafka. Characters that ZooKeeper does not allow in a path are encoded as in a
+URL; that affects groups and transactional ids. A ``%`` that would look like such a code is encoded too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS: Final = tuple(kind for kind in AclResourceType if kind > AclResourceType.
 
 
 def folder(pattern_type: PatternType, kind: AclResourceType) -> str:
-    """Where the ACLs of such patterns are."""
+    """Returns the folder of the ACLs of such patterns."""
     return f"{ROOTS[pattern_type]}/{word(kind)}"
 
 
@@ -39,7 +39,7 @@ FOLDERS: Final = (
     ROOTS[PatternType.PREFIXED],
     *(folder(pattern_type, kind) for pattern_type in ROOTS for kind in KINDS),
 )
-"""They are made when there is something to be put there."""
+"""Folders that are made when they are first needed."""
 
 _VERSION: Final = 1
 _NOT_IN_A_PATH: Final = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|%(?=[0-9A-Fa-f]{2})")
@@ -47,7 +47,7 @@ _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def path(pattern: ResourcePattern) -> str:
-    """The pattern's node."""
+    """Returns the pattern's node."""
     return f"{folder(pattern.pattern_type, pattern.resource_type)}/{_entity(pattern.name)}"
 
 
@@ -58,15 +58,15 @@ def _entity(name: str) -> str:
 
 
 def name_of(entity: str) -> str:
-    """The resource that a node names. Raises ValueError if no name has such a node."""
+    """Returns the resource's name from a node's name. Raises ValueError if no resource has such a node."""
     name = unquote(entity, errors="strict")
     if _entity(name) != entity:
-        raise ValueError("it is no name, or another node's")
+        raise ValueError("it is not the node name of a resource")
     return name
 
 
 def encode(entries: Iterable[AccessControlEntry]) -> bytes:
-    """A pattern's ACLs."""
+    """Encodes a pattern's ACLs."""
     rows = [
         {"principal": principal, "permissionType": word(permission), "operation": word(operation), "host": host}
         for principal, host, operation, permission in entries
@@ -75,7 +75,9 @@ def encode(entries: Iterable[AccessControlEntry]) -> bytes:
 
 
 def decode(data: bytes) -> Entries:
-    """A pattern's ACLs, each once; an empty node has none. Raises ValueError and others for what is not Kafka's."""
+    """Decodes a pattern's ACLs, without duplicates; an empty node has none. Raises ValueError and others for malformed
+    data.
+    """
     if not data:
         return ()
     fields = json.loads(data)
@@ -87,7 +89,7 @@ def decode(data: bytes) -> Entries:
 def _entry(row: Mapping[str, str]) -> AccessControlEntry:
     principal, host = row["principal"], row["host"]
     if not isinstance(host, str) or ":" not in principal:
-        raise ValueError(f"{principal!r} from {host!r} is nobody")
+        raise ValueError(f"{principal!r} from {host!r} is not a valid principal and host")
     return AccessControlEntry(
         principal, host, by_word(AclOperation, row["operation"]), by_word(AclPermissionType, row["permissionType"])
     )

@@ -1,8 +1,8 @@
 """The cluster's metadata at one moment, and the difference between two moments.
 
-A ``MetadataImage`` never changes, so it can be read without a lock and across an await. A
-``MetadataDelta`` makes the next one. Both are plain values; what a change *means* (who leads, what
-is allowed) is decided in ``controller`` and ``elections``.
+A ``MetadataImage`` never changes, so it can be read without a lock and across an await. A ``MetadataDelta`` makes the
+next one. Both are plain values; ``controller`` and ``elections`` decide what a change *means* (who leads, what is
+allowed).
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ NO_CONFIGS: Final[Configs] = MappingProxyType({})
 
 _KEEP: Final = {"cleanup.policy": ""}
 UNREADABLE_CONFIGS: Final[Configs] = MappingProxyType(_KEEP)
-"""The configuration of a topic whose own cannot be read: nothing of the topic is deleted until it can be, or until a
-policy is set.
+"""Stands for the unreadable configuration of a topic: nothing of the topic is deleted until it is readable or a policy
+is set.
 """
 MISSING_CONFIGS: Final[Configs] = MappingProxyType(dict(_KEEP))
-"""The same, where the node of the configuration is gone."""
+"""The same, if the configuration's node is missing."""
 UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
     {"log.cleanup.policy": "", "log.retention.ms": "-1", "log.retention.bytes": "-1"}
 )
-"""The defaults where a configuration of brokers cannot be read: topics without settings of their own keep
-everything."""
+"""The defaults if a configuration of brokers is unreadable: topics without settings of their own keep everything."""
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to; the number is the wire's. No request for configurations has users, nor the
-    last three, whose numbers are our own.
+    """The kinds of resources with a configuration; the numbers are the wire's. Requests for configurations cannot name
+    USER or the last three, whose numbers are our own.
 
-    The name of a USER_CLIENT is the end of its path, below those of users: ``alice/clients/app``. What is above it has
-    a configuration, too: ``alice/clients``, which is empty, and the user.
+    The name of a USER_CLIENT is the end of its path below the users: ``alice/clients/app``. The nodes above it have a
+    configuration, too: the empty one of ``alice/clients``, and the user's.
     """
 
     UNKNOWN = 0
@@ -63,13 +62,13 @@ class ResourceType(IntEnum):
 
 
 class BrokerRegistration(NamedTuple):
-    """A live broker. ``epoch`` is greater at each registration; ``endpoints`` one per listener.
+    """A live broker. ``epoch`` grows with each registration; ``endpoints`` has one per listener.
 
-    ``is_clean``: it was stopped in order before it registered. ``boot``: the start of its machine,
-    and its log dirs; while it is the same, what it wrote is there, synced or not. ``is_leaving``: it is about
-    to stop. ``offline``: replicas (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of
-    its own settings, by which it leads where neither the topic nor the cluster has one. ``machine``: the name of its
-    host, by which replicas are spread where there are no racks.
+    ``is_clean``: its earlier process stopped in order. ``boot``: the start of its machine, and its log dirs; while that
+    stays the same, all written data exist, synced or not. ``is_leaving``: it is about to stop. ``offline``: replicas
+    (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of its own settings, by which it leads if
+    neither the topic nor the cluster has one. ``machine``: the name of its host, by which replicas are spread if there
+    are no racks.
     """
 
     id: int
@@ -85,7 +84,7 @@ class BrokerRegistration(NamedTuple):
     machine: str = ""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of that listener, or None."""
+        """Returns the endpoint of that listener, or None."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -96,11 +95,11 @@ class BrokerRegistration(NamedTuple):
 class PartitionImage:
     """A partition: its replicas, its leader and its in-sync replicas.
 
-    ``leader_epoch`` grows with each election, ``partition_epoch`` with each change. ``replicas``
-    has the preferred leader first. ``leader`` is NO_LEADER where none of the ISR is alive. ``elr``
-    are replicas that left the ISR when it was already too small to commit anything, so they may
-    lead as well (KIP-966). ``adding`` and ``removing`` are the replicas that a reassignment brings
-    and takes; one in both was brought, and goes because it is not wanted any more.
+    ``leader_epoch`` grows with each election, ``partition_epoch`` with each change. The first of ``replicas`` is the
+    preferred leader. ``leader`` is NO_LEADER if no member of the ISR is alive. ``elr`` are replicas that left the ISR
+    when it was already too small to commit anything, so they may lead as well (KIP-966). ``adding`` and ``removing``
+    are the replicas that a reassignment adds and removes; one in both was added, and is removed because it is no longer
+    wanted.
     """
 
     index: int
@@ -115,22 +114,22 @@ class PartitionImage:
 
     @property
     def is_reassigned(self) -> bool:
-        """True while a reassignment is under way."""
+        """True while a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """The replicas that a reassignment adds for good."""
+        """The replicas that a reassignment adds to stay."""
         return tuple(broker for broker in self.adding if broker not in self.removing)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas as they are when the reassignment is over."""
+        """The replicas after the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 class TopicImage(NamedTuple):
-    """A topic: its name, its 16-byte id, its partitions by index, its overridden configuration."""
+    """A topic: its name, its 16-byte id, its partitions by index, its own configuration."""
 
     name: str
     id: bytes
@@ -139,7 +138,7 @@ class TopicImage(NamedTuple):
 
     @property
     def has_unknown_configs(self) -> bool:
-        """Whether the store has a configuration of it that cannot be read, or had one that is gone."""
+        """True if its configuration in the store is unreadable or missing."""
         return self.configs is UNREADABLE_CONFIGS or self.configs is MISSING_CONFIGS
 
     @property
@@ -156,7 +155,7 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """One reading of the whole store. ``unreadable``: names of topics that are there and could not be read."""
+    """One reading of the whole store. ``unreadable`` are the names of existing topics that could not be read."""
 
     unreadable: frozenset[str] = frozenset()
 
@@ -166,12 +165,12 @@ NOT_READ: Final = Reading()
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """What changed: whole topics, brokers and configurations, each as it is afterwards.
+    """What changed: whole topics, brokers and configurations, each in its new state.
 
-    ``deleted`` holds the topics as they were; a name may be in ``changed`` too, when the topic was
-    made again. The first delta of a term also has, under their ids, topics without partitions whose
-    deletion was interrupted. ``missing`` are topics that have disappeared from the metadata without a deletion. A
-    broker that is None is gone.
+    ``deleted`` has the topics before their deletion; a name may be in ``changed`` too, if the topic was created again.
+    In the first delta of a term, ``deleted`` also has, under their ids, topics without partitions whose deletion was
+    interrupted. ``missing`` are topics that have disappeared from the metadata without a deletion. A broker that is
+    None is gone.
     """
 
     changed: Mapping[str, TopicImage] = field(default_factory=dict)
@@ -180,18 +179,18 @@ class MetadataDelta:
     configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
     controller: tuple[int, int] | None = None
     features: tuple[int, Mapping[str, int]] | None = None
-    """Epoch and levels of all finalized features."""
+    """The epoch and levels of all finalized features."""
     version: int | None = None
-    """The image's version afterwards, where it is not the next one."""
+    """The image's version afterwards, if it is not the next one."""
     boots: Mapping[int, str] = field(default_factory=dict)
-    """As in the image, of brokers that are not in ``brokers``."""
+    """As in the image, for brokers that are not in ``brokers``."""
     missing: Mapping[str, TopicImage] = field(default_factory=dict)
     reading: Reading | None = None
-    """As in the image. If the image was read from the store, no decision stands behind what the delta removes."""
+    """As in the image. If the image was read from the store, the delta's removals are not decisions."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
-    """All ACLs of a pattern; without any the pattern is gone."""
+    """All ACLs of a pattern; an empty value removes the pattern."""
     tokens: Mapping[str, Token | None] = field(default_factory=dict)
-    """Delegation tokens by id. One that is None is gone."""
+    """Delegation tokens by id; None removes one."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -209,7 +208,7 @@ class MetadataDelta:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Brokers, topics and configurations of the cluster; ``version`` grows with each change."""
+    """The brokers, topics and configurations of the cluster; ``version`` grows with each change."""
 
     cluster_id: str = ""
     version: int = 0
@@ -217,54 +216,55 @@ class MetadataImage:
     controller_epoch: int = 0
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     boots: Mapping[int, str] = field(default_factory=dict)
-    """The ``boot`` of each broker when it was last seen, including those that are gone. A broker that comes back with
-    another one may have lost unsynced data.
+    """The last known ``boot`` of each broker, including those that are gone. A broker that returns with another one may
+    have lost unsynced data.
     """
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
-    """The configs of all but topics. One whose keys were all taken is there, and empty, as its node is."""
+    """The configurations of all resources but topics. If all keys of one were removed, it is empty, like its node."""
     features: Mapping[str, int] = field(default_factory=dict)
-    """Finalized levels by feature (see ``cluster.features``)."""
+    """Finalized levels by feature (see ``cluster.decisions.features``)."""
     features_epoch: int = -1
-    """Grows with each change of ``features``; -1 where there are none."""
+    """Grows with each change of ``features``; -1 if there are none."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
-    """Those of patterns that have some."""
+    """The ACLs of each pattern that has some."""
     tokens: Tokens = field(default_factory=dict)
-    """The delegation tokens, also those that have expired and are not removed yet."""
+    """The delegation tokens, including expired ones that are not removed yet."""
     reading: Reading = field(default=NOT_READ, compare=False)
     """The reading of the store with which the image began."""
     frozen: frozenset[str] = field(default=frozenset(), compare=False)
-    """Names of topics whose nodes are not as this image has them, for a controller's plans: they stay as they are."""
+    """Names of topics whose nodes differ from this image. The controller's plans leave them unchanged."""
     lost: frozenset[str] = field(default=frozenset(), compare=False)
-    """Names of topics that this image lacks though no deletion is known. When the store was read last, their nodes
-    could not be read, or were gone without a note.
+    """Names of topics that this image lacks although no deletion is known. At the last reading of the store, their
+    nodes were unreadable, or missing without a note.
     """
 
     @property
     def unreadable(self) -> frozenset[str]:
-        """Names of topics in the store that could not be read. Brokers that have them keep them."""
+        """Names of topics in the store that could not be read. Brokers that know them keep them."""
         return self.reading.unreadable
 
     @property
     def live_controller(self) -> int:
-        """The controller that clients are told. NO_CONTROLLER while that broker is not alive."""
+        """The controller that clients are told; NO_CONTROLLER while that broker is not alive."""
         return self.controller_id if self.controller_id in self.brokers else NO_CONTROLLER
 
     def topic(self, name: str) -> TopicImage | None:
-        """The topic of that name, or None."""
+        """Returns the topic of that name, or None."""
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """The topic of that id, or None."""
+        """Returns the topic of that id, or None."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def with_configs_of(self, known: MetadataImage) -> MetadataImage:
-        """This image, which was read from the store; a configuration that could not be read is as ``known`` has it.
+        """Returns this image, which was read from the store, with ``known``'s configurations in place of unreadable
+        ones.
 
-        A broker reads the whole store again after the end of its session. If the node of a configuration was garbled
-        in the meantime, the broker must not forget promises that it made by it, such as ``min.insync.replicas``.
+        A broker reads the whole store again after its session has expired. If a configuration's node became malformed
+        in the meantime, the broker must not forget guarantees that it gave by it, such as ``min.insync.replicas``.
         """
         topics = {
             name: topic._replace(configs=old.configs)
@@ -285,38 +285,40 @@ class MetadataImage:
         )
 
     def writable(self, topic: TopicImage) -> TopicImage:
-        """The topic itself; raises UnknownServerError where it is frozen."""
+        """Returns the topic. Raises UnknownServerError if it is frozen."""
         if topic.name in self.frozen:
-            raise UnknownServerError(f"the nodes of topic '{topic.name}' are not whole: it stays as it is")
+            raise UnknownServerError(
+                f"topic '{topic.name}' cannot be changed, because its nodes in the coordination store are incomplete"
+            )
         return topic
 
     def topic_of(self, name: str, index: int) -> TopicImage:
-        """The topic that has this partition; raises UnknownTopicOrPartition."""
+        """Returns the topic with this partition. Raises UnknownTopicOrPartition."""
         if self.partition(name, index) is None:
             raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
         return self.topics[name]
 
     def partition(self, name: str, index: int) -> PartitionImage | None:
-        """A partition, or None where the topic does not exist or has fewer."""
+        """Returns a partition, None if it does not exist."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
 
     def configs(self, resource_type: ResourceType, name: str) -> Configs:
-        """The stored configuration of a resource: empty where there is none."""
+        """Returns the stored configuration of a resource, empty if there is none."""
         if resource_type is ResourceType.TOPIC:
             topic = self.topics.get(name)
             return NO_CONFIGS if topic is None else topic.configs
         return self.resource_configs.get((resource_type, name), NO_CONFIGS)
 
     def apply(self, delta: MetadataDelta) -> MetadataImage:
-        """The image after ``delta``; what did not change is shared, not copied."""
+        """Returns the image after ``delta``; unchanged parts are shared, not copied."""
         topics, names = self.topics, self.names
         if delta.changed or delta.deleted or delta.missing:
             topics, names = dict(topics), dict(names)
             for topic in (*delta.deleted.values(), *delta.missing.values()):
-                if names.pop(topic.id, None) is not None:  # else its name may be another's by now
+                if names.pop(topic.id, None) is not None:  # otherwise another topic may have its name by now
                     topics.pop(topic.name, None)
             for topic in delta.changed.values():
                 topics[topic.name] = topic
@@ -342,7 +344,7 @@ class MetadataImage:
         )
 
     def replaced(self, delta: MetadataDelta) -> dict[str, TopicImage]:
-        """The topics instead of which ``delta`` has others of the same name, though they are not deleted."""
+        """Returns the topics that ``delta`` replaces by others of the same name without deleting them."""
         gone = {topic.id for topic in delta.deleted.values()}
         before = (self.topics.get(name) for name in delta.changed)
         return {
@@ -382,13 +384,13 @@ class MetadataImage:
 
 
 def changed_acls(before: MetadataImage, after: MetadataImage) -> dict[ResourcePattern, Entries]:
-    """What a delta says of the ACLs that are not the same."""
+    """Returns the changes of ACLs for a delta."""
     gone = dict.fromkeys(before.acls.keys() - after.acls.keys(), NO_ENTRIES)
     return gone | {pattern: acls for pattern, acls in after.acls.items() if before.acls.get(pattern) != acls}
 
 
 def changed_tokens(before: MetadataImage, after: MetadataImage) -> dict[str, Token | None]:
-    """As ``changed_acls``, of delegation tokens."""
+    """Returns the changes of delegation tokens for a delta."""
     gone: dict[str, Token | None] = dict.fromkeys(before.tokens.keys() - after.tokens.keys())
     return gone | {id: token for id, token in after.tokens.items() if before.tokens.get(id) != token}
 
@@ -400,5 +402,5 @@ def _with(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]
 
 
 def boots_of(brokers: Mapping[int, BrokerRegistration]) -> dict[int, str]:
-    """The ``boot`` of each."""
+    """Returns the ``boot`` of each broker."""
     return {id: broker.boot for id, broker in brokers.items()}

@@ -1,22 +1,22 @@
-"""The journal: what each version of the metadata changed, so that every broker can follow.
+"""The journal: the changes of each version of the metadata, which every broker follows.
 
-The controller writes ``/pybroker/journal/<version>`` in the same ``multi`` as the change itself. A broker that has
-version v of the image and applies entry v + 1 has version v + 1, the same as every other broker at that version. An
-entry describes the new state, not the change. So an image that was read while the store changed becomes correct when
-the entries from before the reading to after it are applied.
+The controller writes ``/pybroker/journal/<version>`` in the same ``multi`` as the change itself. A broker with version
+v of the image that applies entry v + 1 has version v + 1, the same as every other broker at that version. An entry
+contains the new state, not the change. So an image that was read while the store changed becomes correct when the
+entries written during the reading are applied.
 
-An entry is a map in MessagePack. What it says of an existing topic it says by partition, so that one
-ISR of a topic with thousands of partitions is a few bytes. A reader leaves out what it does not know.
+An entry is a map in MessagePack. It describes an existing topic by partition, so that one ISR of a topic with thousands
+of partitions takes a few bytes. A reader ignores unknown fields.
 
     e  controller epoch of the writer
     t  new topics, whole                    p  topics by id: partitions that are new or changed
     c  topics by id: their configuration    d  ids of deleted topics, and their replicas' brokers
-    b  brokers that came or changed         g  brokers that are gone
+    b  brokers that are new or changed      g  brokers that are gone
     r  configurations of other resources    k  controller: id, epoch
     f  features: epoch, levels
     a  ACLs by pattern: all that it has now  s  delegation tokens: new, changed, or their ids if gone
 
-Pure: ``following`` reads, the service writes.
+Pure functions: ``following`` reads, the controller writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pybroker.security.tokens import Token
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 KEPT = 1_000
-"""The number of entries that are kept. A broker that is further behind reads the whole store again."""
+"""How many entries are kept. A broker that is further behind reads the whole store again."""
 
 
 class _Partition(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -98,7 +98,7 @@ class _Token(msgspec.Struct, array_like=True):
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """One entry of the journal, as it is written: what one version of the metadata changes."""
+    """One entry of the journal: the changes of one version of the metadata."""
 
     e: int
     t: list[_Topic] = []
@@ -126,7 +126,7 @@ _known_decoder = msgspec.msgpack.Decoder(_Known)
 
 
 def encode(delta: MetadataDelta, image: MetadataImage, controller_epoch: int) -> bytes:
-    """The entry of ``delta``, which comes after ``image``."""
+    """Encodes the entry of ``delta``, which follows ``image``."""
     entry = Entry(controller_epoch, k=delta.controller)
     for topic in delta.changed.values():
         _add_topic(entry, topic, image.topic_by_id(topic.id))
@@ -193,7 +193,7 @@ def _broker(broker: BrokerRegistration) -> _Broker:
 
 
 def decode(data: bytes, image: MetadataImage) -> MetadataDelta:
-    """What the entry that comes after ``image`` changes there."""
+    """Decodes the entry that follows ``image``."""
     entry = _decoder.decode(data)
     return MetadataDelta(
         changed=_changed(entry, image),
@@ -272,8 +272,7 @@ def _registration(broker: _Broker) -> BrokerRegistration:
 
 
 class Known(NamedTuple):
-    """/pybroker/known: the controller, and the live brokers as it has taken them into account; ``boots`` as in
-    the image.
+    """/pybroker/known: the controller, and the live brokers that it has taken into account; ``boots`` as in the image.
     """
 
     controller: tuple[int, int]
@@ -282,13 +281,13 @@ class Known(NamedTuple):
 
 
 def encode_known(known: Known) -> bytes:
-    """/pybroker/known."""
+    """Encodes /pybroker/known."""
     brokers = tuple(_broker(broker) for broker in known.brokers.values())
     return _encoder.encode(_Known(known.controller, brokers, dict(known.boots)))
 
 
 def decode_known(data: bytes) -> Known:
-    """Reads /pybroker/known; an empty node names no broker."""
+    """Decodes /pybroker/known; an empty node has no broker."""
     if not data:
         return Known((NO_CONTROLLER, 0), {}, {})
     found = _known_decoder.decode(data)

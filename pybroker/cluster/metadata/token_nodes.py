@@ -1,4 +1,4 @@
-"""The nodes of delegation tokens: paths and JSON of Kafka on ZooKeeper. A token's MAC is not there."""
+"""The nodes of delegation tokens: the paths and JSON of Kafka on ZooKeeper. A token's HMAC is not stored."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pybroker.security.tokens import USER, Token
 
 TOKENS: Final = "/delegation_token/tokens"
 FOLDERS: Final = (TOKENS.rpartition("/")[0], TOKENS)
-"""They are made when there is something to be put there."""
+"""Folders that are made when they are first needed."""
 WITH_REQUESTERS: Final = 3
-"""The version that is written. Those before it have no requester, which is the owner then."""
+"""The version that is written. Older ones have no requester: it is the owner."""
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def path(token_id: str) -> str:
-    """The token's node."""
+    """Returns the token's node."""
     return f"{TOKENS}/{token_id}"
 
 
 def encode(token: Token) -> bytes:
-    """A token."""
+    """Encodes a token."""
     fields = {
         "version": WITH_REQUESTERS,
         "owner": sanitized(token.owner),
@@ -38,13 +38,13 @@ def encode(token: Token) -> bytes:
 
 
 def decode(token_id: str, data: bytes) -> Token:
-    """A token. Raises ValueError and others for what is not Kafka's."""
+    """Decodes a token. Raises ValueError and others for malformed data."""
     fields = json.loads(data)
     version = fields["version"]
     if not 0 < version <= WITH_REQUESTERS:
         raise ValueError(f"version {version} is unknown")
     if fields["tokenId"] != token_id:
-        raise ValueError("it is another token")
+        raise ValueError("it contains another token")
     owner = fields["owner"]
     requester = fields["tokenRequester"] if version >= WITH_REQUESTERS else owner
     return Token(
@@ -59,11 +59,11 @@ def decode(token_id: str, data: bytes) -> Token:
 def _principal(text: str) -> str:
     found = unquote(text, errors="strict")
     if not found.startswith(USER):
-        raise ValueError("a principal is no user")
+        raise ValueError("a principal is not a user")
     return found
 
 
 def _time(value: Any) -> int:
     if type(value) is not int:
-        raise ValueError("a time is no number")
+        raise ValueError("a time is not a number")
     return value

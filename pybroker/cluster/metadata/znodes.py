@@ -89,43 +89,45 @@ _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def broker_path(node_id: int) -> str:
-    """Where a live broker is registered."""
+    """Returns the node of a live broker's registration."""
     return f"{BROKER_IDS}/{node_id}"
 
 
 def topic_path(name: str) -> str:
-    """Where a topic's replicas are."""
+    """Returns the node of a topic's replicas."""
     return f"{TOPICS}/{name}"
 
 
 def partitions_path(name: str) -> str:
-    """The folder of a topic's partitions."""
+    """Returns the folder of a topic's partitions."""
     return f"{TOPICS}/{name}/partitions"
 
 
 def state_path(name: str, index: int) -> str:
-    """Where a partition's leader and ISR are."""
+    """Returns the node of a partition's leader and ISR."""
     return f"{TOPICS}/{name}/partitions/{index}/state"
 
 
 def deleted_path(topic_id: bytes) -> str:
-    """Where a topic is remembered until its nodes and its logs are gone."""
+    """Returns the note of a deleted topic, which exists until its nodes and logs are gone."""
     return f"{DELETED_TOPICS}/{to_base64(topic_id)}"
 
 
 def remains_path(topic_id: bytes) -> str:
-    """The node below a note, which keeps the note until the topic's nodes are gone."""
+    """Returns the node below a note that keeps the note until the topic's nodes are gone."""
     return f"{deleted_path(topic_id)}/nodes"
 
 
 def config_path(resource_type: ResourceType, name: str) -> str:
-    """Where a resource's configuration is; an empty name is the default of all, a group's is ``quoted``."""
+    """Returns the node of a resource's configuration; an empty name is the default. A group's name is ``quoted``."""
     entity = _QUOTED.get(resource_type, str)(name)
     return f"{CONFIG_FOLDERS[resource_type]}/{entity or DEFAULT_ENTITY}"
 
 
 def config_name(resource_type: ResourceType, entity: str) -> str:
-    """Returns the resource whose configuration a node holds, by the node's name. Raises ValueError if there is none."""
+    """Returns the resource to which a configuration's node belongs, by the node's name. Raises ValueError if there is
+    none.
+    """
     if resource_type is ResourceType.USER_CLIENT:
         user_and_client(entity)
         return entity
@@ -133,28 +135,29 @@ def config_name(resource_type: ResourceType, entity: str) -> str:
     if resource_type in _QUOTED:
         name = unquote(name, errors="strict")
     if not config_path(resource_type, name).endswith(f"/{entity}"):
-        raise ValueError(f"{entity} is no name of a {resource_type.name.lower()}")
+        raise ValueError(f"{entity} is not the name of a {resource_type.name.lower()}")
     return name
 
 
 def journal_path(version: int) -> str:
-    """Where it is said what changed in that version of the metadata."""
+    """Returns the journal entry of that version of the metadata."""
     return f"{JOURNAL}/{version:010d}"
 
 
 def unfit_path(node_id: int) -> str:
-    """Where a live broker says what it cannot do."""
+    """Returns the node in which a live broker reports what it cannot do."""
     return f"{UNFIT}/{node_id}"
 
 
 def quoted(name: str) -> str:
-    """A group's or member's name as part of a path: what ZooKeeper does not take is ``%2F``."""
+    """Returns a group's or member's name as part of a path: a character that ZooKeeper does not allow becomes ``%2F``.
+    """
     text = quote(name, safe=_SAFE)
     return text.replace(".", "%2E") if text in (".", "..") else text
 
 
 def sanitized(name: str) -> str:
-    """A user's name or a client id as part of a path, as Kafka's Sanitizer writes it."""
+    """Returns a user's name or a client id as part of a path, like Kafka's Sanitizer."""
     text = quote(name, safe="").replace("~", "%7E")
     return text.replace(".", "%2E") if text in (".", "..") else text
 
@@ -167,17 +170,17 @@ _QUOTED: Final[Mapping[ResourceType, Callable[[str], str]]] = {
 
 
 def clients_name(user: str) -> str:
-    """The name of what is above all clients of a user, as a USER_CLIENT; an empty name is any user."""
+    """Returns the name, as a USER_CLIENT, of the folder of a user's clients; an empty user is the default."""
     return f"{sanitized(user) or DEFAULT_ENTITY}/{CLIENTS}"
 
 
 def user_client_name(user: str, client: str) -> str:
-    """The name of a USER_CLIENT; empty names are any."""
+    """Returns the name of a USER_CLIENT; empty names are defaults."""
     return f"{clients_name(user)}/{sanitized(client) or DEFAULT_ENTITY}"
 
 
 def user_and_client(name: str) -> tuple[str, str] | None:
-    """The user and the client id of a USER_CLIENT; None of what is above them. Raises ValueError."""
+    """Returns the user and the client id of a USER_CLIENT; None for the folder above. Raises ValueError."""
     user, _, client = name.partition(f"/{CLIENTS}/")
     if not client:
         return None
@@ -185,12 +188,12 @@ def user_and_client(name: str) -> tuple[str, str] | None:
 
 
 def members_path(group_id: str) -> str:
-    """The folder of a group's members."""
+    """Returns the folder of a group's members."""
     return f"{CONSUMERS}/{quoted(group_id)}/ids"
 
 
 def encode_member(topics: Iterable[str], regex: str, now_ms: int) -> bytes:
-    """/consumers/<group>/ids/<member>: topics, or a regular expression."""
+    """Encodes /consumers/<group>/ids/<member>: topics, or a regular expression."""
     subscription = dict.fromkeys([regex] if regex else sorted(topics), 1)
     pattern = "white_list" if regex else "static"
     row = {"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": str(now_ms)}
@@ -198,29 +201,29 @@ def encode_member(topics: Iterable[str], regex: str, now_ms: int) -> bytes:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """/cluster/id."""
+    """Encodes /cluster/id."""
     return _compact({"version": "1", "id": cluster_id}).encode()
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """/cluster/id."""
+    """Decodes /cluster/id."""
     return str(json.loads(data)["id"])
 
 
 def encode_controller(node_id: int, now_ms: int) -> bytes:
-    """/controller."""
+    """Encodes /controller."""
     fields = {"version": 1, "brokerid": node_id, "timestamp": str(now_ms)}
     return _compact(fields).encode()
 
 
 def decode_controller(data: bytes) -> int:
-    """/controller: the controller's id."""
+    """Decodes /controller: the controller's id."""
     return int(json.loads(data)["brokerid"])
 
 
 def encode_broker(broker: BrokerRegistration, now_ms: int, process: str = "") -> bytes:
-    """/brokers/ids/N. host and port are those of the first plain-text listener, for old readers; ``process`` is whose
-    registration it is.
+    """Encodes /brokers/ids/N. Host and port are those of the first plain-text listener, for old readers; ``process``
+    identifies the registered process.
     """
     plain = [e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"]
     fields = {
@@ -247,7 +250,7 @@ def encode_broker(broker: BrokerRegistration, now_ms: int, process: str = "") ->
 
 
 def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
-    """/brokers/ids/N; ``epoch`` is the number of the node's creation."""
+    """Decodes /brokers/ids/N; ``epoch`` is the number of the node's creation."""
     fields = json.loads(data)
     protocols = fields["listener_security_protocol_map"]
     return BrokerRegistration(
@@ -264,7 +267,7 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
 
 
 def process_of(data: bytes) -> str:
-    """The process that a readable /brokers/ids/N names, "" where it names none."""
+    """Returns the process that a readable /brokers/ids/N names, "" if it names none."""
     process = json.loads(data).get("process", "")
     return process if isinstance(process, str) else ""
 
@@ -276,7 +279,7 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 class Assignment(NamedTuple):
-    """The replicas of a partition, and those that a reassignment brings and takes."""
+    """The replicas of a partition, and those that a reassignment adds and removes."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -284,7 +287,7 @@ class Assignment(NamedTuple):
 
 
 def encode_topic(topic: TopicImage) -> bytes:
-    """/brokers/topics/T: the replicas of each partition."""
+    """Encodes /brokers/topics/T: the replicas of each partition."""
     partitions = topic.partitions
     fields = {
         "partitions": {str(p.index): p.replicas for p in partitions},
@@ -297,7 +300,7 @@ def encode_topic(topic: TopicImage) -> bytes:
 
 
 def decode_topic(data: bytes) -> tuple[bytes, dict[int, Assignment]]:
-    """/brokers/topics/T: the topic's id and the replicas of each partition."""
+    """Decodes /brokers/topics/T: the topic's id and the replicas of each partition."""
     fields = json.loads(data)
     adding, removing = fields.get("adding_replicas", {}), fields.get("removing_replicas", {})
     partitions = {
@@ -310,7 +313,7 @@ def decode_topic(data: bytes) -> tuple[bytes, dict[int, Assignment]]:
 
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
-    """/brokers/topics/T/partitions/P/state."""
+    """Encodes /brokers/topics/T/partitions/P/state."""
     return _encoded_state(
         controller_epoch, partition.leader, partition.leader_epoch, partition.isr, partition.elr
     )
@@ -320,7 +323,7 @@ def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
 def _encoded_state(
     controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], elr: tuple[int, ...]
 ) -> bytes:
-    """The partitions of a new topic have few different states."""
+    """Cached, because the partitions of a new topic have few different states."""
     fields = {
         "controller_epoch": controller_epoch,
         "leader": leader,
@@ -334,7 +337,7 @@ def _encoded_state(
 
 
 def decode_state(index: int, data: bytes, version: int, assigned: Assignment) -> PartitionImage:
-    """/brokers/topics/T/partitions/P/state; ``version`` is the node's."""
+    """Decodes /brokers/topics/T/partitions/P/state; ``version`` is the node's."""
     fields = json.loads(data)
     return PartitionImage(
         index,
@@ -350,7 +353,7 @@ def decode_state(index: int, data: bytes, version: int, assigned: Assignment) ->
 
 
 class Left(NamedTuple):
-    """A topic that is gone: on ``brokers`` logs of it may be left; None: on any."""
+    """A deleted topic; ``brokers`` may still have logs of it (None: any broker)."""
 
     name: str
     brokers: tuple[int, ...] | None
@@ -363,14 +366,14 @@ def left_of(topic: TopicImage) -> Left:
 
 
 def encode_left(left: Left) -> bytes:
-    """/admin/delete_topics/T."""
+    """Encodes /admin/delete_topics/T."""
     return _compact({"topic": left.name, "brokers": left.brokers}).encode()
 
 
 def decode_left(data: bytes) -> Left:
-    """/admin/delete_topics/T; a bare name is from the time when clusters had one broker."""
+    """Decodes /admin/delete_topics/T; a plain name is from the time when clusters had one broker."""
     if not data:
-        raise ValueError("an empty note, as Kafka's tools make it, is none")
+        raise ValueError("the note is empty, as Kafka's tools make it")
     if not data.startswith(b"{"):
         return Left(data.decode(), None)
     fields = json.loads(data)
@@ -378,30 +381,30 @@ def decode_left(data: bytes) -> Left:
 
 
 def encode_unfit(*, is_leaving: bool, offline: frozenset[tuple[bytes, int]]) -> bytes:
-    """/pybroker/unfit/N: whether the broker stops; replicas whose disk it has lost."""
+    """Encodes /pybroker/unfit/N: whether the broker stops, and the replicas whose disk it has lost."""
     rows = offline_replicas.rows((to_base64(topic_id), index) for topic_id, index in offline)
     return _compact({"leaving": is_leaving, "offline": rows}).encode()
 
 
 def decode_unfit(data: bytes) -> tuple[bool, frozenset[tuple[bytes, int]]]:
-    """/pybroker/unfit/N."""
+    """Decodes /pybroker/unfit/N."""
     fields = json.loads(data)
     replicas = offline_replicas.replicas(fields["offline"])
     return fields["leaving"], frozenset((from_base64(topic_id), index) for topic_id, index in replicas)
 
 
 def encode_configs(configs: Configs) -> bytes:
-    """/config/…: a resource's configuration."""
+    """Encodes /config/…: a resource's configuration."""
     return _compact({"version": 1, "config": dict(configs)}).encode()
 
 
 def decode_configs(data: bytes) -> dict[str, str]:
-    """/config/…: a resource's configuration."""
+    """Decodes /config/…: a resource's configuration."""
     return dict(json.loads(data)["config"])
 
 
 def encode_producer_id_block(node_id: int, first: int, last: int) -> bytes:
-    """/latest_producer_id_block."""
+    """Encodes /latest_producer_id_block."""
     fields: dict[str, Any] = {
         "version": 1,
         "broker": node_id,
@@ -412,15 +415,15 @@ def encode_producer_id_block(node_id: int, first: int, last: int) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> int:
-    """/latest_producer_id_block: the last id of the last block."""
+    """Decodes /latest_producer_id_block: the last id of the last block."""
     return int(json.loads(data)["block_end"])
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:
-    """/feature."""
+    """Encodes /feature."""
     return _compact({"version": 2, "status": 1, "features": dict(levels)}).encode()
 
 
 def decode_features(data: bytes) -> dict[str, int]:
-    """/feature: the finalized levels."""
+    """Decodes /feature: the finalized levels."""
     return {name: int(level) for name, level in json.loads(data)["features"].items()}

@@ -1,8 +1,8 @@
-"""The notes of topics that were deleted: each broker that had logs of one takes itself off.
+"""The notes of deleted topics: each broker that had logs of one removes itself from its note.
 
-A broker that was down when a topic went finds the note when it comes back, removes its logs, and is taken off too. The
-last one removes the note. If not all of the topic's nodes are gone, which a node below the note says, the note stays,
-without brokers, until a controller has removed them.
+A broker that was down when a topic was deleted finds the note when it returns, removes its logs, and then itself from
+the note. The last broker removes the note. If not all nodes of the topic are removed, which a node below the note
+marks, the note stays without brokers until a controller has removed them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _log = logging.getLogger(__name__)
 async def confirm_deleted(
     store: CoordinationStore, node_id: int, topic_ids: Iterable[bytes]
 ) -> None:
-    """The logs of those topics are gone here. What cannot be written now is at the next start."""
+    """Notes that this broker has no logs of those topics. If that cannot be written now, the next start repeats it."""
     ids = list(topic_ids)
     try:
         for start in range(0, len(ids), AT_ONCE):
             await _confirm(store, node_id, ids[start : start + AT_ONCE])
     except CoordinationError as error:
-        _log.warning("deleted topics stay noted in the coordination store: %s", error)
+        _log.warning("could not note in the coordination store that the logs of deleted topics are gone: %s", error)
 
 
 async def _confirm(store: CoordinationStore, node_id: int, ids: Sequence[bytes]) -> None:
     paths = [*map(znodes.deleted_path, ids), *map(znodes.remains_path, ids)]
-    for _ in range(ATTEMPTS):  # others may take themselves off at the same time
+    for _ in range(ATTEMPTS):  # others may remove themselves at the same time
         found = await store.get_many(paths)
         notes = zip(ids, found[: len(ids)], found[len(ids) :], strict=True)
         operations = [op for id, note, mark in notes if note for op in _without(node_id, id, note, mark)]
@@ -59,7 +59,7 @@ async def _confirm(store: CoordinationStore, node_id: int, ids: Sequence[bytes])
 def _without(
     node_id: int, id: bytes, note: tuple[bytes, Stat], mark: tuple[bytes, Stat] | None
 ) -> Iterable[Operation]:
-    """``mark``: the node that says that nodes of the topic are left."""
+    """Yields the writes that remove the broker from a note; ``mark`` exists while nodes of the topic remain."""
     path, (data, stat) = znodes.deleted_path(id), note
     left = znodes.decode_left(data)
     rest = tuple(broker for broker in left.brokers or () if broker != node_id)

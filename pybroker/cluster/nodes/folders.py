@@ -1,4 +1,4 @@
-"""Nodes below which others are kept."""
+"""Folders: nodes that contain other nodes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pyclient.protocol.errors import UnknownServerError
 
 
 async def missing(store: CoordinationStore, folders: Sequence[str]) -> list[Create]:
-    """The writes that make those that are not there."""
+    """Returns the writes that make missing folders."""
     existing = await store.get_many(folders)
     return [Create(path) for path, node in zip(folders, existing, strict=True) if node is None]
 
 
 async def make(store: CoordinationStore, folders: Sequence[str]) -> None:
-    """Makes those that are not there. Raises UnknownServerError, also where somebody else was quicker."""
+    """Makes missing folders. Raises UnknownServerError, also if another broker was faster."""
     try:
         if made := await missing(store, folders):
             await store.multi(made)

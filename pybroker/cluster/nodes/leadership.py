@@ -1,8 +1,8 @@
 """The election of the controller: the broker that creates the ephemeral node /controller, in a new epoch.
 
-The epoch's node is written in the same ``multi``, so its version belongs to one controller alone.
-A write that checks this version fails as soon as another broker has been elected: an old
-controller, cut off or asleep, cannot change anything (its brokers see STALE_CONTROLLER_EPOCH).
+The epoch's node is written in the same ``multi``, so each of its versions belongs to one controller. A write that
+checks this version fails as soon as another broker has been elected. So an old controller that was disconnected or
+paused cannot change anything (its brokers see STALE_CONTROLLER_EPOCH).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pybroker.store.interface import (
 )
 
 ATTEMPTS = 5
-"""Others may write between a reading and the claim; a broker that loses so often waits before the next try."""
+"""Other brokers may write between the reading and the claim. A broker that loses this often waits before the next try.
+"""
 
 
 class Leadership(NamedTuple):
@@ -34,21 +35,21 @@ class Leadership(NamedTuple):
     version: int
 
     def check(self) -> Operation:
-        """The operation that makes a ``multi`` fail when the term is over."""
+        """Returns the operation that makes a ``multi`` fail when the term is over."""
         return Check(znodes.CONTROLLER_EPOCH, self.version)
 
 
 async def become_controller(
     store: CoordinationStore, node_id: int, now_ms: int
 ) -> Leadership | None:
-    """The new term of this broker; None where another broker is the controller.
+    """Returns the new term of this broker, None if another broker is the controller.
 
-    Raises NoNode where the store lacks what a start lays out, BadVersion where others write all the time.
+    Raises NoNode if the store lacks the nodes that a start makes, and BadVersion if others keep writing.
     """
     for attempt in range(ATTEMPTS):
         found, cluster = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID])
         if cluster is None:
-            raise NoNode(znodes.CLUSTER_ID)  # the cluster's nodes are gone: no broker could begin a term
+            raise NoNode(znodes.CLUSTER_ID)  # the cluster's nodes are missing: no broker could begin a term
         epoch = int(found[0]) + 1 if found else 1
         version = found[1].version if found else -1
         data = str(epoch).encode()
@@ -71,13 +72,13 @@ async def become_controller(
 
 
 async def give_up(store: CoordinationStore, leadership: Leadership) -> None:
-    """Ends a term before its session does; nothing where another one has begun."""
+    """Ends a term before its session ends; does nothing if another term has begun."""
     with contextlib.suppress(BadVersion, NoNode):
         await store.multi([leadership.check(), Delete(znodes.CONTROLLER)])
 
 
 async def _gave_up_own_term(store: CoordinationStore) -> bool:
-    """Deletes a /controller of this session, left by a term whose beginning failed."""
+    """Deletes a /controller of this session that a failed term has left."""
     stat = await store.exists(znodes.CONTROLLER)
     if stat is None:
         return True

@@ -1,11 +1,11 @@
-"""Reads the whole image from the store: two rounds of reads, however many topics there are.
+"""Reads the whole image from the store: in two rounds of reads, however many topics there are.
 
-The store may change while it is read. The journal's entries from before the reading on then complete the result
+The store may change while it is read. The journal entries written since the reading began then complete the result
 (``following.newest``).
 
-Other programs may change ZooKeeper. A node that differs from what a broker writes must not stop any broker: it is left
-out, with a warning, and counts as no broker, topic or note. With a configuration that cannot be read nothing is
-deleted, because the defaults might delete what the unknown settings keep. ACLs that cannot be read deny everything.
+Other programs may change ZooKeeper. A node that differs from what a broker writes must not stop any broker: it is
+ignored, with a warning. While a configuration is unreadable nothing is deleted, because the defaults might delete what
+the unknown settings keep. Unreadable ACLs deny everything.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ T = TypeVar("T")
 
 FIRST_VERSION: Final = 1
 NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""What the decoding of a node raises that another program has written."""
+"""What decoding raises for a node that another program has written."""
 
 _log = logging.getLogger(__name__)
 
 
 async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage:
-    """Everything that the store holds, as an image of the version that the journal had before.
+    """Reads the store as an image, in the version that the journal had before the reading.
 
     Its brokers are those that the controller has taken into account.
     """
@@ -78,17 +78,17 @@ async def load_image(store: CoordinationStore, cluster_id: str) -> MetadataImage
 
 
 async def newest_version(store: CoordinationStore) -> int:
-    """The version of the journal's last entry; 1 where it is empty."""
+    """Returns the version of the journal's last entry; 1 if it is empty."""
     return max(await load_versions(store), default=FIRST_VERSION)
 
 
 async def load_versions(store: CoordinationStore) -> list[int]:
-    """The versions of which the journal has an entry, in order."""
+    """Returns the versions of the journal's entries, in order."""
     return list(map(int, filter(str.isdecimal, await store.children(znodes.JOURNAL))))
 
 
 async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration]:
-    """The live brokers, with what they say they cannot do."""
+    """Returns the live brokers, with what they report that they cannot do."""
     ids = [int(name) for name in await store.children(znodes.BROKER_IDS) if name.isdecimal()]
     nodes = await store.get_many([znodes.broker_path(id) for id in ids])
     unfit = await store.get_many([znodes.unfit_path(id) for id in ids])
@@ -111,28 +111,28 @@ def _broker(
 
 
 def read_broker(id: int, data: bytes, stat: Stat) -> BrokerRegistration | None:
-    """A broker's registration; None where the node is none."""
+    """Returns a broker's registration, None if the node is malformed."""
     return _readable(znodes.broker_path(id), znodes.decode_broker, id, data, stat.created)
 
 
 class Deleted(NamedTuple):
-    """A topic that was deleted: logs of it may be left, on ``brokers`` (None: on any)."""
+    """A deleted topic; ``brokers`` may still have logs of it (None: any broker)."""
 
     id: bytes
     name: str
     brokers: tuple[int, ...] | None
 
     def may_be_on(self, node_id: int) -> bool:
-        """Whether that broker may have logs of it."""
+        """Returns whether that broker may have logs of it."""
         return self.brokers is None or node_id in self.brokers
 
     def image(self) -> TopicImage:
-        """The topic, without partitions."""
+        """Returns the topic, without partitions."""
         return TopicImage(self.name, self.id, ())
 
 
 async def load_deleted(store: CoordinationStore) -> list[Deleted]:
-    """The topics that are noted as deleted."""
+    """Returns the topics that are noted as deleted."""
     ids = await store.children(znodes.DELETED_TOPICS)
     paths = [f"{znodes.DELETED_TOPICS}/{id}" for id in ids]
     nodes = zip(ids, paths, await store.get_many(paths), strict=True)
@@ -145,7 +145,7 @@ def _note(id: str, data: bytes) -> Deleted:
 
 
 async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Remains]:
-    """What is left of topics whose deletion was interrupted between two steps."""
+    """Returns what remains of topics whose deletion was interrupted between two steps."""
     deleted = list(deleted)
     marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
     return [
@@ -156,7 +156,7 @@ async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> 
 
 
 async def load_nodes(store: CoordinationStore, name: str) -> list[str]:
-    """The nodes that are there of a topic, those below others first."""
+    """Returns the existing nodes of a topic, children first."""
     config = znodes.config_path(ResourceType.TOPIC, name)
     there = [config] if await store.exists(config) else []
     return [*await _load_tree(store, znodes.topic_path(name)), *there]
@@ -179,8 +179,9 @@ async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
 
 
 async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:
-    """Names of topics that are whole in the store and not in ``image()``. No journal entry will announce them: their
-    nodes were away when the image was read, and are back.
+    """Returns the names of topics that are complete in the store and not in ``image()``.
+
+    No journal entry will announce them: their nodes were missing when the image was read, and are back.
     """
     names = [name for name in await store.children(znodes.TOPICS) if name not in image().topics]
     if not names:
@@ -188,14 +189,14 @@ async def load_unknown_topics(store: CoordinationStore, image: Callable[[], Meta
     whole, _ = await _load_topics(store, names)
     gone = {topic.id for topic in await load_deleted(store)}
     if await newest_version(store) > image().version:
-        return []  # they may be new
+        return []  # they may be new topics
     return [topic.name for topic in whole if topic.id not in gone and topic.name not in image().topics]
 
 
 async def _load_topics(
     store: CoordinationStore, names: Sequence[str]
 ) -> tuple[list[TopicImage], dict[str, bytes | None]]:
-    """The topics, and ids, where they can be read, of those that are not whole."""
+    """Returns the complete topics, and the ids (if readable) of incomplete ones."""
     nodes = await store.get_many([znodes.topic_path(name) for name in names])
     configs = await load_configs(store, ResourceType.TOPIC, names)
     torn: dict[str, bytes | None] = {}
@@ -230,7 +231,7 @@ def _tell_kept(names: Sequence[str]) -> None:
 def _partitions(
     name: str, replicas: Mapping[int, znodes.Assignment], states: Sequence[tuple[bytes, Stat] | None]
 ) -> tuple[PartitionImage, ...]:
-    """From the first one on, as many as there are without a hole."""
+    """Returns the partitions from the first one up to a gap."""
     partitions: list[PartitionImage] = []
     for index, state in enumerate(states):
         if state is None or index not in replicas:
@@ -244,7 +245,7 @@ def _partitions(
 
 
 async def _unreadable(store: CoordinationStore, torn: Mapping[str, bytes | None]) -> frozenset[str]:
-    """Those of the topics that are not whole that are not about to go, either."""
+    """Returns which incomplete topics are not being deleted."""
     if not torn:
         return frozenset()
     gone = {topic.id for topic in await load_deleted(store)}
@@ -252,14 +253,14 @@ async def _unreadable(store: CoordinationStore, torn: Mapping[str, bytes | None]
     nodes = await store.get_many([znodes.topic_path(name) for name in names])
     there = frozenset(name for name, node in zip(names, nodes, strict=True) if node is not None)
     if there:
-        _log.warning("below %s, incomplete topics are left out: %s", znodes.TOPICS, sorted(there))
+        _log.warning("incomplete topics below %s are ignored: %s", znodes.TOPICS, sorted(there))
     return there
 
 
 async def load_configs(
     store: CoordinationStore, resource_type: ResourceType, names: Iterable[str]
 ) -> dict[str, Configs]:
-    """The stored configurations of those resources that have one."""
+    """Returns the stored configurations of those resources that have one."""
     wanted = list(names)
     nodes = await store.get_many([znodes.config_path(resource_type, name) for name in wanted])
     return {
@@ -271,7 +272,7 @@ async def load_configs(
 
 def _configs(resource_type: ResourceType, name: str, data: bytes) -> Configs:
     if not data and resource_type not in _UNREADABLE:
-        return NO_CONFIGS  # Kafka's tools write nothing into what is above the clients of a user
+        return NO_CONFIGS  # Kafka's tools leave the folder of a user's clients empty
     found = _readable(znodes.config_path(resource_type, name), znodes.decode_configs, data)
     return _UNREADABLE.get(resource_type, NO_CONFIGS) if found is None else found
 
@@ -283,16 +284,16 @@ _UNREADABLE: Final = {ResourceType.TOPIC: UNREADABLE_CONFIGS, ResourceType.BROKE
 
 
 def _readable(path: str, decode: Callable[..., T], *arguments: object) -> T | None:
-    """What a node says; None where it is not as a broker writes it."""
+    """Decodes a node; returns None if it is malformed."""
     try:
         return decode(*arguments)
     except NOT_OURS as error:
-        _log.warning("%s is left out, because it is malformed: %s: %s", path, type(error).__name__, error)
+        _log.warning("%s is ignored, because it is malformed: %s: %s", path, type(error).__name__, error)
         return None
 
 
 def _required(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
-    """What a node says without which there is no image."""
+    """Decodes a node that the image cannot do without."""
     try:
         return decode(data)
     except (*NOT_OURS, msgspec.MsgspecError) as error:
@@ -305,7 +306,7 @@ def _config_names(resource_type: ResourceType, entities: Iterable[str]) -> Itera
             yield znodes.config_name(resource_type, entity)
         except ValueError as error:
             folder = znodes.CONFIG_FOLDERS[resource_type]
-            _log.warning("%s/%s is left out: %s", folder, entity, error)
+            _log.warning("%s/%s is ignored: %s", folder, entity, error)
 
 
 async def _load_configs(
@@ -327,7 +328,7 @@ async def _load_configs(
 async def _load_user_clients(
     store: CoordinationStore, users: Iterable[str]
 ) -> dict[tuple[ResourceType, str], Configs]:
-    """What is below the nodes of users, where there is something."""
+    """Returns the configurations below the nodes of users."""
     above = await load_configs(store, ResourceType.USER_CLIENT, map(znodes.clients_name, users))
     entities = []
     for name in above:
@@ -339,7 +340,7 @@ async def _load_user_clients(
 
 
 async def load_acls(store: CoordinationStore) -> dict[ResourcePattern, Entries]:
-    """The ACLs of every pattern that has some."""
+    """Returns the ACLs of every pattern that has some."""
     patterns: dict[str, ResourcePattern] = {}
     for pattern_type, root in acl_nodes.ROOTS.items():
         for kind in await _kinds(store, root):
@@ -357,7 +358,7 @@ async def load_acls(store: CoordinationStore) -> dict[ResourcePattern, Entries]:
 
 
 async def load_tokens(store: CoordinationStore) -> dict[str, Token]:
-    """The delegation tokens by id."""
+    """Returns the delegation tokens by id."""
     ids = await store.children(token_nodes.TOKENS)
     nodes = zip(ids, await store.get_many(list(map(token_nodes.path, ids))), strict=True)
     read = ((id, _readable(token_nodes.path(id), token_nodes.decode, id, node[0])) for id, node in nodes if node)
@@ -365,7 +366,7 @@ async def load_tokens(store: CoordinationStore) -> dict[str, Token]:
 
 
 async def _kinds(store: CoordinationStore, root: str) -> Iterable[AclResourceType]:
-    """Those that have a folder."""
+    """Returns the resource types that have a folder."""
     try:
         words = await store.children(root)
     except NoNode:
@@ -376,8 +377,8 @@ async def _kinds(store: CoordinationStore, root: str) -> Iterable[AclResourceTyp
 def _acls(path: str, pattern: ResourcePattern, data: bytes) -> Entries:
     try:
         if path != acl_nodes.path(pattern):
-            raise ValueError("the name of the node is none of a resource")
+            raise ValueError("the node's name is not that of a resource")
         return acl_nodes.decode(data)
     except NOT_OURS as error:
-        _log.error("nobody may do anything with %s, because %s is malformed: %s", pattern, path, error)
+        _log.error("all access to %s is denied, because %s is malformed: %s", pattern, path, error)
         return UNREADABLE

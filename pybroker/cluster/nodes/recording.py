@@ -1,12 +1,12 @@
-"""Writes a controller's steps: the change and its entry in the journal, in one ``multi``.
+"""Writes a controller's steps: the change and its journal entry, in one ``multi``.
 
-The ``multi`` fails at its first operation where the term is over (the epoch's node has another version). It fails at
-the entry if another broker has written the next version. Either way this broker is no longer the controller. If it
-fails between them, at a node of the change itself, the term goes on and the image is wrong (``Differs``). Only the
-controller changes those nodes in a term, so the image was wrong before (``corrections``).
+The ``multi`` fails at its first operation if the term is over (the epoch's node has another version). It fails at the
+entry if another broker has written the next version. Either way this broker is no longer the controller. If it fails
+between them, at a node of the change itself, the term goes on and the image is wrong (``Differs``). Only the controller
+changes those nodes in a term, so the image was wrong before (``corrections``).
 
 If the connection broke and the outcome of a write is unknown, the write is repeated. It can succeed only once, and its
-entry says whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on an image
+entry tells whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on an image
 that may lack the change. The next term finds it in the journal.
 """
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Fenced(errors.NotController):
-    """The term is over: another controller has written, or this one does not know what it has written."""
+    """The term is over: another controller has written, or this one does not know whether its write succeeded."""
 
 
 class Differs(errors.UnknownServerError):
@@ -97,9 +97,9 @@ class Recorder:
         except (BadVersion, NodeExists, NoNode, NotEmpty) as error:
             if 0 < error.index <= len(change):
                 raise Differs(f"the coordination store differs from the metadata: {error}") from error
-            raise Fenced(f"another controller changed this: {error}") from error
+            raise Fenced(f"another controller has changed the metadata: {error}") from error
         except ConnectionLoss as error:
-            raise Fenced(f"whether a change was written stays unknown: {error}") from error
+            raise Fenced(f"it is unknown whether a change was written: {error}") from error
         except SessionExpired as error:
             raise errors.NotController(f"the controller's session has expired: {error}") from error
         except CoordinationError as error:
@@ -111,13 +111,13 @@ class Recorder:
             await self._store.multi(operations)
             return
         except ConnectionLoss as error:
-            _log.warning("it is unknown whether a change was written; trying again: %s", error)
+            _log.warning("it is unknown whether a change was written, trying again: %s", error)
         await self._reconnected()
         try:
             await self._store.multi(operations)
         except (BadVersion, NodeExists, NoNode) as error:
             if entry is None:
-                raise ConnectionLoss(f"it may have been the first time: {error}") from error
+                raise ConnectionLoss(f"it is unknown whether the first attempt succeeded: {error}") from error
             if not await self._is_there(entry):
                 raise
 

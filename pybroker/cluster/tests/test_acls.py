@@ -216,7 +216,7 @@ def test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so(
         assert image.acls == {FLIGHTS: UNREADABLE, other: (ALICE,)}
         lines = [record.getMessage() for record in caplog.records if "kafka-acl" in record.getMessage()]
         assert len(lines) == 1
-        assert lines[0].startswith("nobody may do anything with Topic:LITERAL:flights, because /kafka-acl/Topic/fl")
+        assert lines[0].startswith("all access to Topic:LITERAL:flights is denied, because /kafka-acl/Topic/fl")
 
     run(tmp_path / "db", scenario)
 

@@ -151,7 +151,7 @@ def test_an_id_under_which_something_else_is_registered_is_taken(
     async def scenario(members: Members) -> None:
         await members.start(1)
         await by_hand(members, lambda store: store.create("/brokers/ids/9", OLD_BROKER))
-        with pytest.raises(BrokerIdTaken, match="broker 9 runs already"):
+        with pytest.raises(BrokerIdTaken, match="broker 9 is already running"):
             await members.start(9)
         await members.alive.pop(9).store.close()
 

@@ -207,8 +207,8 @@ def test_a_parent_without_content_as_kafkas_tools_make_it_is_no_fault(
             assert quotas(image) == {Entity("carol", "app"): {PRODUCE: 9.0}}
 
     asyncio.run(main())
-    assert [record.message for record in caplog.records if "is left out" in record.message] == [
-        "/config/users/carol/clients/a b is left out: a b is no name of a client"
+    assert [record.message for record in caplog.records if "is ignored" in record.message] == [
+        "/config/users/carol/clients/a b is ignored: a b is not the name of a client"
     ]
 
 

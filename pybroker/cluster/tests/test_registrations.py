@@ -97,7 +97,7 @@ def test_a_broker_whose_id_another_one_has_is_refused(
         other = ClusterNode(
             await members.server.connect(), BrokerConfig({}), 2, ManualClock(), first.node.cluster_id
         )
-        with pytest.raises(BrokerIdTaken, match="broker 2 runs already, at PLAINTEXT://"):
+        with pytest.raises(BrokerIdTaken, match="broker 2 is already running at PLAINTEXT://"):
             await other.join({}, directory_ids=["another disk"])
         assert (await members.settled()).brokers[2].epoch == first.node.broker_epoch
 

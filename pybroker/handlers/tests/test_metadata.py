@@ -121,7 +121,7 @@ def test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_tha
             assert {topic.error_code for topic in topics} == {errors.LeaderNotAvailable.code}
 
     run(scenario, {"default.replication.factor": "3"})
-    told = [record.getMessage() for record in caplog.records if "is not made yet" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "cannot be created yet" in record.getMessage()]
     assert len(told) == 3
     assert all("only 1 broker(s)" in line for line in told)
 

@@ -7,7 +7,7 @@ import pytest
 from pyclient.core.reports.absent_coordinators import AbsentCoordinators
 from pyclient.protocol.errors import CoordinatorNotAvailable
 
-WHY = CoordinatorNotAvailable("__consumer_offsets is not made yet: only 2 brokers are registered")
+WHY = CoordinatorNotAvailable("__consumer_offsets cannot be created yet: only 2 brokers are registered")
 
 
 def test_it_is_told_after_three_seconds_and_then_each_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -15,7 +15,7 @@ def test_it_is_told_after_three_seconds_and_then_each_minute(caplog: pytest.LogC
     for now in (0.0, 2.9, 3.0, 10.0, 62.9, 63.0):
         absent.tell("g", WHY, now)
     assert [record.getMessage() for record in caplog.records] == [
-        "g has no coordinator yet: __consumer_offsets is not made yet: only 2 brokers are registered; "
+        "g has no coordinator yet: __consumer_offsets cannot be created yet: only 2 brokers are registered; "
         "still trying"
     ] * 2
 
