@@ -1,6 +1,6 @@
-"""Sockets, frames, limits and the order of replies. What a request means is decided elsewhere: in ``handlers``.
+"""Sockets, frames, limits and the order of replies. ``handlers`` decide what a request means.
 
-Start with ``connection`` (one client) and ``server`` (listeners, and who is accepted). ``limits`` has every limit;
-``handshakes`` and ``tls`` stand below the frames of a secured listener. ``peer`` goes the other way: requests to other
-brokers. It imports ``cluster`` and ``config``, and neither logs nor coordinators.
+Start with ``connection`` (one client) and ``server`` (listeners, and which connections are accepted). ``limits`` has
+every limit; ``handshakes`` and ``tls`` are below the frames of a TLS listener. ``peer`` sends requests to other
+brokers. This room imports ``cluster`` and ``config``, and neither logs nor coordinators.
 """

@@ -1,8 +1,8 @@
-"""Decodes large requests and encodes large responses on a thread, which gives up the GIL often.
+"""Decodes large requests and encodes large responses on a thread that releases the GIL often.
 
-On the loop a message has a budget (``LOOP_UNITS``, about a millisecond); what exceeds it is done here. How many parts a
-request may have in all is limited by its route (``most_units``), since a part is larger in memory than on the wire:
-what is made of a request is little more than its bytes and some ten megabytes.
+On the loop a message has a budget (``LOOP_UNITS``, about a millisecond); larger messages are handled here. A route
+limits how many parts a request may have (``most_units``), because a part is larger in memory than on the wire. So a
+decoded request takes little more than its bytes and about ten megabytes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.net.routes import Route
 
 LOOP_UNITS: Final = 20_000
-"""The limit for a message that is decoded or encoded on the loop (``Reader.spend``: a unit is some 40 bytes and 40
-ns)."""
+"""The limit for a message that is decoded or encoded on the loop (``Reader.spend``: a unit is about 40 bytes and 40
+ns).
+"""
 
 class Apart:
-    """The thread."""
+    """The thread for large messages."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread = ThreadPoolExecutor(1, "apart")
 
     async def decode(self, route: Route, version: int, view: Any, position: int, end: int) -> Any:
-        """The request in ``view``. Raises DecodeError also where it is too much."""
+        """Decodes the request in ``view``. Raises DecodeError, also if it has too many parts."""
         try:
             return await self._loop.run_in_executor(
                 self._thread, route.decode, version, view, position, end, route.most_units, True
@@ -35,9 +36,9 @@ class Apart:
             raise DecodeError(f"a {route.name} request of {end - position} bytes has too many parts") from None
 
     def encode(self, route: Route, version: int, correlation_id: int, response: Any) -> asyncio.Future[Any]:
-        """The frame of ``response``."""
+        """Encodes the frame of ``response``."""
         return self._loop.run_in_executor(self._thread, route.encode_apart, version, correlation_id, response)
 
     def close(self) -> None:
-        """Ends the thread with what it is doing."""
+        """Ends the thread and drops its work."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Slows down clients that connect too often. It is there while any rate of connections is limited."""
+"""Slows down clients that connect too often. It exists while a connection rate is limited."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pybroker.net.limits import LEAST_RESERVED
 from pybroker.quotas.arrivals import Arrivals
 
 MOST_DELAYED: Final = LEAST_RESERVED // 2
-"""Connections that wait to be closed; one more closes the oldest. They take descriptors of nobody else."""
+"""How many refused connections may wait to be closed; one more closes the oldest. Their descriptors are reserved for
+them.
+"""
 
 
 class ArrivalLimits:
-    """The rates of one server, and the connections that they refuse."""
+    """The connection rates of one server, and the connections that they refuse."""
 
     def __init__(
         self, rates: Arrivals, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int], protected: str | None
     ) -> None:
-        """``protected``: the listener of the brokers, if it is not the only one."""
+        """``protected`` is the listener of the brokers, if it is not the only one."""
         self.rates = rates
         self._loop = loop
         self._now_ms = now_ms
@@ -28,11 +30,11 @@ class ArrivalLimits:
         self._delayed: dict[socket.socket, asyncio.TimerHandle] = {}
 
     def pause_s(self, listener: str) -> float:
-        """A connection of the listener has been accepted: for how long no other one is."""
+        """Counts an accepted connection. Returns how long to accept no other one on this listener."""
         return self.rates.accept(listener, self._now_ms(), is_protected=listener == self._protected) / 1000
 
     def put_off(self, sock: socket.socket, address: str) -> bool:
-        """Whether the connection is one too many of its address, and will be closed after a delay."""
+        """Returns whether the connection exceeds its address's rate; then it will be closed after a delay."""
         delay_ms = self.rates.refuse(address, self._now_ms())
         if not delay_ms:
             return False
@@ -46,6 +48,6 @@ class ArrivalLimits:
         sock.close()
 
     def close(self) -> None:
-        """Nothing waits any more."""
+        """Closes all waiting connections."""
         for sock in list(self._delayed):
             self._close(sock)

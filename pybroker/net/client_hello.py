@@ -1,9 +1,7 @@
-"""A look at what a client of TLS says first, before OpenSSL sees it.
+"""Inspects the first message of a TLS client before OpenSSL gets it.
 
-An agreement on keys by a large finite field costs the client nothing. It costs the thread of handshakes a hundred times
-what one by an elliptic curve does.
-
-What cannot be read is no trouble here: OpenSSL refuses it.
+A key exchange over a large finite field costs the client nothing. It costs the handshake thread a hundred times as much
+as one over an elliptic curve. Unreadable messages are no problem here: OpenSSL refuses them.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 RECORD: Final = 0x16
-"""The type of records of handshakes."""
+"""The type of handshake records."""
 _RECORD_HEADER: Final = 5
 _MOST_IN_RECORD: Final = (1 << 14) + 256
 _MESSAGE_HEADER: Final = 4
@@ -26,7 +24,7 @@ _CURVES: Final = frozenset((0x17, 0x18, 0x19, 0x1D, 0x1E))
 
 
 class HelloReader:
-    """Takes bytes until they are a whole hello, or none."""
+    """Takes bytes until they are a whole ClientHello, or cannot be one."""
 
     __slots__ = ("_at", "_message", "received")
 
@@ -37,7 +35,7 @@ class HelloReader:
         self._at = 0
 
     def add(self, data: memoryview) -> bool:
-        """True where no more bytes are needed."""
+        """Adds bytes. Returns True if no more are needed."""
         self.received += data
         while len(self.received) >= self._at + _RECORD_HEADER:
             body = self._at + _RECORD_HEADER
@@ -62,7 +60,7 @@ class HelloReader:
         return _MESSAGE_HEADER + int.from_bytes(self._message[1:_MESSAGE_HEADER], "big")
 
     def asks_for_finite_field(self) -> bool:
-        """The client has a key of a finite field, or leaves the server nothing else to choose."""
+        """Returns whether the client sends a key over a finite field, or offers nothing else."""
         if not self._message or self._message[0] != _CLIENT_HELLO:
             return False
         offered: set[int] = set()
@@ -75,9 +73,9 @@ class HelloReader:
 
 
 def _extensions(hello: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and value of each that is whole."""
+    """Yields type and value of each complete extension."""
     at = _BEFORE_SESSION
-    for width in (1, 2, 1):  # the session, suites, ways to compress
+    for width in (1, 2, 1):  # the session, cipher suites, compression methods
         at += width + int.from_bytes(hello[at : at + width], "big")
     at += 2
     while at + 4 <= len(hello):
@@ -87,7 +85,7 @@ def _extensions(hello: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _shares(value: bytes) -> Iterator[int]:
-    """The group of each key."""
+    """Yields the group of each key."""
     at = 2
     while at + 4 <= len(value):
         yield int.from_bytes(value[at : at + 2], "big")

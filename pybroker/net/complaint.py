@@ -1,6 +1,7 @@
-"""What the broker's log says of a connection that it closes: whose fault it was, and what the peer should know.
+"""The log lines about connections that the broker closes: the cause, and advice for the peer.
 
-Each kind of complaint is limited in rate (``ratelimit``): a client that comes again and again does not fill the log.
+Each kind of line is limited in rate (``ratelimit``), so that a client that connects again and again does not fill the
+log.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ _REFUSED: Final = (
     "it does not accept this broker's certificate: its trust store must have the CA that signed it, and the "
     "certificate the name of the host that it connects to"
 )
-_PROTOCOLS: Final = "it speaks no protocol and cipher of this listener (ssl.enabled.protocols, ssl.cipher.suites)"
+_PROTOCOLS: Final = "it shares no protocol and cipher with this listener (ssl.enabled.protocols, ssl.cipher.suites)"
 _REASONS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        "it shows no certificate, and ssl.client.auth=required: give it a key store (ssl.keystore.location)",
+        "it has no certificate, and ssl.client.auth=required: give it a key store (ssl.keystore.location)",
     "TLSV1_ALERT_UNKNOWN_CA": _REFUSED,
     "SSLV3_ALERT_BAD_CERTIFICATE": _REFUSED,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": _REFUSED,
@@ -27,25 +28,25 @@ _REASONS: Final = {
     "NO_SHARED_CIPHER": _PROTOCOLS,
     "UNSUPPORTED_PROTOCOL": _PROTOCOLS,
 }
-"""What OpenSSL's reasons mean for who runs the broker."""
+"""OpenSSL's reasons in words for an administrator."""
 
 
 class Arrived(Protocol):
-    """The part of a socket, or of the connection on it that is used here."""
+    """The part of a socket or connection that this module uses."""
 
     listener_name: str
     peer_address: tuple[str, int]
 
 
 class Accused(Arrived, Protocol):
-    """The part of the connection that is used here."""
+    """The part of a connection that this module uses."""
 
     @property
     def id(self) -> str: ...
 
 
 def malformed(log: RateLimitedLog, connection: Accused, error: Exception) -> None:
-    """The peer has sent what is no request that we serve."""
+    """Logs that the peer sent an invalid or unsupported request."""
     advice = _advice(getattr(error, "prefix", b""))
     peer = f"{connection.peer_address[0]}:{connection.peer_address[1]}"
     log(
@@ -56,29 +57,29 @@ def malformed(log: RateLimitedLog, connection: Accused, error: Exception) -> Non
 
 
 def refused(log: RateLimitedLog, connection: Accused, why: str) -> None:
-    """The client could not say who it is."""
+    """Logs that the client could not authenticate."""
     peer = f"{connection.peer_address[0]}:{connection.peer_address[1]}"
     log(logging.WARNING, "refused", f"closed the connection of {peer} to {connection.listener_name}: {why}")
 
 
 def no_handshake(log: RateLimitedLog, arrival: Arrived, why: str, level: int) -> None:
-    """A handshake of TLS has come to nothing."""
+    """Logs that a TLS handshake failed."""
     peer = f"{arrival.peer_address[0]}:{arrival.peer_address[1]}"
     text = f"closed the connection of {peer} to {arrival.listener_name}, which speaks TLS: {why}"
     log(level, "handshake", text)
 
 
 def not_tls(first: bytes) -> str:
-    """Of a peer that begins with other bytes than a handshake of TLS."""
+    """Returns what a peer probably speaks whose first bytes are not a TLS handshake."""
     if _is_http(first):
         return "it speaks HTTP: this is a Kafka listener"
     if first[:1] == b"\0":
         return "it speaks Kafka's protocol without TLS: set its security.protocol=SSL, or SASL_SSL"
-    return "what it sends is no TLS: set security.protocol=SSL, if it is a Kafka client"
+    return "it does not speak TLS: set security.protocol=SSL, if it is a Kafka client"
 
 
 def of_handshake(error: BaseException) -> str:
-    """What an error of OpenSSL means, and what to set; other errors speak for themselves."""
+    """Returns the meaning of an OpenSSL error, and what to set; for other errors their text."""
     reason = getattr(error, "reason", None)
     if reason == "CERTIFICATE_VERIFY_FAILED":
         return f"its certificate is not accepted: {getattr(error, 'verify_message', '')} (ssl.truststore.location)"
@@ -86,7 +87,7 @@ def of_handshake(error: BaseException) -> str:
 
 
 def failed(log: RateLimitedLog, connection: Accused, what: str, error: BaseException) -> None:
-    """A handler has no answer: a domain error without a place in the response (acks=0), or a bug of ours."""
+    """Logs that a handler failed: by a domain error that the response cannot express (acks=0), or by a bug."""
     if isinstance(error, KafkaError):
         text = f"closed {connection.id}: {what}: {type(error).__name__}: {error}"
         log(logging.INFO, "unanswerable", text)
@@ -98,7 +99,7 @@ def failed(log: RateLimitedLog, connection: Accused, what: str, error: BaseExcep
 
 
 def short_file(log: RateLimitedLog, connection: Accused, error: EOFError) -> None:
-    """A file ended before a reply that was to be sent from it."""
+    """Logs that a file ended before the reply that was to be sent from it."""
     log(logging.ERROR, "short file", f"{connection.id}: {error}: closed")
 
 
@@ -107,7 +108,7 @@ def _is_http(prefix: bytes) -> bool:
 
 
 def _advice(prefix: bytes) -> str:
-    """What a peer that speaks another protocol should know: goes on with what ``frames.protocol_of`` says of it."""
+    """Returns advice for a peer that speaks another protocol, to append to the text of ``frames.protocol_of``."""
     if prefix[:2] == b"\x16\x03":
         return ", and this listener does not: set its security.protocol=PLAINTEXT, or SASL_PLAINTEXT"
     if _is_http(prefix):

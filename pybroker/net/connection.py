@@ -1,19 +1,19 @@
 """One client's connection: requests in, replies out in the order of the requests.
 
 A *visit* begins when the socket is readable: the connection receives once, serves every whole frame, and sends all
-replies by one call. Where that takes long (``VISIT_S``), what is left waits for the next round of the loop, so that
-others come in between. A request or reply of many parts is decoded or encoded ``apart``, on a thread, and its
-connection is *held*: no further request of it is served. Handlers for which the order of requests matters hold it too.
+replies by one call. If that takes long (``VISIT_S``), the rest waits for the next turn of the loop, so that other
+connections are served in between. A request or reply with many parts is decoded or encoded ``apart``, on a thread, and
+its connection is *held*: no further request of it is served. Handlers that depend on the order of requests hold it too.
 
-A reply that is not ready takes a place in ``_replies``. Those behind it wait there too: replies leave in the order of
-their requests, in whatever order they become ready.
+A reply that is not ready takes a place in ``_replies``. Later ones wait behind it: replies leave in the order of their
+requests, in whatever order they become ready.
 
 Reading stops (the connection is *muted*) while it is held, too many requests are unanswered, or too many bytes are
-unsent. Frames that were received already stay with the reader. Every event that ends such a state resumes. A muted
-connection leaves the loop's read set only when bytes do arrive: most are resumed before that.
+unsent. Frames that were received already stay with the reader. Every event that ends such a state resumes reading. A
+muted connection leaves the loop's read set only when bytes arrive: most are resumed before that.
 
-What ends a connection: the peer, bytes that do not parse, a request that we do not serve, or a handler that failed. The
-sweep of the server also ends it (idle, a frame that stays incomplete, shutdown). Its waiting requests are then
+The connection ends if the peer closes it, if bytes do not parse, if a request is unsupported, or if a handler failed.
+The sweep of the server also ends it (idle, a frame that stays incomplete, shutdown). Its waiting requests are then
 cancelled.
 """
 
@@ -42,13 +42,13 @@ from pyclient.protocol.frames import decode_request_header
 
 MALFORMED = (FrameError, DecodeError, Refused)
 ANONYMOUS = "User:ANONYMOUS"
-"""A client that has not said who it is."""
+"""The principal of an unauthenticated client."""
 VISIT_S = 0.003
-"""A visit to a connection is over then: what is left of its frames waits until others have been served."""
+"""The time limit of a visit: further frames wait until other connections have been served."""
 
 
 class Server(Protocol):
-    """The part of ``server.SocketServer`` that is used here."""
+    """The part of ``server.SocketServer`` that this module uses."""
 
     loop: asyncio.AbstractEventLoop
     routes: Routes
@@ -57,12 +57,12 @@ class Server(Protocol):
     apart: Apart
     log: RateLimitedLog
     silent: dict[Any, None]
-    """Connections without SASL that have sent no request yet; the oldest first."""
+    """Connections without SASL that have sent no request yet, the oldest first."""
     strangers: dict[str, dict[Any, None]]
     throttling: Any
     """``throttling.Throttling`` while there are quotas of clients, else None."""
     notable_s: float
-    """A visit that takes longer is told by ``visited``."""
+    """A longer visit is reported to ``visited``."""
 
     def closed(self, connection: Connection) -> None: ...
 
@@ -72,10 +72,10 @@ class Server(Protocol):
 
 
 class Connection:
-    """A connected socket and its state; made by the server, which ``closed`` tells when it ends."""
+    """A connected socket and its state; the server creates it, and is told by ``closed`` when it ends."""
 
     sasl: Any = None
-    """How the client says who it is (``security.authentication``), on listeners where it has to."""
+    """The client's authentication (``security.authentication``), on SASL listeners."""
     __slots__ = (
         "_apart",
         "_call",
@@ -117,7 +117,7 @@ class Connection:
         out: SendQueue | None = None,
         principal: str = ANONYMOUS,
     ) -> None:
-        """``reader`` and ``out``: what TLS puts in the place of a socket's own."""
+        """``reader`` and ``out`` replace the socket's own if the connection uses TLS."""
         self._server = server
         self._socket: socket.socket | None = sock
         self._fd = sock.fileno()
@@ -144,30 +144,30 @@ class Connection:
 
     @property
     def id(self) -> str:
-        """Kafka's form: local and remote address, and a number."""
+        """The connection in Kafka's form: local and remote address, and a number."""
         local, peer = self.local_address, self.peer_address
         return f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.number}"
 
     @property
     def unanswered(self) -> int:
-        """Requests whose replies are not yet on their way."""
+        """The number of requests whose replies are not being sent yet."""
         return len(self._replies) if self._replies else 0
 
     @property
     def unsent(self) -> int:
-        """Bytes of replies that the socket has not taken."""
+        """The bytes of replies that the socket has not taken."""
         return self._out.unsent
 
     @property
     def partial_since(self) -> float:
-        """When the frame that is not whole yet began to arrive, by the loop's time; negative where there is none."""
+        """When the incomplete frame began to arrive, by the loop's time; negative if there is none."""
         return self._partial_since if self._reader.pending else -1.0
 
     @property
     def closed(self) -> bool:
         return self._socket is None
 
-    # -- in ----------------------------------------------------------------------------------------
+    # # -- receiving ---------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
         if self._stopped:
@@ -193,7 +193,7 @@ class Connection:
             assert count == AGAIN
 
     def resume(self) -> None:
-        """Goes on after the server's memory was at its limit, or after the handshake: TLS may hold bytes already."""
+        """Resumes after the server's memory limit was reached, or after the handshake: TLS may have bytes already."""
         if self._socket is not None and not self._stopped:
             self._read(True)
             self._server.loop.call_soon(self.receive_now)
@@ -205,7 +205,7 @@ class Connection:
             self._on_readable()
 
     def _visit(self) -> None:
-        """Serves the frames that are here and sends the replies, as far as the limits let it."""
+        """Serves the received frames and sends the replies, as far as the limits allow."""
         while self._socket is not None:
             self._stopped = False
             try:
@@ -257,17 +257,17 @@ class Connection:
         )
 
     def hold(self) -> None:
-        """No further request is served until ``release`` has been called as often."""
+        """Serves no further request until ``release`` has been called as often."""
         self._held += 1
 
     def release(self) -> None:
-        """Ends a ``hold``; what has come meanwhile is served in the next round of the loop."""
+        """Ends a ``hold``; requests received meanwhile are served in the next turn of the loop."""
         self._held -= 1
         if self._stopped and not self._held:
             self._server.loop.call_soon(self._go_on)
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:
-        """Decodes one request and hands it to its handler."""
+        """Decodes one request and passes it to its handler."""
         header = decode_request_header(view, start, end)
         version, correlation_id = header.api_version, header.correlation_id
         route = self._server.routes.find(header.api_key, version)
@@ -304,14 +304,14 @@ class Connection:
                     self._out.append(route.encode(version, correlation_id, result, LOOP_UNITS))
                     return
                 except TooMuch:
-                    pass  # and apart, by _set
+                    pass  # _set encodes it apart
         except Exception as error:
             self._failed(route.name, error)
             return
         self._answer_with(result, Reply(route, version, correlation_id))
 
     def _serve_apart(self, route: Route, call: Any, correlation_id: int, data: Any) -> None:
-        """A request that takes long to decode. The connection is held until its handler has begun."""
+        """Decodes a large request apart. The connection is held until its handler has begun."""
         self.hold()
         work = self._handle_apart(route, call, data)
         reply = Reply(route, call.version, correlation_id)
@@ -336,13 +336,13 @@ class Connection:
 
     @property
     def pinned(self) -> bool:
-        """The bytes of the request that is being handled stay as long as they are referenced."""
+        """True if the bytes of the current request stay valid as long as they are referenced."""
         return self._apart or not self._reader.reuses
 
-    # -- out ---------------------------------------------------------------------------------------
+    # # -- sending -----------------------------------------------------------------------------------
 
     def _put(self, data: Any) -> None:
-        """A reply that is ready now, behind those that are not."""
+        """Queues a reply that is ready, behind those that are not."""
         if not self._replies:
             self._out.append(data)
             return
@@ -351,7 +351,7 @@ class Connection:
         self._replies.append(reply)
 
     def _answer_with(self, result: Any, reply: Reply) -> None:
-        """Takes what a handler returned: a response, None, or a future of either."""
+        """Takes a handler's result: a response, None, or a future of either."""
         if result is None:
             return
         if self._replies is None:
@@ -364,7 +364,7 @@ class Connection:
             self._set(reply, result)
 
     def _on_result(self, reply: Reply, source: asyncio.Future[Any]) -> None:
-        """A handler that had to wait is done."""
+        """Handles the result of a handler that had to wait."""
         if self._socket is None:
             if not source.cancelled():
                 source.exception()
@@ -374,7 +374,7 @@ class Connection:
             try:
                 result = source.result()
             finally:
-                del source  # it holds its exception, which holds this frame, and the request: a cycle
+                del source  # it refers to its exception, which refers to this frame and the request: a cycle
             self._set(reply, result)
         except asyncio.CancelledError:
             self.close()
@@ -388,7 +388,7 @@ class Connection:
         self._after_reply()
 
     def _on_encoded(self, reply: Reply, source: asyncio.Future[Any]) -> None:
-        """A response that took long to encode is ready."""
+        """Sends a large response that was encoded apart."""
         if self._socket is None or source.cancelled():
             return
         reply.source = None
@@ -400,9 +400,7 @@ class Connection:
         self._after_reply()
 
     def _set(self, reply: Reply, result: Any) -> None:
-        """The response is there: encodes it and moves the replies that are ready to the socket's
-        queue.
-        """
+        """Encodes the response, and moves the replies that are ready to the socket's queue."""
         if result is not None:
             route, version, correlation_id = reply.route, reply.version, reply.correlation_id
             try:
@@ -425,7 +423,7 @@ class Connection:
             self._replies = None
 
     def _after_reply(self) -> None:
-        """Sends, or where others may become ready in this round of the loop, sends with them."""
+        """Sends now, or at the end of this turn of the loop if other replies may become ready."""
         if not self._replies:
             self._send()
         elif not self._sending_soon:
@@ -442,7 +440,7 @@ class Connection:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Resumes reading if that was stopped and the limits allow it again."""
+        """Resumes reading if it was stopped and the limits allow it again."""
         if self._socket is not None and self._stopped and not self._is_full():
             self._partial_since = 0.0  # the rest of a frame could not arrive meanwhile
             self.active_at = self._server.loop.time()
@@ -488,12 +486,12 @@ class Connection:
     # -- the end -----------------------------------------------------------------------------------
 
     def is_overdue(self, now: float) -> str | None:
-        """Why the sweep should close this connection at ``now`` (the loop's time), or None."""
+        """Returns why the sweep should close this connection at ``now`` (the loop's time), or None."""
         limits = self._server.limits
         if self._reader.pending and not self._stopped:
             allowed = limits.frame_grace_s + self._reader.pending / limits.frame_rate
             if now - self._partial_since > allowed:
-                return f"a frame was not whole after {allowed:.0f} s"
+                return f"a frame was not complete after {allowed:.0f} s"
         quiet = now - self.active_at > limits.idle_ms / 1000
         if quiet and self._out.unsent:
             return "the client does not read its replies"
@@ -502,22 +500,22 @@ class Connection:
         return None
 
     def give_way(self, why: str = "it had sent no request") -> None:
-        """Ends, as there are too many connections."""
+        """Closes the connection, because there are too many."""
         self._server.log(logging.INFO, "gives way", f"closed {self.id}: {why}, and gives way to others")
         self.close()
 
     def is_quiet(self) -> bool:
-        """True when nothing is being worked on or sent: a good moment to close it."""
+        """Returns True if no request is being handled and nothing is being sent: a good moment to close it."""
         return not self._replies and not self._out.unsent
 
     def close(self) -> None:
-        """Closes the socket and cancels the requests that wait."""
+        """Closes the socket and cancels waiting requests."""
         if self._socket is None:
             return
         self._read(False)
         if self._writing:
             self._write(False)
-        self._out.close()  # TLS has a last word
+        self._out.close()  # TLS sends a last message
         self._socket.close()
         self._socket = None
         self._reader.close()
@@ -528,16 +526,16 @@ class Connection:
         self._server.closed(self)
 
     def _malformed(self, error: Exception) -> None:
-        """The peer's fault. Replies to what it asked before are sent as far as its socket takes
-        them.
-        """
+        """Closes the connection after the peer's error. Earlier replies are sent as far as the socket takes them."""
         complaint.malformed(self._server.log, self, error)
         if self._out.unsent and not self._writing:
             self._flush()
         self.close()
 
     def _failed(self, what: str, error: BaseException) -> None:
-        """A handler has no answer. Replies that are ready are sent as far as the socket takes them."""
+        """Closes the connection because a handler failed. Replies that are ready are sent as far as the socket takes
+        them.
+        """
         complaint.failed(self._server.log, self, what, error)
         if self._out.unsent and not self._writing:
             self._flush()

@@ -1,9 +1,9 @@
-"""Handshakes of TLS: what stands between an accepted socket and a connection.
+"""TLS handshakes: the state between an accepted socket and a connection.
 
-A step of a handshake costs up to some milliseconds of CPU (a signature, a chain that is verified). It is taken on a
-thread, where OpenSSL gives up the GIL, so the loop goes on meanwhile. Each handshake is limited in time and bytes, and
-those of a listener in number: one more ends the one that has waited longest for its peer, or for the thread. Before a
-whole hello (``client_hello``) has come, a socket costs no more than itself and these bytes.
+A step of a handshake takes up to some milliseconds of CPU (a signature, the verification of a chain). It runs on a
+thread, where OpenSSL releases the GIL, so the loop continues. Each handshake is limited in time and bytes. Each
+listener has a limited number of them: one more ends the one that has waited longest for its peer, or for the thread.
+Before a complete ClientHello (``client_hello``) has arrived, a socket costs no more than itself and these bytes.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from pyclient.protocol.tls import MEMORY, RECORD_BYTES, TlsLayer
 
 Address = tuple[str, int]
 PREFIX: Final = 8
-"""Bytes that tell which protocol a peer speaks."""
+"""How many bytes show which protocol a peer speaks."""
 
 
 class Secured(Protocol):
-    """What is needed of a listener's protection (``security.listener_tls``)."""
+    """The part of a listener's TLS (``security.listener_tls``) that this module uses."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The one for new connections."""
+        """The context for new connections."""
 
     def principal(self, certificate: bytes | None) -> str:
-        """The name of who shows this certificate (DER), or none. Raises ValueError where no rule gives one."""
+        """Returns the principal of a client with this certificate (DER), or without one. Raises ValueError if no rule
+        gives one.
+        """
 
 
 class Handshake:
-    """One that is under way.
+    """One handshake in progress.
 
         waiting for the peer <-> a step on the thread -> a connection, or the end
     """
@@ -70,7 +72,7 @@ class Handshake:
         self._wait()
 
     def _wait(self) -> None:
-        """For what the peer says next."""
+        """Waits for the peer's next message."""
         self._all.waiting[self] = None
         self._all.loop.add_reader(self._fd, self._on_readable)
 
@@ -89,7 +91,7 @@ class Handshake:
             return
         if not count:
             level = logging.INFO if self._received else logging.DEBUG
-            self.fail("it went away before the handshake was over", level=level)
+            self.fail("it closed the connection during the handshake", level=level)
             return
         data = self._all.memory[:count]
         if not self._received and data[0] != RECORD:
@@ -104,12 +106,12 @@ class Handshake:
             self._greet(data)
 
     def _greet(self, data: memoryview) -> None:
-        """Begins TLS, where all of the hello has come and may be answered."""
+        """Begins TLS when the whole ClientHello has arrived and is acceptable."""
         hello = self._hello = self._hello or HelloReader()
         if not hello.add(data):
             return
         if hello.asks_for_finite_field():
-            self.fail("it wants to agree on keys by a finite field (ffdhe…), which is too slow: let it use a curve")
+            self.fail("its key exchange over a finite field (ffdhe…) is too slow: let it use an elliptic curve")
             return
         wrap = partial(self._all.secured.context.wrap_bio, server_side=True)
         self._tls, self._hello = TlsLayer(self.sock, self._all.memory, wrap), None
@@ -121,12 +123,12 @@ class Handshake:
         self._all.work(self._step, self._on_step)
 
     def _step(self) -> str | None:
-        """The principal where the handshake is done, None where the peer has to say more. On the thread.
+        """Runs one step on the thread. Returns the principal if the handshake is done, None if the peer must send more.
 
         Raises SSLError, ValueError.
         """
         tls = self._tls
-        if tls is None:  # it has ended since
+        if tls is None:  # the handshake has ended meanwhile
             return None
         try:
             tls.ssl.do_handshake()
@@ -154,15 +156,15 @@ class Handshake:
         elif is_sent:
             self._wait()
         else:
-            self.fail("it does not read what the handshake says")
+            self.fail("it does not read the handshake")
 
     def fail(self, why: str, *, level: int = logging.WARNING) -> None:
-        """Ends it, and tells why."""
+        """Ends the handshake and logs why."""
         complaint.no_handshake(self._all.log, self, why, level)
         self.end()
 
     def end(self) -> None:
-        """Closes the socket, and drops what it held: steps that were still to be taken find nothing to do."""
+        """Closes the socket and drops its buffers; a step that is still queued does nothing."""
         self._all.forget(self)
         self._stop_waiting()
         self._tls = self._hello = None
@@ -170,7 +172,7 @@ class Handshake:
 
 
 class Handshakes:
-    """All of one listener that are under way."""
+    """All handshakes of one listener."""
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class Handshakes:
         on_done: Callable[[Handshake, TlsLayer, str], object],
         on_failed: Callable[[Handshake], object],
     ) -> None:
-        """``on_done(handshake, tls, principal)`` or ``on_failed(handshake)``, once for each that began."""
+        """Calls ``on_done(handshake, tls, principal)`` or ``on_failed(handshake)`` once for each handshake."""
         self.listener_name = listener_name
         self.secured = secured
         self.loop = loop
@@ -190,47 +192,47 @@ class Handshakes:
         self.log = log
         self.memory = memoryview(bytearray(MEMORY))
         self.open: dict[Handshake, None] = {}
-        """The oldest first."""
+        """The handshakes in progress, the oldest first."""
         self.waiting: dict[Handshake, None] = {}
-        """Those for which it is the peer's turn, longest first."""
+        """The handshakes that wait for their peer, the longest first."""
         self._on_done = on_done
         self._on_failed = on_failed
         self._thread = ThreadPoolExecutor(1, "handshake")
 
     def begin(self, sock: socket.socket, local_address: Address, peer_address: Address) -> None:
-        """Waits for what the peer on ``sock`` says."""
+        """Begins a handshake on ``sock``."""
         if len(self.open) >= self.limits.max_handshakes:
             self.give_way()
         self.open[Handshake(self, sock, local_address, peer_address)] = None
 
     def give_way(self) -> None:
-        """Ends the one that has waited longest, where there is any."""
+        """Ends the handshake that has waited longest, if there is any."""
         if self.open:
             why = f"it gives way to others, as {len(self.open)} handshakes are under way"
             next(iter(self.waiting or self.open)).fail(why, level=logging.INFO)
 
     def work(self, step: Callable[[], str | None], then: Callable[[asyncio.Future[str | None]], None]) -> None:
-        """Takes a step on the thread, ``then`` goes on."""
+        """Runs a step on the thread, and then calls ``then``."""
         self.loop.run_in_executor(self._thread, step).add_done_callback(then)
 
     def done(self, handshake: Handshake, tls: TlsLayer, principal: str) -> None:
-        """The peer is known."""
+        """Completes a handshake: the peer's principal is known."""
         del self.open[handshake]
         self._on_done(handshake, tls, principal)
 
     def forget(self, handshake: Handshake) -> None:
-        """It has failed."""
+        """Removes a failed handshake."""
         del self.open[handshake]
         self._on_failed(handshake)
 
     def sweep(self, now: float) -> None:
-        """Ends those that take too long by ``now``, the loop's time."""
+        """Ends handshakes that take too long at ``now``, the loop's time."""
         since = now - self.limits.handshake_s
         for handshake in [each for each in self.open if each.began_at < since]:
             handshake.fail(f"its handshake was not over after {self.limits.handshake_s:.0f} s", level=logging.INFO)
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all handshakes."""
         for handshake in list(self.open):
             handshake.end()
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Every limit of the network, in one place: what ``config`` says, and the few that are ours."""
+"""Every limit of the network: those of ``config``, and a few of our own."""
 
 from __future__ import annotations
 
@@ -12,70 +12,73 @@ from pybroker.config.listeners import protected
 
 UNLIMITED = 1 << 62
 LEAST_RESERVED, MOST_RESERVED = 32, 256
-"""Descriptors for neither connections nor logs: the store, other brokers, what a moment needs."""
+"""Descriptors that are reserved for neither connections nor logs: for the store, other brokers, temporary needs."""
 OVERRIDES = "max.connections.per.ip.overrides"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a server and of each of its connections."""
+    """The limits of a server and of each of its connections."""
 
     max_request_bytes: int = 100 * 1024 * 1024
     """``socket.request.max.bytes``: a longer frame closes its connection."""
     queued_bytes: int = UNLIMITED
-    """``queued.max.request.bytes``: memory for partial frames, over all connections."""
+    """``queued.max.request.bytes``: memory for incomplete frames of all connections."""
     idle_ms: int = 600_000
-    """``connections.max.idle.ms``: no byte in or out for so long, and nothing being worked on."""
+    """``connections.max.idle.ms``: no byte received or sent for this time, and no request being handled."""
     max_connections: int = UNLIMITED
-    """``max.connections``, or what the descriptors of this process allow. One more ends a peer that nobody knows yet,
-    or that has sent nothing for ``silent_s``; where there is none, it waits in the backlog."""
+    """``max.connections``, or what the process's descriptors allow. One more closes an unauthenticated peer, or one
+    that has sent nothing for ``silent_s``. If there is none, it waits in the backlog.
+    """
     silent_s: float = 1.0
     protected: str | None = None
-    """The listener of brokers: one more connection of it ends the least recently used one of another listener."""
+    """The listener of brokers: one more connection there closes the least recently used one of another listener."""
     max_per_ip: int = UNLIMITED
-    """``max.connections.per.ip``: more are closed at once."""
+    """``max.connections.per.ip``: further connections are closed at once."""
     per_ip: Mapping[str, int] = field(default_factory=dict)
     """``max.connections.per.ip.overrides``, by address."""
     backlog: int = 1024
     """``socket.listen.backlog.size``."""
     send_buffer: int = -1
-    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which lets it grow to megabytes: more bytes under way
-    than the client reads in time cost twice the CPU per byte sent."""
+    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which lets it grow to megabytes. More bytes in flight
+    than the client reads in time cost twice the CPU per byte sent.
+    """
     receive_buffer: int = -1
     """``socket.receive.buffer.bytes``; -1 leaves it to the kernel, which sizes it by need."""
     max_unanswered: int = 100
-    """``queued.max.requests``: requests of a connection in work; more are not read."""
+    """``queued.max.requests``: unanswered requests of a connection; further ones are not read."""
     max_unsent: int = 1024 * 1024
-    """Bytes of replies of a connection that the socket has not taken; more requests are not read.
-    """
+    """Bytes of a connection's replies that the socket has not taken; beyond this, no requests are read."""
     frame_grace_s: float = 30.0
-    """A frame that has begun to arrive must be whole after this time …"""
+    """A frame must be complete this long after its first byte …"""
     frame_rate: int = 16 * 1024
-    """… and one second more for each so many bytes that have arrived."""
+    """… and one second later for each so many received bytes."""
 
     handshake_s: float = 10.0
-    """A handshake of TLS must be over after this time …"""
+    """A TLS handshake must be over after this time …"""
     handshake_bytes: int = 64 * 1024
-    """… and so many bytes of the client; the certificates that it shows are most of them."""
+    """… and after this many bytes of the client, most of which are its certificates."""
     max_handshakes: int = 1000
-    """Handshakes under way of a listener; one more ends the one that has waited longest, for its peer or for the
-    thread. As many of its clients of SASL may not have said who they are; one more ends the oldest."""
+    """Handshakes in progress of a listener; one more ends the one that has waited longest, for its peer or for the
+    thread. It is also the limit of unauthenticated SASL clients of a listener; one more closes the oldest.
+    """
     strange_bytes: int = 512 * 1024
-    """``sasl.server.max.receive.size``: the longest frame of a client that has not said who it is; it must do so within
-    ``handshake_s``."""
+    """``sasl.server.max.receive.size``: the longest frame of an unauthenticated client, which must log in within
+    ``handshake_s``.
+    """
     refusal_delay_s: float = 0.1
-    """``connection.failed.authentication.delay.ms``: who could not say who it is hears so after this time."""
+    """``connection.failed.authentication.delay.ms``: a failed login is answered after this time."""
 
     def of_address(self, address: str) -> int:
-        """How many connections ``address`` may have."""
+        """Returns how many connections ``address`` may have."""
         return self.per_ip.get(address, self.max_per_ip)
 
 
 def from_config(config: BrokerConfig) -> Limits:
-    """The limits that ``config`` sets.
+    """Returns the limits that ``config`` sets.
 
-    Kafka's defaults for the receive buffer (100 KiB) and the backlog (50) are for small machines of its time, and all
-    connections share its queue of requests. These three count only if they are set explicitly.
+    Kafka's defaults for the receive buffer (100 KiB) and the backlog (50) are for small machines of its time, and in
+    Kafka all connections share one request queue. So these three settings count only if they are set explicitly.
     """
 
     def if_set(name: str, otherwise: int) -> int:
@@ -100,7 +103,7 @@ def from_config(config: BrokerConfig) -> Limits:
 
 
 def descriptors_for_connections() -> int:
-    """How many connections leave the logs (``log.manager``), and everything else, the descriptors that they need."""
+    """Returns how many connections leave enough descriptors for the logs (``log.manager``) and everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return UNLIMITED
@@ -108,7 +111,7 @@ def descriptors_for_connections() -> int:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """``host:count,[::1]:count`` by address; a host's name stands for all its addresses. Raises
+    """Parses ``host:count,[::1]:count`` into limits by address; a host name stands for all its addresses. Raises
     ConfigError.
     """
     limits = {}

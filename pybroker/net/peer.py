@@ -2,7 +2,7 @@
 
 There is one connection per broker and *purpose*, because answers come in the order of the requests. A request that
 waits long (a follower's fetch, a marker, a deletion on behalf of a client) must not delay an urgent one (a change of
-the ISR). A connection is made when something is to be sent, and goes to the broker's address in the metadata. It
+the ISR). A connection is made when there is something to send, to the broker's address in the metadata. It
 authenticates first (``cluster.peer_secret``). When the broker registers again, the old connection ends at once. After a
 failure the next attempt waits, from 20 ms doubling up to a second.
 
@@ -43,7 +43,7 @@ logger = logging.getLogger("pybroker.net.peer")
 
 
 class Waiting:
-    """A request that waits: first for the connection, then for its response."""
+    """A request that waits for the connection, then for its response."""
 
     __slots__ = ("_on_done", "api", "message", "timer")
 
@@ -58,7 +58,7 @@ class Waiting:
         return self._on_done is None
 
     def done(self, response: Any, error: errors.KafkaError | None) -> None:
-        """Calls back, once."""
+        """Calls ``on_done``, once."""
         on_done, self._on_done = self._on_done, None
         if self.timer is not None:
             self.timer.cancel()
@@ -67,7 +67,7 @@ class Waiting:
 
 
 class Peer:
-    """The way to one broker for one purpose.
+    """The connection to one broker for one purpose.
 
         idle -> connecting -> ready -> idle (lost, or moved) -> …
     """
@@ -83,7 +83,7 @@ class Peer:
         self._retry_at = 0.0
 
     def post(self, request: Waiting, timeout_ms: int) -> None:
-        """Sends it, now or when there is a connection."""
+        """Sends the request, now or when there is a connection."""
         request.timer = self._loop.call_later(timeout_ms / 1000, self._on_timeout, request)
         if self._connection is not None:
             self._send(self._connection, request)
@@ -99,7 +99,8 @@ class Peer:
             self._loop.call_soon(request.done, None, errors.UnknownServerError(f"{request.api.name}: {error}"))
 
     def _on_timeout(self, request: Waiting) -> None:
-        """The other broker may be stuck: what else it was asked is not to be waited for either."""
+        """Fails the request, and closes the connection: the other broker may be stuck, so its other requests fail too.
+        """
         if request.is_done:
             return
         if request in self._waiting:
@@ -160,7 +161,7 @@ class Peer:
             self._peers.on_lost(self.node_id)
 
     def moved(self) -> None:
-        """The broker is another process now, or gone."""
+        """Closes the connection: the broker is another process now, or gone."""
         if self._connection is not None:
             self._connection.lose(f"broker {self.node_id} has registered again or has gone")
         self._pause_s = self._retry_at = 0.0
@@ -169,7 +170,7 @@ class Peer:
             self._connecting = self._loop.create_task(self._connect())
 
     def close(self) -> None:
-        """Ends the connection; whatever waits fails."""
+        """Closes the connection; waiting requests fail."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connection is not None:
@@ -178,7 +179,7 @@ class Peer:
 
 
 class Peers:
-    """All connections of this broker to others."""
+    """All connections of this broker to other brokers."""
 
     def __init__(
         self,
@@ -193,9 +194,11 @@ class Peers:
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        """``secret()``: that of the cluster, as it is known now. ``listener``: the one for brokers, None for their
-        first one of this ``protocol``. ``tls()``: the context for new connections, where that is SSL.
-        ``on_lost(broker)`` is called when a connection has ended.
+        """``secret()`` returns the cluster's current secret. ``listener`` is the one for brokers, None for a broker's
+        first one of this ``protocol``.
+
+        ``tls()`` returns the context for new TLS connections. ``on_lost(broker)`` is called when a connection has
+        ended.
         """
         self.node_id = node_id
         self._secret = secret
@@ -214,7 +217,7 @@ class Peers:
     async def request(
         self, node_id: int, message: Message, *, timeout_ms: int = TIMEOUT_MS, purpose: str = CONTROL
     ) -> Any:
-        """The response of broker ``node_id``; not for Fetch, whose records are gone by then.
+        """Returns the response of broker ``node_id``. Not for Fetch, whose records would be invalid by then.
 
         Raises NetworkException, RequestTimedOut, BrokerNotAvailable.
         """
@@ -231,7 +234,7 @@ class Peers:
         timeout_ms: int = TIMEOUT_MS,
         purpose: str = CONTROL,
     ) -> None:
-        """As ``request``: ``on_done(response, error)`` in the visit in which the response arrives."""
+        """Like ``request``, but calls ``on_done(response, error)`` while the response is being received."""
         peer = self._peers.get((node_id, purpose))
         if peer is None:
             peer = self._peers[node_id, purpose] = Peer(self, node_id)
@@ -240,7 +243,7 @@ class Peers:
     async def open(
         self, node_id: int, endpoint: Endpoint, on_lost: Callable[[PeerConnection], object]
     ) -> PeerConnection:
-        """A connection to broker ``node_id`` on which each has proved itself to the other.
+        """Returns a connection to broker ``node_id`` on which both have proved that they are brokers of the cluster.
 
         Raises OSError, TimeoutError, NotAPeer, KafkaError.
         """
@@ -258,7 +261,7 @@ class Peers:
         return connection
 
     async def _shaken(self, sock: socket.socket, endpoint: Endpoint) -> TlsPipe | None:
-        """TLS on a new connection, if the listener speaks it. Raises OSError, NotAPeer."""
+        """Begins TLS on a new connection, if the listener uses it. Raises OSError, NotAPeer."""
         if self._context is None or not endpoint.is_tls:
             return None
         context = self._context()
@@ -267,16 +270,16 @@ class Peers:
         try:
             pipe = TlsPipe(self._tls, sock, endpoint.host)
             await pipe.handshake(self.loop)
-        except (ssl.SSLError, ValueError) as error:  # a host that no certificate can name is a ValueError
+        except (ssl.SSLError, ValueError) as error:  # a host name that no certificate can contain raises ValueError
             sock.close()
-            raise NotAPeer(f"no TLS with it: {getattr(error, 'verify_message', '') or error}") from error
+            raise NotAPeer(f"the TLS handshake fails: {getattr(error, 'verify_message', '') or error}") from error
         except BaseException:
             sock.close()
             raise
         return pipe
 
     def endpoint(self, node_id: int) -> Endpoint | None:
-        """Where a broker is reached by brokers, None where it is not registered."""
+        """Returns the endpoint of a broker for brokers, None if it is not registered."""
         broker = self._brokers.get(node_id)
         return None if broker is None else self._endpoint_of(broker)
 
@@ -287,7 +290,7 @@ class Peers:
         return ways[0] if ways else None
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Handles brokers that came, went or registered again. This is the first listener of the metadata."""
+        """Handles brokers that came, left or registered again. This is the first listener of the metadata."""
         known, self._brokers = self._brokers, image.brokers
         for node_id, broker in delta.brokers.items():
             before = known.get(node_id)
@@ -300,12 +303,12 @@ class Peers:
                 peer.moved()
 
     def close(self) -> None:
-        """Ends everything."""
+        """Closes all connections."""
         for peer in self._peers.values():
             peer.close()
 
 
 def api_of(message: Message) -> Api:
-    """The API whose request this is."""
+    """Returns the API of a request."""
     api: Api = getattr(pyclient.protocol, type(message).__qualname__.partition(".")[0])
     return api

@@ -1,8 +1,8 @@
 """One authenticated connection to another broker: requests out, responses in, in order.
 
-A response is handed to its callback in the visit in which it arrived: the views of ``records`` in a
-Fetch response are good until the callback returns. When the connection ends, for whatever reason, every request in
-flight fails with NETWORK_EXCEPTION, and ``on_lost`` is called once.
+A response is passed to its callback while it is being received: the views of ``records`` in a Fetch response are valid
+until the callback returns. When the connection ends, every request in flight fails with NETWORK_EXCEPTION, and
+``on_lost`` is called once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger("pybroker.net.peer")
 
 
 class InFlight:
-    """A request that is not answered yet."""
+    """An unanswered request."""
 
     __slots__ = ("api", "correlation_id", "on_done", "version")
 
@@ -44,7 +44,7 @@ class InFlight:
 
 
 class PeerConnection(FrameStream):
-    """A connected socket; ``on_lost(connection)`` once, when it ends."""
+    """A connected socket; calls ``on_lost(connection)`` once when it ends."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class PeerConnection(FrameStream):
         self._in_flight: deque[InFlight] = deque()
         self._versions: dict[int, int] = {}
 
-    # Shaking hands
+    # # Authentication
 
     async def authenticate(self, secret: bytes, node_id: int, wanted: int) -> None:
-        """Proves who we are and who they are. Raises NotAPeer, KafkaError."""
+        """Proves that both sides are brokers of the cluster. Raises NotAPeer, KafkaError."""
         asked = ApiVersions.Request(client_software_name=CLIENT_ID, client_software_version="0.1.0")
         answer = await self._ask(ApiVersions, VERSIONS_VERSION, asked)
         self._versions = {row.api_key: row.max_version for row in answer.api_keys}
@@ -87,24 +87,26 @@ class PeerConnection(FrameStream):
         return await answer
 
     def version_of(self, api: Api) -> int:
-        """The newest version that both know; of what only brokers speak, ours."""
+        """Returns the newest version that both sides support; for APIs between brokers only, our newest."""
         return min(api.max_version, self._versions.get(api.key, api.max_version))
 
-    # Out
+    # # Sending
 
     def send(self, api: Api, version: int, message: Message, on_done: OnDone) -> None:
-        """Sends a request; ``on_done(response, error)`` is called once, perhaps before this returns
-        where the connection is lost. Raises EncodeError.
+        """Sends a request. ``on_done(response, error)`` is called once, perhaps before this returns if the connection
+        is lost.
+
+        Raises EncodeError.
         """
         correlation_id = self._next_id
         frame = api.encode_request(version, correlation_id, CLIENT_ID, message)
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
-        assert api is not Produce  # which may have no response
+        assert api is not Produce  # Produce may have no response
         self._in_flight.append(InFlight(api, version, correlation_id, on_done))
         self._out.append(frame)
         self._push()
 
-    # In
+    # # Receiving
 
     def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
         if not self._in_flight:
@@ -134,7 +136,7 @@ def _tell(request: InFlight, response: Any, error: errors.KafkaError | None) -> 
 
 
 async def connect(loop: asyncio.AbstractEventLoop, host: str, port: int, receive_buffer: int = -1) -> socket.socket:
-    """A connected socket; all addresses of the name are tried. Raises OSError."""
+    """Returns a connected socket; tries all addresses of the name. Raises OSError."""
     failure: OSError | None = None
     for family, address in await stream.resolve(loop, host, port):
         try:

@@ -1,4 +1,4 @@
-"""Makes the quotas that the metadata have those of a server, on open connections at once."""
+"""Applies the quotas of the metadata to a server, also to open connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.config import BrokerConfig, listeners
 from pybroker.config.key import MAX_INT
 from pybroker.config.listeners import protected
 
-if TYPE_CHECKING:  # what is off costs nothing, not even its import
+if TYPE_CHECKING:  # a broker without quotas saves these imports
     from pybroker.net.server import SocketServer
     from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.quotas.keys import Quotas
@@ -23,7 +23,7 @@ KINDS: Final = frozenset({ResourceType.USER, ResourceType.CLIENT, ResourceType.U
 
 
 class QuotaFollower:
-    """``follow`` is called after each change of the metadata."""
+    """Call ``follow`` after each change of the metadata."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class QuotaFollower:
         net: SocketServer,
         on_change: Callable[[ClientQuotas | None], None],
     ) -> None:
-        """``on_change`` is told the quotas of clients, None where there are none."""
+        """``on_change`` is called with the quotas of clients, None if there are none."""
         self._config = config
         self._clock = clock
         self._loop = loop
@@ -45,7 +45,7 @@ class QuotaFollower:
         self._limit_arrivals()
 
     def follow(self, image: MetadataImage) -> None:
-        """What ``image`` has holds from now on."""
+        """Applies the quotas of ``image``."""
         configs, before = image.resource_configs, self._seen
         if configs is before:
             return
@@ -61,7 +61,7 @@ class QuotaFollower:
             self._limit_arrivals()
 
     def on_config_change(self, names: Iterable[str]) -> None:
-        """The rates at which clients may connect are dynamic."""
+        """Applies changed connection rates, which are dynamic settings."""
         if any(name.endswith(RATE) for name in names):
             self._limit_arrivals()
 
@@ -105,7 +105,7 @@ class QuotaFollower:
 
 
 def windows_of(config: BrokerConfig, prefix: str) -> Windows:
-    """Those of ``<prefix>.window.num`` and ``<prefix>.window.size.seconds``."""
+    """Returns ``<prefix>.window.num`` and ``<prefix>.window.size.seconds``."""
     from pybroker.quotas.rate import Windows
 
     return Windows(config[f"{prefix}.window.num"], config[f"{prefix}.window.size.seconds"] * 1000)

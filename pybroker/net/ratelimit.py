@@ -1,6 +1,4 @@
-"""Log lines that a peer can provoke at will are limited: one a second and kind, and how many were
-left out.
-"""
+"""Limits log lines that a peer can provoke at will: one per second and kind, with the number of omitted ones."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from collections.abc import Callable
 
 
 class RateLimitedLog:
-    """Logs at most one line per ``interval_s`` and kind; the next line tells how many it stands
-    for.
+    """Logs at most one line per ``interval_s`` and kind; the next line has the number of omitted ones.
 
     Kinds are few and fixed (never made from what a peer sent), so that their number is bounded.
     """

@@ -1,4 +1,4 @@
-"""A reply on its way."""
+"""A reply that is being made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pybroker.net.routes import Route
 
 
 class Reply:
-    """The place of a reply among those of its connection: ``data`` once it is ready, None where
-    none is wanted.
+    """The place of a reply among those of its connection. ``data`` is None until it is ready, or if the request wants
+    no reply.
     """
 
     __slots__ = ("correlation_id", "data", "ready", "route", "source", "version")

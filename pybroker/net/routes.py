@@ -1,4 +1,4 @@
-"""From the key and version of a request to what decodes, handles and encodes it."""
+"""Maps the key and version of a request to its decoder, handler and encoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ API_VERSIONS = 18
 
 
 class Api(Protocol):
-    """The part of a ``pyclient.protocol`` API that is used here."""
+    """The part of a ``pyclient.protocol`` API that this module uses."""
 
     key: int
     name: str
@@ -27,7 +27,7 @@ class Api(Protocol):
 
 
 class Row(Protocol):
-    """A row of the table of what is served (``pybroker.handlers.Row``)."""
+    """A row of the table of supported APIs (``pybroker.handlers.Row``)."""
 
     @property
     def api(self) -> Any: ...
@@ -40,7 +40,7 @@ class Row(Protocol):
 
 
 class Route(NamedTuple):
-    """One API: all that the path of a request looks up."""
+    """One API with everything that a request needs."""
 
     name: str
     low: int
@@ -54,19 +54,19 @@ class Route(NamedTuple):
     """The same on a thread, without a budget."""
     response: type
     most_units: int
-    """What a request may hold (``apart``)."""
+    """How many parts a request may have (``apart``)."""
 
 
 class Refused(Exception):
-    """A request that cannot be answered: an unknown API, or a version that is not served."""
+    """The request has an unknown API or an unsupported version, and cannot be answered."""
 
 
 class Routes:
-    """The served APIs by key.
+    """The supported APIs by key.
 
-    ``make_call(version, client_id, connection, api)`` makes the second argument of a handler;
-    ``unsupported(correlation_id)`` the reply to an ApiVersions request of an unknown version, the
-    one request for which that is no end (KIP-511).
+    ``make_call(version, client_id, connection, api)`` makes the second argument of a handler.
+    ``unsupported(correlation_id)`` returns the reply to an ApiVersions request of an unknown version, the only request
+    for which that does not end the connection (KIP-511).
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Routes:
         self._routes = {row.api.key: _route(row) for row in rows}
 
     def find(self, key: int, version: int) -> Route | None:
-        """The route of a request; None for ApiVersions of an unknown version. Raises Refused."""
+        """Returns the route of a request; None for ApiVersions of an unknown version. Raises Refused."""
         route = self._routes.get(key)
         if route is None:
             raise Refused(f"API key {key} is not served")

@@ -1,7 +1,7 @@
-"""A connection whose client has to say by SASL who it is, before anything else and perhaps again and again.
+"""A connection whose client must authenticate by SASL before anything else, and perhaps repeatedly.
 
-Which request may come when is decided in ``security.authentication``; what it says, its handlers hand on. A client that
-is refused hears so after a delay, and its connection ends.
+``security.authentication`` decides which request is valid when; the handlers pass on the messages. A refused client
+gets the answer after a delay, and then its connection ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNKNOWN: Final = -1
 
 
 class Says(Protocol):
-    """What is needed of ``security.authentication.Authentication``."""
+    """The part of ``security.authentication.Authentication`` that this module uses."""
 
     user: str | None
     is_strange: bool
@@ -51,14 +51,14 @@ class Says(Protocol):
 
 
 class Authenticated(Protocol):
-    """What is needed of a listener's SASL (``security.listener_sasl``)."""
+    """The part of a listener's SASL (``security.listener_sasl``) that this module uses."""
 
     def begin(self) -> Says:
-        """For a new connection."""
+        """Returns the authentication of a new connection."""
 
 
 class SaslConnection(Connection):
-    """A connection of a listener of SASL; ``principal`` is that of its user, once it is known."""
+    """A connection of a SASL listener; ``principal`` is that of its user, once it is authenticated."""
 
     __slots__ = ("_began_at", "_is_refused", "sasl")
     sasl: Says
@@ -76,7 +76,7 @@ class SaslConnection(Connection):
         out: SendQueue | None = None,
         principal: str = ANONYMOUS,
     ) -> None:
-        """``principal``: what a certificate says, which does not count here."""
+        """``principal`` comes from a certificate, and is ignored here."""
         super().__init__(server, sock, number, listener_name, local_address, peer_address, reader, out)
         self.sasl = sasl
         self._began_at = self.active_at
@@ -87,8 +87,8 @@ class SaslConnection(Connection):
         if len(strangers) > server.limits.max_handshakes:
             next(iter(strangers)).give_way()
 
-    def give_way(self, why: str = "it had not said who it is") -> None:
-        """Ends, as there are too many connections, or too many whose client has not said who it is."""
+    def give_way(self, why: str = "it had not authenticated") -> None:
+        """Closes the connection, because there are too many, or too many unauthenticated ones."""
         complaint.refused(self._server.log, self, f"{why}, and gives way to others")
         self.close()
 
@@ -106,11 +106,11 @@ class SaslConnection(Connection):
         except IllegalSaslState as error:
             raise Refused(str(error)) from None
         super()._serve(view, start, end)
-        if not sasl.is_known:  # it says again who it is
+        if not sasl.is_known:  # it authenticates again
             self._reader.max_frame = self._server.limits.strange_bytes
 
     def _take(self, token: bytes) -> None:
-        """A message of the mechanism, without a request around it (SaslHandshake v0)."""
+        """Handles a mechanism's message without a request around it (SaslHandshake v0)."""
         try:
             answer = self.sasl.on_message(token, self._server.loop.time())
         except KafkaError as error:
@@ -132,12 +132,13 @@ class SaslConnection(Connection):
         self.on_said()
 
     def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
-        """What follows has no request, and so no response."""
+        """Waits for work that belongs to no request, and so has no response."""
         result = waiting.start(work, self._server.loop)
         self._answer_with(result, Reply(None, 0, 0))  # type: ignore[arg-type]
 
     async def answer(self, answer: Future[bytes]) -> bytes:
-        """What a thread makes of the client's message; nothing further is read meanwhile. Raises KafkaError."""
+        """Returns the answer that a thread makes to the client's message; reads nothing meanwhile. Raises KafkaError.
+        """
         self.hold()
         try:
             with suppress(Exception):  # on_answer raises it
@@ -147,15 +148,17 @@ class SaslConnection(Connection):
             self.release()
 
     def on_said(self) -> None:
-        """The client has said something that was right."""
+        """Notes that a message of the client was correct."""
         if self.sasl.is_known:
             self.principal = ANONYMOUS if self.sasl.user is None else f"User:{self.sasl.user}"
             self._reader.max_frame = self._server.limits.max_request_bytes
             self._server.strangers[self.listener_name].pop(self, None)
 
     async def refuse(self, response: Any, error: KafkaError, *, is_due: bool = False) -> Any:
-        """The last response, after a delay; nothing is read any more. Where others are due before it, in a session that
-        is over, the connection ends without any. ``is_due``: it is one of those that are due.
+        """Sends the last response after a delay, and reads nothing more.
+
+        If earlier replies are pending in an expired session, the connection ends without a response. ``is_due`` tells
+        that this response is one of the pending ones.
         """
         why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
         complaint.refused(self._server.log, self, why)
@@ -172,8 +175,8 @@ class SaslConnection(Connection):
             self.close()
 
     def is_overdue(self, now: float) -> str | None:
-        """Also where it does not say who it is."""
+        """Also overdue if it does not authenticate in time."""
         limit_s = self._server.limits.handshake_s
         if self.sasl.is_strange and now - self._began_at > limit_s:
-            return f"it did not say who it is within {limit_s:.0f} s"
+            return f"it did not authenticate within {limit_s:.0f} s"
         return super().is_overdue(now)

@@ -1,8 +1,8 @@
 """The broker's listeners and connections: which are accepted, how many, and for how long.
 
-Listening sockets are bound first (``bind``: ports are known, taken ports are found early) and
-opened when the broker takes requests (``start``). One timer sweeps the connections for those that
-are overdue; it runs only while there are any.
+Listening sockets are bound first (``bind``), so that ports are known and occupied ones are found early. They are opened
+when the broker takes requests (``start``). One timer closes overdue connections; it runs only while there are
+connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.net.limits import UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
 
-if TYPE_CHECKING:  # they cost a broker without TLS and quotas nothing
+if TYPE_CHECKING:  # a broker without TLS and quotas saves these imports
     from pybroker.net.arrival_limits import ArrivalLimits
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
     from pybroker.net.sasl_connection import Authenticated, SaslConnection
@@ -41,14 +41,15 @@ logger = logging.getLogger("pybroker.net")
 
 
 class BoundSocket(socket.socket):
-    """A bound socket and its configured listener, with the true port."""
+    """A bound socket and its configured listener, with the real port."""
 
     endpoint: Endpoint
 
 
 def bind(endpoint: Endpoint) -> BoundSocket:
-    """A socket bound to ``endpoint``, not listening yet. Of a name it takes one address, of IPv4 if there is one, and
-    ``::`` is for IPv4 as well. Raises OSError.
+    """Returns a socket bound to ``endpoint``, not listening yet. Raises OSError.
+
+    Of a host name it uses one address, IPv4 if there is one. ``::`` accepts IPv4 as well.
     """
     host = endpoint.host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")
     found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -90,26 +91,26 @@ class SocketServer:
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
         self._authenticated: Mapping[str, Authenticated] = {}
         self.handshakes: dict[str, Handshakes] = {}
-        """Those of each listener that speaks TLS."""
+        """The handshakes of each TLS listener."""
         self.silent: dict[Connection, None] = {}
-        """Those without SASL that have sent no request yet; the oldest first."""
+        """The connections without SASL that have sent no request yet, the oldest first."""
         self.strangers: dict[str, dict[SaslConnection, None]] = {}
-        """Those whose client has not said who it is, for each listener of SASL; the oldest first."""
+        """The unauthenticated connections of each SASL listener, the oldest first."""
         self.throttling: Throttling | None = None
-        """There while there are quotas of clients."""
+        """Set while there are quotas of clients."""
         self.notable_s = STALL_S
         self.arrivals: ArrivalLimits | None = None
-        """There while clients may connect only so often."""
+        """Set while connection rates are limited."""
         self._paused: dict[BoundSocket, asyncio.TimerHandle] = {}
         self._number = 0
         self._accepting: set[BoundSocket] = set()
         self._again: asyncio.TimerHandle | None = None
         self._starved: set[Connection] = set()
         self._oldest: tuple[Connection | None, float] = (None, 0.0)
-        """The one whose frame is exempt from the limit of memory, and when that frame began."""
+        """The connection whose frame is exempt from the memory limit, and when that frame began."""
         self._sweep: asyncio.TimerHandle | None = None
 
-    # -- letting in --------------------------------------------------------------------------------
+    # # -- accepting ---------------------------------------------------------------------------------
 
     def start(
         self,
@@ -117,8 +118,9 @@ class SocketServer:
         secured: Mapping[str, Secured] | None = None,
         authenticated: Mapping[str, Authenticated] | None = None,
     ) -> None:
-        """Listens; ``secured``: those that speak TLS, by name; ``authenticated``: those that speak SASL. Raises
-        OSError: another process has taken a port since it was bound.
+        """Starts to listen. ``secured`` has the TLS listeners by name, ``authenticated`` the SASL listeners.
+
+        Raises OSError if another process has taken a port since it was bound.
         """
         self._authenticated = authenticated or {}
         self.strangers = {name: {} for name in self._authenticated}
@@ -134,11 +136,11 @@ class SocketServer:
 
     @property
     def listening(self) -> list[Endpoint]:
-        """Where it listens, with true ports."""
+        """The endpoints of the listeners, with real ports."""
         return [listener.endpoint for listener in self._listeners]
 
     def _accept(self, wanted: Iterable[BoundSocket]) -> None:
-        """Takes connections of these listeners, and of no others."""
+        """Accepts connections of these listeners only."""
         before, self._accepting = self._accepting, set(wanted)
         for listener in before - self._accepting:
             self.loop.remove_reader(listener.fileno())
@@ -176,7 +178,7 @@ class SocketServer:
                     return
 
     def _pause(self, listener: BoundSocket, pause_s: float) -> bool:
-        """Lets connections to the listener wait in the backlog; False where they need not."""
+        """Lets connections to the listener wait in the backlog; returns False if that is unnecessary."""
         if not pause_s:
             return False
         text = f"more connections come to {listener.endpoint.listener} than max.connection.creation.rate allows"
@@ -191,7 +193,9 @@ class SocketServer:
             self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
 
     def _accept_failed(self, error: OSError) -> None:
-        """Out of descriptors or memory: lets the present connections work and tries again."""
+        """Handles a failed accept: if descriptors or memory are exhausted, serves the existing connections and tries
+        again later.
+        """
         if error.errno not in EXHAUSTED:
             self.log(logging.WARNING, "accept", f"a connection could not be accepted: {error}")
             return
@@ -221,8 +225,10 @@ class SocketServer:
         return listener.endpoint.listener == self.limits.protected
 
     def _who_gives_way(self, listener: BoundSocket) -> Callable[[], object] | None:
-        """Ends a peer that nobody knows yet, of the largest crowd of them: those who say nothing keep nobody out. None
-        where all are known, and the listener is not the brokers' own.
+        """Returns a function that closes one peer for a new one, None if no peer may be closed.
+
+        It takes an unauthenticated peer of the largest group, so that silent peers keep nobody out. If there is none,
+        it takes one only for the listener of brokers.
         """
         crowds: list[tuple[int, Callable[[], object]]] = []
         crowds += [(len(each.open), each.give_way) for each in self.handshakes.values() if each.open]
@@ -236,7 +242,7 @@ class SocketServer:
             return None
         others = (each for each in self.connections if each.listener_name != self.limits.protected)
         used = min(others, key=attrgetter("active_at"), default=None)
-        return None if used is None else partial(used.give_way, "it was used longest ago")
+        return None if used is None else partial(used.give_way, "it was least recently used")
 
     def _admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
         peer = _plain(address)
@@ -266,7 +272,7 @@ class SocketServer:
             self._schedule_sweep()
 
     def _on_handshake(self, arrival: Handshake, tls: TlsLayer, principal: str) -> None:
-        """A peer that speaks TLS is known."""
+        """Makes a connection of a completed TLS handshake."""
         from pybroker.net.tls import TlsReader, TlsSendQueue
 
         self._number += 1
@@ -283,7 +289,7 @@ class SocketServer:
             self.silent[connection] = None
 
     def _kind(self, listener_name: str) -> Callable[..., Connection]:
-        """What makes a connection of a listener."""
+        """Returns the factory for connections of a listener."""
         authenticated = self._authenticated.get(listener_name)
         if authenticated is None:
             return Connection
@@ -303,20 +309,20 @@ class SocketServer:
     # -- quotas ------------------------------------------------------------------------------------
 
     def throttle(self, throttling: Throttling | None) -> None:
-        """Quotas of clients have changed: those who wait because of the old ones go on."""
+        """Sets new quotas of clients; clients that wait because of the old ones continue."""
         if self.throttling is not None:
             self.throttling.unmute_all()
         self.throttling = throttling
         self.notable_s = 0.0 if throttling is not None and throttling.counts_time else STALL_S
 
     def visited(self, route: Route | None, call: Any, took_s: float) -> None:
-        """A visit to a connection took long, or its time counts."""
+        """Handles a visit that took long, or whose time counts for a quota."""
         if took_s > STALL_S:
             self.watch.stalled(took_s, "nothing" if route is None else route.name)
         if self.throttling is not None and call is not None:
             self.throttling.spent(call, took_s)
 
-    # -- watching ----------------------------------------------------------------------------------
+    # # -- monitoring --------------------------------------------------------------------------------
 
     def closed(self, connection: Connection) -> None:
         """Forgets a connection that has closed."""
@@ -330,7 +336,7 @@ class SocketServer:
         self._left(connection)
 
     def _left(self, gone: Connection | Handshake) -> None:
-        """The place of a peer is free again."""
+        """Frees the place of a peer."""
         host = gone.peer_address[0]
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
@@ -339,7 +345,7 @@ class SocketServer:
             self._accept_again()
 
     def starve(self, connection: Connection) -> None:
-        """Memory for partial frames is at its limit: ``connection`` goes on when some is free."""
+        """Lets ``connection`` wait because the memory for incomplete frames is at its limit."""
         self.log(
             logging.WARNING,
             "starved",
@@ -350,8 +356,10 @@ class SocketServer:
         self._starved.add(connection)
 
     def _feed(self) -> None:
-        """Lets one starved connection go on for each time that memory is found free. Where frames that are not whole
-        have taken all, none would ever get free: the oldest one goes on beyond the limit until it is whole.
+        """Resumes a waiting connection each time that memory is free.
+
+        If incomplete frames take all memory, none could ever complete. So the oldest one may exceed the limit until it
+        is complete.
         """
         oldest, since = self._oldest
         if oldest is None or oldest.partial_since != since:
@@ -375,7 +383,7 @@ class SocketServer:
         self._sweep = self.loop.call_later(delay, self._on_sweep)
 
     def _on_sweep(self) -> None:
-        """Closes overdue connections; stops when none is left."""
+        """Closes overdue connections; stops if none is left."""
         now = self.loop.time()
         for connection in [each for each in self.connections if each.is_overdue(now)]:
             why = connection.is_overdue(now)
@@ -396,7 +404,7 @@ class SocketServer:
     # -- shutting down -----------------------------------------------------------------------------
 
     def stop_accepting(self) -> None:
-        """Closes the listening sockets; connections go on."""
+        """Closes the listening sockets; connections stay open."""
         self._accept(())
         if self._again is not None:
             self._again.cancel()
@@ -410,7 +418,7 @@ class SocketServer:
         self._listeners = []
 
     async def close(self, grace_s: float = 1.0) -> None:
-        """Lets requests in work be answered for at most ``grace_s``, then closes everything."""
+        """Waits at most ``grace_s`` for requests in progress, then closes everything."""
         self.stop_accepting()
         for handshakes in self.handshakes.values():
             handshakes.close()
@@ -428,5 +436,5 @@ class SocketServer:
 
 
 def _plain(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
-    """Host and port, an IPv4 address written as such also when it came in over IPv6."""
+    """Returns host and port; an IPv4 address that came over IPv6 is written as IPv4."""
     return address[0].removeprefix("::ffff:"), address[1]

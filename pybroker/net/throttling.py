@@ -1,14 +1,12 @@
-"""Holds back clients that have used more than their quotas allow. It is there while any quota of clients is set.
+"""Throttles clients that exceed their quotas. It exists while there are quotas of clients.
 
-Most requests do not come here: the connection asks the ``share`` of its client, which this has found and left there.
+Most requests do not get here: the connection asks the ``share`` of its client, which this module has left there. A
+response is sent first, and tells how long its connection is *muted* from then on: nothing more is read from it. The
+longest delay of a request counts. There is one for its bytes (Produce), one from its handler (Fetch, and changes of
+topics), and one for the loop time that its client has used. Loop time is whole visits to a connection, which decode,
+handle, encode and send, and later steps of handlers. Work on threads does not count.
 
-A response is sent first, and says how long its connection is *muted* from then on: nothing more is read of it. The
-longest of a request's times counts. There is one for its bytes (Produce), one that its handler says (Fetch, and changes
-of topics), and one for what its client has taken of the event loop. The loop's time is counted as it passes: whole
-visits to a connection, which decode, handle, encode and send, and later steps of handlers. What threads do is not
-counted.
-
-Brokers of this cluster have no quotas, and a client that has not yet said who it is has none yet.
+Brokers of this cluster have no quotas, and unauthenticated clients have none yet.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ PERCENT: Final = 100
 
 
 class Connection(Protocol):
-    """The part of ``connection.Connection`` that is used here."""
+    """The part of ``connection.Connection`` that this module uses."""
 
     principal: str
     broker_id: int | None
@@ -49,14 +47,14 @@ class Connection(Protocol):
 
 
 class Call(Protocol):
-    """The part of ``handlers.common.call.Call`` that is used here."""
+    """The part of ``handlers.common.call.Call`` that this module uses."""
 
     connection: Any
     client_id: str | None
 
 
 class Throttling:
-    """Quotas of the clients of one server."""
+    """The quotas of the clients of one server."""
 
     def __init__(self, quotas: ClientQuotas, loop: asyncio.AbstractEventLoop) -> None:
         self._quotas = quotas
@@ -65,15 +63,15 @@ class Throttling:
 
     @property
     def counts_time(self) -> bool:
-        """Whether any client has a quota of the loop's time."""
+        """True if any client has a quota of loop time."""
         return self._quotas.limit_time
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
     def count(self, route: Route, result: Any, call: Call, size: int) -> Any:
-        """A request of ``size`` bytes has been handled, and ``share`` of its connection cannot say that it may be
-        answered at once. Returns what takes the place of ``result``.
+        """Counts a handled request of ``size`` bytes whose ``share`` did not allow an immediate answer. Returns the
+        result to send instead of ``result``.
         """
         connection: Connection = call.connection
         if connection.broker_id is not None or (connection.sasl is not None and not connection.sasl.is_known):
@@ -95,12 +93,12 @@ class Throttling:
         return response
 
     def _count_done(self, route: Route, call: Call, size: int, result: asyncio.Future[Any]) -> None:
-        """A handler that had to wait is done, and the connection has not yet looked at what it says."""
+        """Counts a request whose handler had to wait, before the connection takes the result."""
         if not result.cancelled() and result.exception() is None:
             self._count(route, result.result(), call, size)
 
     def spent(self, call: Call, seconds: float) -> None:
-        """The call's client has taken so much of the loop's time, unless nothing is known of it yet."""
+        """Counts loop time of the call's client, if its share is known."""
         connection: Connection = call.connection
         client_id = call.client_id and call.client_id[:LONGEST]
         share = self._quotas.known.get((connection.principal, client_id))
@@ -108,7 +106,7 @@ class Throttling:
             share.spend(seconds, self._loop.time())
 
     def _share(self, call: Call, now_ms: int) -> Share:
-        """What holds for the call's client. Its connection remembers it, unless it may turn out to be a broker's."""
+        """Returns the share of the call's client. The connection keeps it, unless it may turn out to be a broker's."""
         connection: Connection = call.connection
         share = self._quotas.share(connection.principal, call.client_id, now_ms)
         if connection.authentication is None:
@@ -124,7 +122,7 @@ class Throttling:
         self._tell(call.connection, response, delay_ms)
 
     def _tell(self, connection: Connection, response: Any, delay_ms: int) -> None:
-        """``response`` says how long its client waits, if it is longer than what its handler says."""
+        """Puts the client's delay into ``response``, if it is longer than the handler's."""
         told_ms = getattr(response, TOLD, None)
         if told_ms is not None and delay_ms > told_ms:
             response.throttle_time_ms = delay_ms
@@ -134,7 +132,7 @@ class Throttling:
             self._mute(connection, delay_ms)
 
     def _mute(self, connection: Connection, delay_ms: int) -> None:
-        """Holds the connection for so long, or as long as before where that is longer."""
+        """Mutes the connection for this time, or for as long as before if that is longer."""
         if connection.closed:
             return
         until = self._loop.time() + delay_ms / 1000
@@ -152,13 +150,13 @@ class Throttling:
         connection.release()
 
     def forget(self, connection: Connection) -> None:
-        """The connection has closed."""
+        """Forgets a closed connection."""
         muted = self._muted.pop(connection, None)
         if muted is not None:
             muted.cancel()
 
     def unmute_all(self) -> None:
-        """Quotas have changed: the next request of each connection says how long it waits now."""
+        """Unmutes all connections after a change of quotas; their next requests are delayed by the new ones."""
         for connection, muted in list(self._muted.items()):
             muted.cancel()
             self._unmute(connection)
@@ -166,7 +164,7 @@ class Throttling:
 
 @coroutine
 def _timed(work: Coroutine[Any, Any, Any], spent: Callable[[float], None]) -> Generator[Any, Any, Any]:
-    """Awaits ``work`` and tells how long its steps take, but for the first, which is part of a visit."""
+    """Awaits ``work`` and reports how long its steps take, except the first, which is part of a visit."""
     try:
         waits_for = work.send(None)
         while True:

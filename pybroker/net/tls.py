@@ -1,8 +1,8 @@
-"""TLS between a socket and the frames of a connection: to its users a ``FrameReader`` and a ``SendQueue`` as any other.
+"""TLS between a socket and the frames of a connection, with the interfaces of ``FrameReader`` and ``SendQueue``.
 
-What has arrived is decrypted into the reader's own memory. What is to be sent is read, encrypted and sent in pieces, so
-a connection holds one piece at most, whatever waits. The handshake is over before (``handshakes``). What client and
-broker share is in ``pyclient.protocol.tls``.
+Received data are decrypted into the reader's own memory. Data to send are read, encrypted and sent in pieces, so a
+connection has at most one piece in memory. The handshake happens before (``handshakes``). ``pyclient.protocol.tls`` has
+the code that client and broker share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyclient.protocol.tls import TlsLayer
 
 
 class TlsReader(FrameReader):
-    """Frames of what is decrypted."""
+    """Reads the frames of decrypted data."""
 
     __slots__ = ("_layer",)
     _layer: TlsLayer
@@ -26,15 +26,15 @@ class TlsReader(FrameReader):
         return self
 
     def receive(self, fd: int) -> int:
-        """As that of a socket."""
+        """Receives like a plain socket's reader."""
         try:
             return self._layer.receive(self, fd)
         except ssl.SSLError as error:
-            raise FrameError(f"what came is no TLS that was agreed upon: {error.reason}", b"") from None
+            raise FrameError(f"the data are not those of the agreed TLS session: {error.reason}", b"") from None
 
 
 class TlsSendQueue(SendQueue):
-    """What is encrypted before it is sent. ``unsent`` counts what the socket has not taken, before encryption."""
+    """Encrypts data before it sends them. ``unsent`` counts bytes before encryption that the socket has not taken."""
 
     __slots__ = ("_layer",)
     _layer: TlsLayer
@@ -45,10 +45,10 @@ class TlsSendQueue(SendQueue):
         return self
 
     def flush(self, fd: int) -> bool:
-        """As that of a socket."""
+        """Sends like a plain socket's queue."""
         return self._layer.flush(self, fd)
 
     def close(self) -> None:
-        """Forgets what was not sent, and ends TLS."""
+        """Drops unsent data, and ends TLS."""
         super().close()
         self._layer.end()

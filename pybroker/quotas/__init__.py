@@ -1,5 +1,5 @@
-"""Quotas: how much each client may do, and how long it has to wait after it has done more.
+"""Quotas: how much each client may do, and how long it must wait after exceeding that.
 
-Pure: time (monotonic milliseconds) is an argument. ``rate`` measures, ``client_quotas`` finds what holds for a client,
-``arrivals`` is about clients that come. ``cluster.decisions.quota_changes`` says what is stored of quotas.
+Pure functions: time (monotonic milliseconds) is an argument. ``rate`` measures, ``client_quotas`` finds the quotas of a
+client, ``arrivals`` limits new connections. ``cluster.decisions.quota_changes`` defines how quotas are stored.
 """

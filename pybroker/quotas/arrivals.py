@@ -1,7 +1,7 @@
-"""How often clients may connect: to the broker, to one of its listeners, from one address (KIP-612).
+"""Limits how often clients may connect: to the broker, to one listener, from one address (KIP-612).
 
-A client that comes too often to the broker or a listener is accepted, and those behind it wait. One that comes too
-often from an address is not accepted, and does not count.
+A connection that exceeds the rate of the broker or a listener is accepted, and later ones wait. One that exceeds the
+rate of its address is not accepted, and does not count.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pybroker.quotas.keys import CONNECTIONS, DEFAULT, Quotas
 from pybroker.quotas.rate import Windows
 
 LEAST_RATE: Final = 1e-6
-"""A bound of nothing per second: each connection waits for as long as may be."""
+"""Used for a rate of zero: each connection waits as long as possible."""
 
 
 class Arrivals:
-    """The connections that have come, and the rates that may not be exceeded."""
+    """The recent connections, and the rates that they may not exceed."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
@@ -28,16 +28,16 @@ class Arrivals:
         self._of_listeners: dict[str, Allowance] = {}
         self._of_addresses: dict[str, Allowance] = {}
         self._bounds: dict[str, float] = {}
-        """Of addresses."""
+        """The rates of addresses."""
         self._is_broker_limited = False
         self._limited: frozenset[str] = frozenset()
-        """Listeners that have a rate of their own."""
+        """The listeners with a rate of their own."""
 
     def _new(self) -> Allowance:
         return Allowance(self._windows, self._windows.size_ms)
 
     def update(self, broker: float | None, listeners: Mapping[str, float], quotas: Quotas) -> None:
-        """These rates hold from now on: of all listeners together, of single ones, of the addresses in ``quotas``."""
+        """Sets the rates: of all listeners together, of single listeners, and of the addresses in ``quotas``."""
         self._is_broker_limited = broker is not None
         self._of_broker.bound = max(broker or 0.0, LEAST_RATE)
         self._limited = frozenset(listeners)
@@ -52,12 +52,13 @@ class Arrivals:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any bound."""
+        """True if any rate is limited."""
         return bool(self._is_broker_limited or self._limited or self._bounds)
 
     def accept(self, listener: str, now_ms: int, *, is_protected: bool = False) -> int:
-        """Counts a connection that is accepted; returns for how long no other one of that listener is, in
-        milliseconds. ``is_protected``: the listener of the brokers, which the clients of others do not hold up.
+        """Counts an accepted connection; returns for how many milliseconds not to accept another one on this listener.
+
+        ``is_protected`` marks the listener of the brokers, which the clients of other listeners do not delay.
         """
         delay_ms = self._of_listeners[listener].use(1, now_ms) if listener in self._limited else 0
         if self._is_broker_limited and not is_protected:
@@ -65,7 +66,7 @@ class Arrivals:
         return delay_ms
 
     def refuse(self, address: str, now_ms: int) -> int:
-        """After how long a connection of the address is closed, in milliseconds; 0 where it may come."""
+        """Returns after how many milliseconds to close a connection of the address; 0 if it is within the rate."""
         bound = self._bounds.get(address, self._bounds.get(DEFAULT))
         if bound is None:
             return 0

@@ -1,9 +1,8 @@
-"""What holds for a client, by user and client id (KIP-13, KIP-55, KIP-124, KIP-599).
+"""Finds the quotas of a client, by user and client id (KIP-13, KIP-55, KIP-124, KIP-599).
 
-Of the quotas of a kind the first that matches holds, in the order of ``matching``. Those that it is set for share it:
-the clients of a user with a quota use it together. Where it is set for any user, each has one of its own.
-
-All that is remembered of clients is bounded, as anybody may give any client id.
+For each kind of quota the first match counts, in the order of ``matching``. All clients that it is set for share it:
+the clients of a user with a quota use it together. A quota for any user gives each user one of its own. The state about
+clients is bounded, because a client may choose any client id.
 """
 
 from __future__ import annotations
@@ -17,17 +16,19 @@ from pybroker.quotas.keys import DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Qu
 from pybroker.quotas.rate import TokenBucket, Windows
 
 MOST_CLIENTS: Final = 10_000
-"""So many clients are remembered; of more, those that are idle are forgotten, or else the oldest ``PART``."""
+"""How many clients are remembered; beyond that, idle ones are forgotten, or else the oldest ``PART``."""
 PART: Final = MOST_CLIENTS // 10
 LONGEST: Final = 255
-"""Characters of a client id; of longer ones those that begin alike are one, so that they do not fill memory."""
+"""How many characters of a client id count; longer ones with the same beginning are one, so that they do not fill
+memory.
+"""
 
 
 class Used(Protocol):
-    """What is remembered of a client's use."""
+    """The recorded use of a client."""
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing would be lost with it."""
+        """Returns whether it can be forgotten without effect."""
         ...
 
 
@@ -35,7 +36,7 @@ K = TypeVar("K")
 U = TypeVar("U", bound=Used)
 T = TypeVar("T", Allowance, "Permits")
 Sharers = tuple[str | None, str | None]
-"""The clients that use a quota together: of this user, of this client id."""
+"""The user and client id of the clients that share a quota."""
 
 
 class Permits:
@@ -48,11 +49,11 @@ class Permits:
         self.bucket = TokenBucket(windows)
 
     def delay_ms(self, now_ms: int) -> int:
-        """How long to wait until something may be done."""
+        """Returns how many milliseconds to wait before the next change."""
         return self.bucket.delay_ms(self.bound, now_ms)
 
     def take(self, permits: float, now_ms: int) -> None:
-        """Something is done, whether it may or not."""
+        """Records changes, whether or not they are within the quota."""
         self.bucket.take(permits, self.bound, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
@@ -63,12 +64,12 @@ class ClientQuotas:
     """The quotas of all clients of a broker."""
 
     def __init__(self, windows: Windows, of_controller: Windows) -> None:
-        """``of_controller``: ``controller.quota.window.…``."""
+        """``of_controller`` is ``controller.quota.window.…``."""
         self.limit_time = False
-        """Whether any client has a quota of time."""
+        """True if any client has a quota of loop time."""
         self._bounds: dict[str, dict[Sharers, float]] = {}
         self.known: dict[tuple[str, str | None], Share] = {}
-        """What ``share`` has returned, by principal and the first characters (``LONGEST``) of the client id."""
+        """The results of ``share``, by principal and the first characters (``LONGEST``) of the client id."""
         self._produce: dict[Sharers, Allowance] = {}
         self._fetch: dict[Sharers, Allowance] = {}
         self._request: dict[Sharers, Allowance] = {}
@@ -77,7 +78,7 @@ class ClientQuotas:
         self._of_controller = of_controller
 
     def update(self, quotas: Quotas) -> None:
-        """These hold from now on. What was used before counts."""
+        """Sets the quotas. Earlier use still counts."""
         self._forget()
         self._bounds = {}
         for entity, values in quotas.items():
@@ -92,7 +93,7 @@ class ClientQuotas:
         self.known.clear()
 
     def share(self, principal: str, client_id: str | None, now_ms: int) -> Share:
-        """What holds for a client of ``principal`` (``User:alice``)."""
+        """Returns the quotas of a client of ``principal`` (``User:alice``)."""
         if client_id is not None and len(client_id) > LONGEST:
             client_id = client_id[:LONGEST]
         return self.known.get((principal, client_id)) or self._find(principal, client_id, now_ms)
@@ -120,14 +121,14 @@ class ClientQuotas:
         allowance = known.get(sharers)
         if allowance is None:
             if make_room(known, now_ms):
-                self._forget()  # they have what is forgotten
+                self._forget()  # shares refer to what was forgotten
             allowance = known[sharers] = make()
         allowance.bound = bound
         return allowance
 
 
 def matching(bounds: dict[Sharers, float] | None, user: str, client: str) -> tuple[Sharers, float] | None:
-    """The clients that use the quota of one of ``user`` together, and its bound; None where it has none."""
+    """Returns which clients share the quota of a client of ``user``, and its bound; None if it has none."""
     if not bounds:
         return None
     for of_user, of_client in (
@@ -147,7 +148,7 @@ def matching(bounds: dict[Sharers, float] | None, user: str, client: str) -> tup
 
 
 def make_room(known: dict[K, U], now_ms: int) -> bool:
-    """Forgets some where as many as may be are remembered; whether it did."""
+    """Forgets some entries if the limit is reached; returns whether it did."""
     if len(known) < MOST_CLIENTS:
         return False
     gone = [key for key, each in known.items() if each.is_idle(now_ms)]
@@ -157,5 +158,5 @@ def make_room(known: dict[K, U], now_ms: int) -> bool:
 
 
 def has_client_quotas(quotas: Quotas) -> bool:
-    """Whether any quota is set that is not of an address."""
+    """Returns whether any quota is set for users or client ids."""
     return any(entity.ip is None and values for entity, values in quotas.items())

@@ -1,4 +1,4 @@
-"""The quotas that there are, by Kafka's names, and what they are set for."""
+"""The kinds of quotas, by Kafka's names, and the entities that have them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MUTATIONS: Final = "controller_mutation_rate"
 CONNECTIONS: Final = "connection_creation_rate"
 
 DEFAULT: Final = ""
-"""The name of all that have no quota of their own."""
+"""The name of the default entity."""
 
 
 class Entity(NamedTuple):
-    """What a quota is set for: a user, a client id, both, or an address. None: this does not matter."""
+    """An entity with a quota: a user, a client id, both, or an address. None matches any."""
 
     user: str | None = None
     client: str | None = None
@@ -24,4 +24,4 @@ class Entity(NamedTuple):
 
 
 Quotas = Mapping[Entity, Mapping[str, float]]
-"""All that are set: the bound by entity and key."""
+"""All quotas: the bound by entity and key."""

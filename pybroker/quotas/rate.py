@@ -1,4 +1,4 @@
-"""Windows of time in which something is counted, and permits that come as time passes (``TokenBucket``, as Kafka's)."""
+"""Time windows in which use is counted, and a token bucket like Kafka's (``TokenBucket``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Windows(NamedTuple):
 
 
 class TokenBucket:
-    """Permits that come at the rate ``bound``. All windows' worth of them are kept, and one may owe some."""
+    """Permits that accumulate at the rate ``bound``, up to those of all windows; they may become negative."""
 
     __slots__ = ("_tokens", "_updated_ms", "windows")
 
@@ -25,12 +25,12 @@ class TokenBucket:
         self._updated_ms: int | None = None
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether the bucket has been left alone for so long that it is full, whatever its rate."""
+        """Returns whether the bucket was unused for so long that it is full, whatever its rate."""
         elapsed_ms = 0 if self._updated_ms is None else now_ms - self._updated_ms
         return self._tokens >= 0 and elapsed_ms >= self.windows.number * self.windows.size_ms
 
     def left(self, bound: float, now_ms: int) -> float:
-        """The permits that there are; negative where they have to be made up for."""
+        """Returns the available permits; negative if too many were taken."""
         burst = self.windows.number * (self.windows.size_ms / 1000) * bound
         if self._updated_ms is None:
             self._tokens = burst
@@ -40,10 +40,10 @@ class TokenBucket:
         return self._tokens
 
     def take(self, permits: float, bound: float, now_ms: int) -> None:
-        """Takes them, even if there are not so many."""
+        """Takes permits, even if there are not enough."""
         self._tokens = self.left(bound, now_ms) - permits
 
     def delay_ms(self, bound: float, now_ms: int) -> int:
-        """How long it takes until nothing is owed."""
+        """Returns how long it takes until the permits are no longer negative."""
         left = self.left(bound, now_ms)
         return rounded(-left / bound * 1000) if left < 0 else 0

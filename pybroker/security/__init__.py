@@ -1,4 +1,4 @@
-"""What protects a broker: TLS contexts, who its clients are, and what they may do. It opens no connection.
+"""The security of a broker: TLS contexts, the authentication of clients, and their rights. It opens no connection.
 
-A broker without a secured listener or an authorizer imports of it only ``acls``, which the metadata consist of.
+A broker without a secured listener or an authorizer imports only ``acls``, which the metadata contain.
 """

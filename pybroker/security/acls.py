@@ -1,4 +1,4 @@
-"""ACLs as values: whom they are about, what they allow or deny, and the filters by which they are found.
+"""ACLs as values: principals, resources, what they allow or deny, and filters to find them.
 
 They are those of KIP-11 and KIP-290. The words are Kafka's: ``Read``, ``Topic``, ``Allow`` in nodes of the store,
 ``READ`` and ``TOPIC`` elsewhere.
@@ -21,15 +21,15 @@ from pyclient.protocol.acls import (
 from pyclient.protocol.errors import InvalidRequest
 
 ANYBODY: Final = "User:*"
-"""The principal of an ACL that is about everybody."""
+"""The principal of an ACL that applies to everybody."""
 MOST_SHOWN: Final = 249
-"""Characters of a name in a message or a line of the log."""
+"""How many characters of a name are shown in a message or log line."""
 
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
 class ResourcePattern(NamedTuple):
-    """The resources that ACLs are about: one, all, or those whose names begin alike."""
+    """The resources of an ACL: one, all, or those whose names have a prefix."""
 
     resource_type: AclResourceType
     name: str
@@ -39,14 +39,14 @@ class ResourcePattern(NamedTuple):
         return f"{word(self.resource_type)}:{self.pattern_type.name}:{shown(self.name)}"
 
     def matches(self, name: str) -> bool:
-        """Whether the resource of that name, of the same kind, is one of them."""
+        """Returns whether the resource with that name, of the same kind, matches."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
 
 class AccessControlEntry(NamedTuple):
-    """What an ACL allows or denies a principal (``User:alice``) who comes from a host."""
+    """What an ACL allows or denies to a principal (``User:alice``) from a host."""
 
     principal: str
     host: str
@@ -55,12 +55,12 @@ class AccessControlEntry(NamedTuple):
 
 
 Entries = tuple[AccessControlEntry, ...]
-"""Those of one pattern, each once."""
+"""The entries of one pattern, without duplicates."""
 NO_ENTRIES: Final[Entries] = ()
 UNREADABLE: Final[Entries] = (
     AccessControlEntry(ANYBODY, WILDCARD, AclOperation.ALL, AclPermissionType.DENY),
 )
-"""In place of ACLs that cannot be read: nobody may do anything there, until an administrator deletes this one."""
+"""Used instead of unreadable ACLs: it denies everything, until an administrator deletes it."""
 
 
 class AclBinding(NamedTuple):
@@ -78,7 +78,7 @@ class AclBinding(NamedTuple):
         )
 
     def check(self) -> None:
-        """Raises InvalidRequest where it cannot be stored."""
+        """Raises InvalidRequest if it cannot be stored."""
         (kind, name, pattern_type), (principal, _, operation, permission) = self
         if kind <= AclResourceType.ANY:
             raise InvalidRequest(f"Invalid resourceType {kind.name}")
@@ -100,7 +100,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are wanted; None and ANY: all."""
+    """A filter for ACLs; None and ANY match all."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     name: str | None = None
@@ -111,14 +111,14 @@ class AclFilter(NamedTuple):
     permission_type: AclPermissionType = AclPermissionType.ANY
 
     def check(self) -> None:
-        """Raises InvalidRequest where a number in it is none of Kafka's."""
+        """Raises InvalidRequest if a number in it is not one of Kafka's."""
         if self.resource_type == AclResourceType.UNKNOWN or self.pattern_type == PatternType.UNKNOWN:
             raise InvalidRequest("Unknown patternFilter.")
         if self.operation == AclOperation.UNKNOWN or self.permission_type == AclPermissionType.UNKNOWN:
             raise InvalidRequest("Unknown entryFilter.")
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether ACLs of the pattern may be wanted."""
+        """Returns whether ACLs of the pattern may match."""
         if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type is PatternType.MATCH:
@@ -127,7 +127,7 @@ class AclFilter(NamedTuple):
         return is_kind and self.name in (None, pattern.name)
 
     def matches_entry(self, entry: AccessControlEntry) -> bool:
-        """Whether it is wanted, if its pattern is."""
+        """Returns whether the entry matches, if its pattern does."""
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)
@@ -137,7 +137,7 @@ class AclFilter(NamedTuple):
 
 
 def by_code(kind: type[Kind], code: int) -> Kind:
-    """The member of that number: UNKNOWN where there is none, as in Kafka."""
+    """Returns the member with that number, UNKNOWN if there is none, as in Kafka."""
     try:
         return kind(code)
     except ValueError:
@@ -145,12 +145,12 @@ def by_code(kind: type[Kind], code: int) -> Kind:
 
 
 def word(member: IntEnum) -> str:
-    """``TransactionalId`` of TRANSACTIONAL_ID: Kafka's word in paths and nodes."""
+    """Returns Kafka's word in paths and nodes: ``TransactionalId`` for TRANSACTIONAL_ID."""
     return member.name.title().replace("_", "")
 
 
 def by_word(kind: type[Kind], text: str) -> Kind:
-    """The reverse of ``word``. Raises ValueError."""
+    """Reverses ``word``. Raises ValueError."""
     for member in kind:
         if member > 1 and word(member) == text:  # neither UNKNOWN nor ANY
             return member
@@ -158,6 +158,6 @@ def by_word(kind: type[Kind], text: str) -> Kind:
 
 
 def shown(text: str) -> str:
-    """What a client has chosen, as it may stand in a line: a line break is none, and it ends somewhere."""
+    """Returns a text that a client has chosen in a form for a log line: without line breaks, and limited in length."""
     cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
     return printable(cut)

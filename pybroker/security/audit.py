@@ -1,9 +1,9 @@
-"""The audit log, Kafka's ``kafka.authorizer.logger``: who was denied what, and at DEBUG who was allowed what.
+"""The audit log, Kafka's ``kafka.authorizer.logger``: denied operations, and at DEBUG allowed ones.
 
-A client that is denied asks again, perhaps a thousand times a second, and may make up names. So the same denial is one
-line in ``WINDOW_MS``, and each address and each principal has so many of different ones. What one of them asks leaves
-out no line of others: where all have too many lines, each principal still has its first. The first denial afterwards
-tells how many were left out, and whose they were.
+A denied client asks again, perhaps a thousand times a second, and may make up names. So the same denial is one line in
+``WINDOW_MS``, and each address and each principal has a limited number of lines. One client's requests do not suppress
+another's lines: even if there are too many lines, each principal still has its first. The first denial afterwards logs
+how many were omitted, and for which principals.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pyclient.protocol.acls import AclOperation
 LOGGER: Final = "kafka.authorizer.logger"
 WINDOW_MS: Final = 10_000
 MOST_OF_ADDRESS: Final = 50
-"""Lines of a principal that comes from one address."""
+"""The most lines of a principal from one address."""
 MOST_OF_PRINCIPAL: Final = 200
 MOST_LINES: Final = 1000
-"""Lines of all; with more than that, a principal has its first line only."""
+"""The most lines of all principals; beyond that, a principal has its first line only."""
 MOST_COUNTED: Final = 100
-"""Principals whose denials that were left out are told one by one."""
+"""For how many principals the omitted denials are logged one by one."""
 
 _log = logging.getLogger(LOGGER)
 
 
 class Question(NamedTuple):
-    """A client, and what it wanted to do. ``request``: the name of the API, "" where it is not known; ``references``:
-    how often the request names the resource.
+    """A client and its requested operation. ``request`` is the name of the API, "" if unknown; ``references`` is how
+    often the request names the resource.
     """
 
     principal: str
@@ -42,7 +42,7 @@ class Question(NamedTuple):
 
 
 class _Told:
-    """What was told of one principal in this window. ``of``: by address; it has no more than the lines have."""
+    """What was logged about one principal in this window; ``of`` is by address, and has as many entries as lines."""
 
     __slots__ = ("left_out", "lines", "of")
 
@@ -52,7 +52,7 @@ class _Told:
 
 
 class Audit:
-    """Writes the lines of one broker."""
+    """Writes the audit log of one broker."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._now_ms = monotonic_ms
@@ -62,15 +62,15 @@ class Audit:
 
     @property
     def tells_allowed(self) -> bool:
-        """Whether somebody wants to know of what was allowed."""
+        """True if allowed operations are logged."""
         return _log.isEnabledFor(logging.DEBUG)
 
     def allowed(self, question: Question, rule: str) -> None:
-        """``rule``: why."""
+        """Logs an allowed operation; ``rule`` is the reason."""
         _log.debug("%s", _line(question, "Allowed", rule))
 
     def denied(self, question: Question, rule: Callable[[], str]) -> None:
-        """Says so, unless it was said just now; ``rule()``: why."""
+        """Logs a denial, unless it was just logged; ``rule()`` returns the reason."""
         if not _log.isEnabledFor(logging.INFO):
             return
         now_ms = self._now_ms()
@@ -84,7 +84,7 @@ class Audit:
             told.left_out += 1
 
     def _is_news(self, told: _Told, question: Question) -> bool:
-        """Whether it is told: it is another denial than before, and neither its client nor all have too many."""
+        """Returns whether to log the denial: it is new, and there are not too many lines."""
         said = (question.operation, str(question.resource), question.request)
         before = told.of.get(question.host, ())
         most = MOST_OF_PRINCIPAL if self._lines < MOST_LINES else 1
@@ -100,10 +100,10 @@ class Audit:
         told, self._told, self._lines = self._told, {}, 0
         most = sorted(((each.left_out, who) for who, each in told.items() if each.left_out), reverse=True)
         for count, who in most[:MOST_COUNTED]:
-            _log.info("%d denials more of %s were not logged: the same ones, or too many", count, shown(who))
+            _log.info("%d more denials of %s were not logged: they were repeated, or too many", count, shown(who))
         if rest := most[MOST_COUNTED:]:
             count = sum(count for count, _ in rest)
-            _log.info("%d denials more of %d others were not logged", count, len(rest))
+            _log.info("%d more denials of %d others were not logged", count, len(rest))
 
 
 def _line(question: Question, result: str, rule: str) -> str:

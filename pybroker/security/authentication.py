@@ -1,11 +1,11 @@
-"""How the client of one connection says who it is: which requests may come when, and what follows from its messages.
+"""The authentication of one connection's client: which requests are valid when, and what its messages cause.
 
     nobody -> SaslHandshake -> messages of a mechanism -> known, or refused
-    known  -> SaslHandshake -> messages again          -> known, or refused      where its session ends some time
+    known  -> SaslHandshake -> messages again          -> known, or refused      if its session ends some time
 
-It does no I/O and reads no clock: seconds of a clock that only goes on are arguments. A mechanism's part is an
-``Exchange``. Where that takes long, a thread makes its answer, and its client says nothing meanwhile. Whatever is wrong
-with a user, a password or a proof, the client hears the same.
+It does no I/O and reads no clock: seconds of a monotonic clock are arguments. A mechanism's part is an ``Exchange``. If
+its answer takes long, a thread makes it, and the client must wait. Whatever is wrong with a user, a password or a
+proof, the client gets the same answer.
 """
 
 from __future__ import annotations
@@ -19,38 +19,40 @@ from pyclient.protocol.errors import IllegalSaslState, SaslAuthenticationFailed,
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 AGAIN_AFTER_S: Final = 1.0
-"""A client may not say more often who it is."""
+"""The shortest time between two authentications of a client."""
 
 
 class BadMessage(ValueError):
-    """A message that nobody can have meant, a wrong password or proof, or an unknown user: its text is for the log."""
+    """A malformed message, a wrong password or proof, or an unknown user. The text is for the log only."""
 
 
 class Exchange(Protocol):
     """The messages of one authentication."""
 
     user: str | None
-    """The name of the client, once that is proved."""
+    """The client's user name, once it is proved."""
     lifetime_ms: int
-    """For how long that is so; 0: for ever."""
+    """How long the authentication is valid; 0 means without limit."""
     is_by_token: bool
-    """It is proved by a delegation token."""
+    """True if a delegation token proved it."""
 
     def on_message(self, message: bytes) -> bytes | Future[bytes]:
-        """The answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client. So may the future."""
+        """Returns the answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client; so may the
+        future.
+        """
 
 
 class Mechanism(Protocol):
-    """A way to say who one is."""
+    """A SASL mechanism."""
 
     def begin(self) -> Exchange: ...
 
 
 class Authentication:
-    """That of one connection.
+    """The authentication of one connection.
 
-    user: who it is. lifetime_ms: how long that was true when it was said; 0: for ever. is_by_token: a delegation token
-    says so.
+    ``user`` is the user name. ``lifetime_ms`` is how long the authentication was valid when it was made, 0 without
+    limit. ``is_by_token`` tells that a delegation token proved it.
     """
 
     __slots__ = (
@@ -61,7 +63,7 @@ class Authentication:
     def __init__(
         self, listener: str, mechanisms: Mapping[str, Mechanism], max_reauth_ms: Mapping[str, int]
     ) -> None:
-        """``max_reauth_ms``: the time after which a client has to say again who it is, by mechanism; 0: never."""
+        """``max_reauth_ms`` is, by mechanism, the time after which a client must authenticate again; 0 means never."""
         self._listener = listener
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
@@ -75,57 +77,59 @@ class Authentication:
         self.lifetime_ms = 0
         self.is_by_token = False
         self.is_strange = True
-        """Nobody knows yet who it is."""
+        """True until the client is authenticated."""
         self.is_over = False
-        """It was refused."""
+        """True if the client was refused."""
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those of the listener."""
+        """The mechanisms of the listener."""
         return list(self._mechanisms)
 
     @property
     def takes_tokens(self) -> bool:
-        """What comes next are a mechanism's messages themselves, without a request around them."""
+        """True if the next bytes are a mechanism's message without a request around it."""
         return self._exchange is not None and not self._is_framed
 
     @property
     def is_known(self) -> bool:
-        """The client's name is known, and nothing more is to be said now."""
+        """True if the client is authenticated and no authentication is in progress."""
         return not self.is_strange and self._exchange is None
 
     @property
     def is_open(self) -> bool:
-        """Any request may come, and may for ever."""
+        """True if every request is valid, without a time limit."""
         return self.is_known and self._expires_at is None
 
     def admit(self, api_key: int, now_s: float) -> None:
-        """Looks whether a request may come. Raises IllegalSaslState."""
+        """Checks whether a request is valid now. Raises IllegalSaslState."""
         if self.is_over:
-            raise IllegalSaslState("it was refused")
+            raise IllegalSaslState("its authentication was refused")
         if self._exchange is not None or self._is_peer:
             if api_key != SASL_AUTHENTICATE:
-                raise IllegalSaslState(f"API {api_key} came while it said who it is")
+                raise IllegalSaslState(f"API {api_key} came during its authentication")
         elif self.is_strange:
             if api_key not in (API_VERSIONS, SASL_HANDSHAKE):
-                what = f"API {api_key} came before it said who it is"
+                what = f"API {api_key} came before its authentication"
                 raise IllegalSaslState(f"{what}: set its security.protocol, sasl.mechanism and what that needs")
         elif self._expires_at is not None and now_s >= self._expires_at and api_key != SASL_HANDSHAKE:
             raise IllegalSaslState("its session has expired (connections.max.reauth.ms)")
 
     def on_handshake(self, mechanism: str, *, is_framed: bool, now_s: float) -> None:
-        """Begins. ``is_framed``: messages come in SaslAuthenticate. Raises IllegalSaslState, where the client goes on
-        as it was, and UnsupportedSaslMechanism, which is the end.
+        """Begins an authentication. ``is_framed`` tells that messages come in SaslAuthenticate.
+
+        Raises IllegalSaslState, after which the client may continue, and UnsupportedSaslMechanism, which ends the
+        connection.
         """
         if not self.is_strange:
             if self._expires_at is None:
                 raise IllegalSaslState("its session has no end")
             if now_s - self._last < AGAIN_AFTER_S:
-                raise IllegalSaslState("it says too often who it is")
+                raise IllegalSaslState("it authenticates too often")
         found = self._mechanisms.get(mechanism)
         if found is None:
             self.is_over = True
-            raise UnsupportedSaslMechanism(f"listener {self._listener} has {', '.join(self._mechanisms)} only")
+            raise UnsupportedSaslMechanism(f"listener {self._listener} has only {', '.join(self._mechanisms)}")
         self._last = now_s
         self._exchange = found.begin()
         if not self.is_strange and mechanism != self._mechanism:
@@ -134,19 +138,20 @@ class Authentication:
         self._mechanism = mechanism
 
     def on_peer(self) -> None:
-        """A broker begins to prove that it is one, which others look after. Raises IllegalSaslState."""
+        """Begins the authentication of a broker, which another module handles. Raises IllegalSaslState."""
         if not self.is_strange or self._exchange is not None:
-            raise IllegalSaslState("it has said already who it is")
+            raise IllegalSaslState("it has already authenticated")
         self._is_peer = True
 
     def on_proved(self) -> None:
-        """It is a broker."""
+        """Notes that the client is a broker of this cluster."""
         self._is_peer = self.is_strange = False
 
     def on_message(self, message: bytes, now_s: float) -> bytes | Future[bytes]:
-        """The answer to a message of the mechanism; ``user`` and ``lifetime_ms`` stand after the last. A future is to
-        be given to ``on_answer`` when it is done. Raises SaslAuthenticationFailed, with the text for the client, which
-        is the end, and IllegalSaslState.
+        """Returns the answer to a message of the mechanism. After the last one, ``user`` and ``lifetime_ms`` are set.
+
+        Give a returned future to ``on_answer`` when it is done. Raises IllegalSaslState. Raises
+        SaslAuthenticationFailed, with the text for the client; then the authentication is over.
         """
         exchange = self._exchange
         if exchange is None:
@@ -156,7 +161,7 @@ class Authentication:
             return answer if isinstance(answer, Future) else self._answered(exchange, answer, now_s)
 
     def on_answer(self, answer: Future[bytes], now_s: float) -> bytes:
-        """That of a future of ``on_message`` which is done. Raises SaslAuthenticationFailed."""
+        """Returns the answer of a finished future of ``on_message``. Raises SaslAuthenticationFailed."""
         assert self._exchange is not None
         with self._judged():
             return self._answered(self._exchange, answer.result(), now_s)
@@ -168,7 +173,7 @@ class Authentication:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """What is refused is the end."""
+        """Ends the authentication if it is refused."""
         try:
             yield
         except BadMessage as error:
@@ -192,7 +197,7 @@ class Authentication:
 
 
 class _Never:
-    """A client that comes again with another mechanism."""
+    """Refuses a client that authenticates again with another mechanism."""
 
     user: str | None = None
     lifetime_ms = 0

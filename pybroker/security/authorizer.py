@@ -1,18 +1,18 @@
-"""Kafka's StandardAuthorizer: says which user may do what. It reads no store and no clock.
+"""Kafka's StandardAuthorizer: decides which user may do what. It reads no store and no clock.
 
 1. A super user may do everything.
-2. An ACL counts if it is about the principal or ``User:*``, and about the client's host or ``*``. A literal ``*`` is
-   about every resource, a prefix about those whose names begin with it.
-3. If an ACL denies it, it is denied. If one allows it, it is allowed.
-4. If there is no ACL about the resource at all, ``allow.everyone.if.no.acl.found`` decides. Else it is denied.
+2. An ACL counts if it names the principal or ``User:*``, and the client's host or ``*``. A literal ``*`` matches every
+   resource, a prefix those whose names begin with it.
+3. If an ACL denies the operation, it is denied. Else if one allows it, it is allowed.
+4. If the resource has no ACL at all, ``allow.everyone.if.no.acl.found`` decides. Else it is denied.
 
 An ACL that allows reading, writing, deleting or altering also allows describing. One that allows altering
-configurations allows describing them. An ACL that denies implies nothing.
+configurations also allows describing them. An ACL that denies implies nothing.
 
 For each pattern, principal and host the operations are kept as bits of numbers. A decision looks at the literal, at the
-wildcard, and at one prefix of the name for each length that prefixes have. Whether a principal may do something to any
-resource is found by the patterns that have the same entry. So both cost the same with few ACLs and with many. What a
-principal may do to a resource is kept until an ACL changes.
+wildcard, and at one prefix of the name for each existing length of prefixes. Whether a principal may do something to
+any resource is found by the patterns that have the same entry. So both cost the same with few ACLs and with many. A
+decision is cached until an ACL changes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from pybroker.security.audit import Audit, Question
 from pyclient.protocol.acls import WILDCARD, AclOperation, AclPermissionType, AclResourceType, PatternType
 
 MOST_KEPT: Final = 10_000
-"""Decisions that are kept."""
+"""How many decisions are cached."""
 LONGEST_KEPT: Final = 255
-"""Characters of a name. Clients choose the names, and must not fill memory with them."""
+"""The longest name whose decisions are cached. Clients choose the names, and must not fill memory with them."""
 EVERYTHING: Final = (1 << (max(AclOperation) + 1)) - 1
 NOTHING: Final = 0
 ANY_NAME: Final = "hardcode"
-"""What Kafka asks about first, where it is asked about a whole kind of resources: super users may do it to anything."""
+"""The name with which Kafka first asks about a whole kind of resources: super users may do it to any of them."""
 
 _IMPLIED: Final = {
     **dict.fromkeys(
@@ -50,11 +50,11 @@ _IMPLIED: Final = {
     ),
     AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
 }
-"""What an operation that is allowed brings with it."""
+"""The operations that an allowed operation implies."""
 
 
 class _Bits(NamedTuple):
-    """Of one pattern, one principal and one host."""
+    """The bits of one pattern, principal and host."""
 
     denied: int
     allowed: int
@@ -63,11 +63,11 @@ class _Bits(NamedTuple):
 _NO_BITS: Final = _Bits(0, 0)
 _Hosts = dict[str, _Bits]
 _Group = dict[str, _Hosts]
-"""One pattern's, by principal and host."""
+"""The bits of one pattern, by principal and host."""
 
 
 class _Kind:
-    """The ACLs of one kind of resources, by pattern."""
+    """The ACLs of one kind of resource, by pattern."""
 
     __slots__ = ("lengths", "literal", "patterns", "prefixed", "sizes")
 
@@ -75,13 +75,13 @@ class _Kind:
         self.literal: dict[str, _Group] = {}
         self.prefixed: dict[str, _Group] = {}
         self.patterns: dict[AccessControlEntry, dict[ResourcePattern, None]] = {}
-        """Those that have an entry, by the entry with its host in one form."""
+        """The patterns that have an entry, by the entry with its host in canonical form."""
         self.lengths: list[int] = []
-        """Of the prefixes, in order."""
+        """The lengths of the prefixes, in order."""
         self.sizes = Counter[int]()
 
     def put(self, pattern: ResourcePattern, before: Entries, entries: Entries) -> None:
-        """``before``: those that the pattern had; without ``entries`` there is no ACL of it any more."""
+        """Replaces the ACLs of a pattern, which were ``before``; empty ``entries`` remove it."""
         for entry in set(map(_in_one_form, before)):
             patterns = self.patterns[entry]
             del patterns[pattern]
@@ -104,7 +104,7 @@ class _Kind:
             self.lengths = sorted(self.sizes)
 
     def groups(self, name: str) -> Iterator[_Group]:
-        """Those of every pattern that the name matches."""
+        """Yields the bits of every pattern that matches the name."""
         if (found := self.literal.get(name)) is not None:
             yield found
         if name != WILDCARD and (found := self.literal.get(WILDCARD)) is not None:
@@ -117,12 +117,12 @@ class _Kind:
 
 
 class StandardAuthorizer:
-    """Decides by the ACLs that ``update`` has told it."""
+    """Decides by the ACLs that ``update`` has set."""
 
     def __init__(
         self, super_users: Collection[str] = (), *, allows_everyone: bool = False, audit: Audit | None = None
     ) -> None:
-        """``allows_everyone``: to do anything with resources without any ACL."""
+        """With ``allows_everyone``, everybody may do anything with resources that have no ACL."""
         self.version = 0
         self._super_users = frozenset(super_users)
         self._default = EVERYTHING if allows_everyone else NOTHING
@@ -133,7 +133,7 @@ class StandardAuthorizer:
         self._any: dict[tuple[str, str, AclResourceType, AclOperation], bool] = {}
 
     def update(self, acls: Mapping[ResourcePattern, Entries]) -> None:
-        """The ACLs of these patterns are others now; of one without entries there are none any more."""
+        """Replaces the ACLs of these patterns; empty entries remove a pattern."""
         for pattern, entries in acls.items():
             self._kinds[pattern.resource_type].put(pattern, self._acls.get(pattern, NO_ENTRIES), entries)
             self._acls[pattern] = entries
@@ -155,10 +155,10 @@ class StandardAuthorizer:
         count: int = 1,
         is_told: bool = True,
     ) -> bool:
-        """Whether ``principal`` (``User:alice``), who comes from the address ``host``, may do it.
+        """Returns whether ``principal`` (``User:alice``) at the address ``host`` may do the operation.
 
-        ``request`` and ``count`` are for the audit log: the API, and how often it names the resource. What is only
-        left out of an answer, without an error, is not told there.
+        ``request`` and ``count`` are for the audit log: the API, and how often it names the resource. With ``is_told``
+        False nothing is logged: a resource is then left out of an answer without an error.
         """
         rights = self._rights.get((principal, host, resource_type, name))
         if rights is None:
@@ -173,7 +173,7 @@ class StandardAuthorizer:
     def authorize_any(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """Whether the principal may do it to any resource of the kind."""
+        """Returns whether the principal may do the operation to any resource of the kind."""
         key = (principal, host, resource_type, operation)
         found = self._any.get(key)
         if found is None:
@@ -187,7 +187,7 @@ class StandardAuthorizer:
     # -- deciding ----------------------------------------------------------------------------------
 
     def _decide(self, principal: str, host: str, resource_type: AclResourceType, name: str) -> int:
-        """The operations that are allowed, as bits."""
+        """Returns the allowed operations as bits."""
         rights = self._default
         if principal in self._super_users:
             rights = EVERYTHING
@@ -238,7 +238,7 @@ class StandardAuthorizer:
             audit.denied(question, lambda: self._rule(question, is_allowed=False))
 
     def _rule(self, question: Question, *, is_allowed: bool) -> str:
-        """Why it was decided like that, in Kafka's words."""
+        """Returns the reason of a decision, in Kafka's words."""
         principal, host, operation, resource, _, _ = question
         if principal in self._super_users:
             return "SuperUser"
@@ -250,13 +250,13 @@ class StandardAuthorizer:
         return "DefaultAllow" if is_allowed else "DefaultDeny"
 
     def _patterns(self, resource: ResourcePattern) -> Iterator[ResourcePattern]:
-        """Those of ACLs that the resource matches."""
+        """Yields the patterns of existing ACLs that match the resource."""
         kind, name = resource.resource_type, resource.name
         literal = [ResourcePattern(kind, each) for each in dict.fromkeys((name, WILDCARD))]
         return (each for each in (*literal, *self._prefixes(kind, name)) if each in self._acls)
 
     def _prefixes(self, kind: AclResourceType, name: str) -> Iterator[ResourcePattern]:
-        """Those that a name has, of the lengths that prefixes of ACLs have."""
+        """Yields the prefixes of a name that have the lengths of existing prefixes."""
         lengths = self._kinds[kind].lengths
         return (ResourcePattern(kind, name[:n], PatternType.PREFIXED) for n in lengths if n <= len(name))
 
@@ -280,7 +280,7 @@ def _in_one_form(entry: AccessControlEntry) -> AccessControlEntry:
 
 
 def _bits(hosts_of: Callable[[str], _Hosts | None], principal: str, address: str) -> Iterator[_Bits]:
-    """What a pattern's ACLs say of the principal at this address."""
+    """Yields the bits of a pattern's ACLs for the principal at this address."""
     for who in (principal, ANYBODY):
         if (hosts := hosts_of(who)) is not None:
             if (bits := hosts.get(address)) is not None:
@@ -302,7 +302,7 @@ def _is_about(entry: AccessControlEntry, principal: str, address: str, operation
 
 @lru_cache(maxsize=4096)
 def canonical(host: str) -> str:
-    """One text for each address: IPv6 in its short form, and an IPv4 address that comes by IPv6 as IPv4.
+    """Returns one text for each address: IPv6 in its short form, and an IPv4 address that came over IPv6 as IPv4.
 
     Kafka compares IPv6 as Java writes it (``0:0:0:0:0:0:0:1``), so an ACL with ``::1`` has no effect there.
     """

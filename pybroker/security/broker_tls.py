@@ -1,9 +1,9 @@
-"""TLS of a broker: of its listeners, and of its way to other brokers.
+"""TLS of a broker: of its listeners, and of its connections to other brokers.
 
-Brokers know each other by the secret of the cluster (``cluster.peer_secret``), which all can read who can read the
-coordination store: of ZooKeeper everybody, unless ``zookeeper.set.acl`` is set. Where the listener for brokers is SSL
-and asks for certificates, the secret does not suffice: a broker shows the certificate of this one's name, or of one in
-``super.users``.
+Brokers recognise each other by the secret of the cluster (``cluster.peer_secret``). Everybody who can read the
+coordination store can read it: with ZooKeeper that is everybody, unless ``zookeeper.set.acl`` is set. If the listener
+for brokers is SSL and requires certificates, the secret is not enough. A broker must then have a certificate with this
+broker's own name, or with a name in ``super.users``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pybroker.security.listener_tls import ListenerTls
 
 
 class BrokerTls:
-    """``listeners``: those that speak TLS, by name; ``between``: the one for brokers, None where it is plain."""
+    """``listeners`` has the TLS listeners by name; ``between`` is the one for brokers, None if it is plain."""
 
     def __init__(self, config: BrokerConfig) -> None:
         """Reads files. Raises ConfigError."""
@@ -30,18 +30,18 @@ class BrokerTls:
         self._super_users = rights.super_users(config)
 
     def try_out(self, config: BrokerConfig) -> None:
-        """Raises ConfigError where the listeners could not have the settings of ``config``. Reads files."""
+        """Raises ConfigError if the listeners could not use the settings of ``config``. Reads files."""
         for each in self.listeners.values():
             each.try_out(config)
 
     def refusal(self, listener: str, principal: str) -> str | None:
-        """Why a client that has come by ``listener`` is no broker; None where the secret decides."""
+        """Returns why a client of ``listener`` cannot be a broker; None if the secret decides."""
         between = self.between
         if between is None or between.context.verify_mode is not ssl.CERT_REQUIRED:
             return None
         if listener != between.listener:
-            return f"brokers have to come by listener {between.listener}, which asks for certificates"
-        if between.is_sasl:  # any certificate of the authority will do: its name is not that of the connection
+            return f"brokers must use the listener {between.listener}, which requires certificates"
+        if between.is_sasl:  # any certificate of the authority is accepted: the principal does not come from it
             return None
         if principal == between.own_principal or principal in self._super_users:
             return None

@@ -1,6 +1,6 @@
-"""Files with an authority, and with keys and certificates of a server and of a client.
+"""Makes files with a certificate authority, and with keys and certificates of a server and of a client.
 
-``pybroker tls create`` and ``pybroker.run(tls=True)`` make them.
+``pybroker tls create`` and ``pybroker.run(tls=True)`` use them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _PUBLIC: Final = 0o644
 
 
 class Files(NamedTuple):
-    """Where they are."""
+    """The paths of the files."""
 
     authority: Path
-    """Its certificate, which peers trust."""
+    """The authority's certificate, which peers trust."""
     authority_key: Path
     server: Path
     client: Path
 
     @classmethod
     def of(cls, folder: Path) -> Files:
-        """Those in a folder."""
+        """Returns the files in a folder."""
         return cls(*(folder / name for name in ("ca.pem", "ca-key.pem", "server.pem", "client.pem")))
 
 
 def make(folder: Path, hosts: Sequence[str] = HOSTS) -> Files:
-    """Makes all of them, for a server that clients reach by these hosts. Raises FileExistsError, OSError; ValueError
-    for what is no host.
+    """Makes all files, for a server with these host names. Raises FileExistsError, OSError, and ValueError for an
+    invalid host.
     """
     from pyclient.security.authority import Authority
 
@@ -56,6 +56,6 @@ def make(folder: Path, hosts: Sequence[str] = HOSTS) -> Files:
 
 
 def _put(path: Path, content: bytes, mode: int) -> None:
-    """Writes a file that is not there, with that mode from its first byte. Raises OSError."""
+    """Writes a new file, with that mode from its first byte. Raises OSError."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)

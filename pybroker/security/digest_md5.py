@@ -1,10 +1,11 @@
-"""The client's side of SASL's DIGEST-MD5 (RFC 2831), which ZooKeeper has for passwords: ``qop=auth``, no more layers.
+"""The client's side of SASL's DIGEST-MD5 (RFC 2831), ZooKeeper's mechanism for passwords: ``qop=auth``, without further
+layers.
 
     challenge  realm="zk-sasl-md5",nonce="…",charset=utf-8,algorithm=md5-sess
     answer     username="kafka",realm="zk-sasl-md5",nonce="…",nc=00000001,cnonce="…",digest-uri="…",response=…,qop=auth
     last       rspauth=…, which proves that the server knows the password, too
 
-Pure: the client's nonce is an argument.
+Pure functions: the client's nonce is an argument.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _ALGORITHM: Final = b"md5-sess"
 
 
 class DigestError(Exception):
-    """The server sent what is no DIGEST-MD5, or does not know the password."""
+    """The server's message is not DIGEST-MD5, or the server does not know the password."""
 
 
 class DigestMd5:
-    """One login: ``answer`` to the challenge, then ``check`` of what the server says last."""
+    """One login: call ``answer`` with the challenge, then ``check`` with the server's last message."""
 
     def __init__(self, user: str, password: str, uri: str, nonce: str) -> None:
-        """``uri``: service and host of the server, as ``imap/example.org``; ``nonce``: random, printable."""
+        """``uri`` is service and host of the server, like ``imap/example.org``; ``nonce`` is random and printable."""
         self._user = user
         self._password = password
         self._uri = uri.encode()
@@ -38,18 +39,18 @@ class DigestMd5:
         self._expected = b""
 
     def answer(self, challenge: bytes) -> bytes:
-        """What proves that this client knows the password. Raises DigestError."""
+        """Returns the proof that this client knows the password. Raises DigestError."""
         asked = _directives(challenge)
         if b"nonce" not in asked or asked.get(b"algorithm") != _ALGORITHM:
-            raise DigestError("its challenge is none of DIGEST-MD5")
+            raise DigestError("its challenge is not DIGEST-MD5")
         if _QOP not in asked.get(b"qop", _QOP).replace(b" ", b"").split(b","):
-            raise DigestError("it wants to sign or to encrypt what follows, which is not there")
+            raise DigestError("it requires signing or encryption, which is not supported")
         charset, realm, nonce = asked.get(b"charset", b""), asked.get(b"realm", b""), asked[b"nonce"]
         try:
             user, password = (each.encode("utf-8" if charset else "latin-1") for each in (self._user, self._password))
             secret = _md5(b":".join((_short(user, charset), _short(realm, charset), _short(password, charset))))
         except UnicodeEncodeError:
-            raise DigestError("it has no UTF-8, which the user or the password needs") from None
+            raise DigestError("it does not accept UTF-8, which the user or the password needs") from None
         a1 = b":".join((secret, nonce, self._nonce))
         self._expected = self._response(a1, nonce, b"")
         said = {
@@ -66,7 +67,7 @@ class DigestMd5:
         return b",".join(name + b"=" + text for name, text in said.items())
 
     def check(self, last: bytes) -> None:
-        """Raises DigestError where this does not prove that the server knows the password."""
+        """Raises DigestError unless the message proves that the server knows the password."""
         if not hmac.compare_digest(_directives(last).get(b"rspauth", b""), self._expected):
             raise DigestError("it does not know the password itself")
 
@@ -76,13 +77,13 @@ class DigestMd5:
 
 
 def _directives(text: bytes) -> Mapping[bytes, bytes]:
-    """By name; of several, such as realms, the first. Raises DigestError."""
+    """Returns directives by name; of repeated ones, such as realms, the first. Raises DigestError."""
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(text):
         directive = _DIRECTIVE.match(text, at)
         if directive is None:
-            raise DigestError("its challenge is none of DIGEST-MD5")
+            raise DigestError("its challenge is not DIGEST-MD5")
         at = directive.end()
         name, quoted, plain = directive.groups()
         found.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(rb"\1", quoted))
@@ -90,7 +91,7 @@ def _directives(text: bytes) -> Mapping[bytes, bytes]:
 
 
 def _short(text: bytes, charset: bytes) -> bytes:
-    """In ISO 8859-1 where that has all of its characters, as the RFC wants it of UTF-8."""
+    """Returns the text in ISO 8859-1 if that has all of its characters, as the RFC requires for UTF-8."""
     try:
         return text.decode().encode("latin-1") if charset else text
     except UnicodeError:

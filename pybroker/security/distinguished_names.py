@@ -18,19 +18,19 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""The types that RFC 2253 names. Java writes all others as numbers, and their values as bytes."""
+"""The attribute types that RFC 2253 names. Java writes all others as numbers, and their values as bytes."""
 _TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1B: "latin-1", 0x1E: "utf-16-be"}
-"""Tags of strings that Java shows as text, and how their bytes are to be read."""
+"""The tags of strings that Java shows as text, and their encodings."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _LONG_FORM: Final = 0x80
 _HEADER: Final = 2
 
 Element = tuple[int, bytes, bytes]
-"""Tag, content, and all bytes of an element of DER."""
+"""Tag, content, and all bytes of a DER element."""
 
 
 def subject(certificate: bytes) -> str:
-    """The subject of a certificate in DER, its last part first. Raises ValueError."""
+    """Returns the subject of a DER certificate, its last part first. Raises ValueError."""
     encoded = x509.load_der_x509_certificate(certificate).subject.public_bytes()
     ((_, parts, _),) = elements(encoded)
     names = ["+".join(_attribute(content) for _, content, _ in elements(part)) for _, part, _ in elements(parts)]
@@ -38,7 +38,7 @@ def subject(certificate: bytes) -> str:
 
 
 def elements(data: bytes) -> Iterator[Element]:
-    """What lies side by side in DER that was checked."""
+    """Yields the elements of a sequence in valid DER."""
     while data:
         tag, size, start = data[0], data[1], _HEADER
         if size >= _LONG_FORM:
@@ -69,7 +69,7 @@ def _dotted(oid: bytes) -> str:
 
 
 def escaped(value: str) -> str:
-    """With a backslash before what has a meaning in a name, and before white space at either end."""
+    """Escapes characters with a meaning in a name, and white space at either end, by a backslash."""
     text = [f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in value]
     characters = "".join(text)
     inner = characters.strip(" \r")

@@ -1,6 +1,6 @@
-"""When keys are fetched: again and again, soon after a failure, and early where somebody shows a token of a new key.
+"""When to fetch keys: regularly, soon after a failure, and early if a client shows a token of a new key.
 
-It reads no clock: seconds of one that only goes on are arguments.
+It reads no clock: seconds of a monotonic clock are arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from pybroker.config.sasl_listeners import Remote
 
 EARLY_S: Final = 10.0
-"""Tokens of unknown keys, which anybody may make up, cause no more than one fetch in this time."""
+"""Tokens of unknown keys cause at most one fetch in this time, because anybody may make them up."""
 _MOST_DOUBLINGS: Final = 62
 
 
@@ -26,22 +26,22 @@ class FetchTimes:
 
     @property
     def is_failing(self) -> bool:
-        """The last attempt failed."""
+        """True if the last attempt failed."""
         return self._failures > 0
 
     def on_fetched(self, now_s: float) -> None:
-        """The keys have come."""
+        """Notes that the keys were fetched."""
         self._failures, self._tried_s = 0, now_s
         self.due_s = now_s + self._source.refresh_s
 
     def on_failed(self, now_s: float) -> None:
-        """They have not: each time it waits twice as long as before."""
+        """Notes a failure; the wait doubles each time."""
         wait_s = self._source.retry_s * (1 << min(self._failures, _MOST_DOUBLINGS))
         self._failures, self._tried_s = self._failures + 1, now_s
         self.due_s = now_s + min(wait_s, self._source.longest_retry_s)
 
     def on_unknown_key(self, now_s: float) -> bool:
-        """Whether an attempt is due now, as a token is of a key that has not come."""
+        """Returns whether to fetch now, because a token has an unknown key."""
         if self.is_failing or now_s < self._tried_s + EARLY_S:
             return False
         self.due_s = min(self.due_s, now_s)

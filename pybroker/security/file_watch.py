@@ -1,6 +1,6 @@
-"""Has listeners read their files again when these change: key stores, trust stores, and the keys that sign tokens.
+"""Lets listeners read their files again when these change: key stores, trust stores, and the keys that sign tokens.
 
-It looks every ``LOOK_S`` seconds, and when a key of the configuration changes. It reads files in a thread, not on the
+It checks every ``LOOK_S`` seconds, and when a key of the configuration changes. It reads files on a thread, not on the
 loop.
 """
 
@@ -27,11 +27,11 @@ class Watched(Protocol):
     """The name of the listener."""
 
     def refresh(self) -> None:
-        """Reads the files that have changed again."""
+        """Reads files again that have changed."""
 
 
 class FileWatch:
-    """Refreshes all that is watched, from time to time and when keys change."""
+    """Refreshes everything watched, regularly and when keys change."""
 
     def __init__(self, watched: Collection[Watched], loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         self._watched = watched
@@ -41,12 +41,12 @@ class FileWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to look, at once, because the files may have changed since the broker read them."""
+        """Starts, and checks at once, because the files may have changed since the broker read them."""
         self._asked.set()
         self._task = self._loop.create_task(self._run())
 
     def on_change(self, names: Collection[str]) -> None:
-        """Keys of the broker have new values."""
+        """Checks now if keys of TLS have changed."""
         if any(name.startswith(("ssl.", LISTENER_PREFIX)) for name in names):
             self._asked.set()
 
@@ -62,11 +62,11 @@ class FileWatch:
         for each in self._watched:
             try:
                 each.refresh()
-            except Exception:  # the next look comes all the same
-                logger.exception("listener %s keeps what it read before from its files", each.listener)
+            except Exception:  # the next check follows anyway
+                logger.exception("listener %s could not read its files again and keeps what it has", each.listener)
 
     async def stop(self) -> None:
-        """Stops looking."""
+        """Stops."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

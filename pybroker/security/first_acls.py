@@ -1,4 +1,4 @@
-"""ACLs that a start adds: a list in JSON for each, as ``pybroker.acl`` writes it."""
+"""ACLs that a start adds: a JSON list for each, as ``pybroker.acl`` writes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTION: Final = "--add-acl"
 
 
 def parse(text: str) -> AclBinding:
-    """Raises ConfigError."""
+    """Parses one ACL. Raises ConfigError."""
     try:
         kind, name, pattern, principal, host, operation, permission = json.loads(text)
         binding = AclBinding(

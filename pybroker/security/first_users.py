@@ -1,7 +1,7 @@
-"""Users of SCRAM that a start adds: ``SCRAM-SHA-256=[name=admin,password=secret]``, as Kafka's tool for storage has it.
+"""SCRAM users that a start adds: ``SCRAM-SHA-256=[name=admin,password=secret]``, as in Kafka's storage tool.
 
-In place of a password there may be a salted one: ``iterations=8192,salt="…",saltedpassword="…"``. A value with commas
-is in quotes. An error has nothing of the text, which is secret.
+A salted password is possible too: ``iterations=8192,salt="…",saltedpassword="…"``. A value with commas must be quoted.
+Errors contain nothing of the text, which is secret.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class FirstUser(NamedTuple):
     password: str = ""
     salted_password: bytes = b""
     is_new_only: bool = True
-    """A password that is stored already stays."""
+    """True if an existing password must stay."""
 
     def __repr__(self) -> str:
         return f"FirstUser(name={self.name!r}, mechanism={self.mechanism.name})"
 
     def salted(self) -> bytes:
-        """The salted password, which takes a millisecond or more."""
+        """Returns the salted password, which takes a millisecond or more."""
         if self.salted_password:
             return self.salted_password
         return scram.salted_password(self.mechanism, self.password, self.salt, self.iterations)
 
     def is_met(self, stored: str | None) -> bool:
-        """Whether nothing is to be done where that is stored. It may take a millisecond or more."""
+        """Returns whether the stored value already matches. It may take a millisecond or more."""
         if stored is None or self.is_new_only:
             return stored is not None
         try:
@@ -56,7 +56,7 @@ class FirstUser(NamedTuple):
 
 
 def parse(text: str) -> FirstUser:
-    """Raises ConfigError."""
+    """Parses one user. Raises ConfigError."""
     found = _WHOLE.fullmatch(text)
     mechanism = scram.MECHANISMS.get(found[1]) if found else None
     if found is None or mechanism is None:

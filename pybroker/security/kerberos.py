@@ -1,7 +1,7 @@
-"""GSSAPI (RFC 4752) at the broker: a client shows a ticket of Kerberos for the broker's service.
+"""GSSAPI (RFC 4752) at the broker: a client shows a Kerberos ticket for the broker's service.
 
-The library's calls may block, so each step runs on a thread. Nothing is asked of the network: what proves a ticket is
-the key of the service, in its keytab.
+The library's calls may block, so each step runs on a thread. It uses no network: the key of the service, in its keytab,
+proves a ticket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Acceptor(gssapi.Context, Protocol):
 
     @property
     def principal(self) -> str:
-        """The name of the client, once both sides know each other. Raises KerberosError."""
+        """The client's principal, once both sides are authenticated. Raises KerberosError."""
 
 
 class Kerberized:
@@ -39,12 +39,14 @@ class Kerberized:
         self._pool = pool
 
     def begin(self) -> KerberosExchange:
-        """One authentication."""
+        """Begins one authentication."""
         return KerberosExchange(self._accept(), self._names, self._pool)
 
 
 class KerberosExchange:
-    """Its messages: tokens until both sides know each other, the broker's layers, and the client's choice."""
+    """The messages of one authentication: tokens until both sides are authenticated, the broker's layers, the client's
+    choice.
+    """
 
     lifetime_ms = 0
     is_by_token = False
@@ -58,7 +60,7 @@ class KerberosExchange:
         self.user: str | None = None
 
     def on_message(self, message: bytes) -> Future[bytes]:
-        """The answer, when a thread has made it. Raises BadMessage; so does the future."""
+        """Returns a future of the answer, which a thread makes. Raises BadMessage; so does the future."""
         self._steps += 1
         if len(message) > gssapi.MOST_BYTES or self._steps > gssapi.MOST_STEPS:
             raise BadMessage(f"more than {gssapi.MOST_STEPS} messages, or one of more than {gssapi.MOST_BYTES} bytes")
@@ -82,7 +84,7 @@ class KerberosExchange:
         return context.wrap(gssapi.NONE_ONLY)
 
     def _on_choice(self, message: bytes) -> bytes:
-        """What follows the choice is a name, by which a client may ask to be somebody else: as in Kafka, it is not."""
+        """Handles the choice. The name that follows it asks to act as another user, which is ignored, as in Kafka."""
         choice = self._context.unwrap(message)
         if not gssapi.has_none(choice) or choice[0] != gssapi.NO_LAYER:
             raise BadMessage("the client wants to sign or encrypt each message")
@@ -91,7 +93,7 @@ class KerberosExchange:
 
 
 class _Accepting(kerberos.Context):
-    """The library's."""
+    """The accepting context of the library."""
 
     def __init__(self, library: Any, credentials: Any) -> None:
         super().__init__(library)
@@ -109,7 +111,7 @@ class _Accepting(kerberos.Context):
 
 
 def kerberized(listener: str, settings: Kerberos, pool: Executor) -> Kerberized:
-    """With the key of the service, which has to be in its keytab. Raises ConfigError."""
+    """Returns the mechanism with the service's key, which must be in its keytab. Raises ConfigError."""
     where = f"listener {listener}: GSSAPI: "
     try:
         library = kerberos.library()
@@ -121,7 +123,7 @@ def kerberized(listener: str, settings: Kerberos, pool: Executor) -> Kerberized:
 
 
 def _credentials(library: Any, settings: Kerberos) -> Any:
-    """The keytab is read at each step, so a new one counts at once. Raises KerberosError."""
+    """Returns the credentials. The keytab is read at each step, so a new one counts at once. Raises KerberosError."""
     store = {_STORE: settings.keytab} if settings.keytab else None
     try:
         with told():
@@ -133,7 +135,7 @@ def _credentials(library: Any, settings: Kerberos) -> Any:
 
 
 def _default_realm(library: Any) -> str:
-    """Of krb5.conf; empty where it has none."""
+    """Returns the default realm of krb5.conf, empty if it has none."""
     try:
         with told():
             name = library.Name("name", library.NameType.kerberos_principal)

@@ -1,4 +1,4 @@
-"""Fetches the keys of tokens by HTTP, off the event loop, for as long as the broker runs."""
+"""Fetches the keys of tokens by HTTP, off the event loop, while the broker runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pyclient.security import http_call
 
 _OPEN: Final = "http:"
 TIMEOUT_S: Final = 10.0
-"""Of connecting, and of the answer."""
+"""The time limit for connecting, and for the answer."""
 
 logger = logging.getLogger("pybroker.security")
 
 
 class KeyFetcher:
-    """Gives ``tokens`` the keys of its source. Those it has stay where none come."""
+    """Sets the keys of ``tokens`` from its source. If fetching fails, the old ones stay."""
 
     def __init__(self, tokens: Tokens, source: Remote, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins at once."""
+        """Starts at once."""
         self._tokens = tokens
         self._source = source
         self._loop = loop
@@ -37,7 +37,7 @@ class KeyFetcher:
         self._tried = asyncio.Event()
         tokens.on_unknown_key = self._on_unknown_key
         if source.url.startswith(_OPEN):
-            text = "listener %s: who is on the way to %s can give other keys, and so make tokens: use https"
+            text = "listener %s: an attacker on the way to %s can replace the keys, and so forge tokens: use https"
             logger.warning(text, tokens.listener, source.url)
         self._task = loop.create_task(self._run())
 
@@ -62,11 +62,11 @@ class KeyFetcher:
         was_failing = self._times.is_failing
         try:
             keys = await on_thread(self._loop, "jwks", partial(fetch, self._source))
-        except Exception as error:  # the next attempt comes all the same
+        except Exception as error:  # the next attempt follows anyway
             self._times.on_failed(self._loop.time())
             level = logging.DEBUG if was_failing else logging.ERROR
             listener, wait_s = self._tokens.listener, self._times.due_s - self._loop.time()
-            text = "listener %s: keys of tokens do not come from %s: %s; the next attempt is in %.3g s"
+            text = "listener %s: could not fetch the keys of tokens from %s: %s; the next attempt is in %.3g s"
             logger.log(level, text, listener, self._source.url, error, wait_s)
         else:
             self._times.on_fetched(self._loop.time())
@@ -75,16 +75,16 @@ class KeyFetcher:
             self._tokens.keys = keys
 
     async def stop(self) -> None:
-        """Fetches no longer."""
+        """Stops fetching."""
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
 
 
 def fetch(source: Remote) -> KeySet:
-    """The keys that the source has now. Raises OSError, ValueError. It blocks."""
+    """Returns the current keys of the source. Raises OSError, ValueError. It blocks."""
     url = http_call.parse(source.url)
-    assert url is not None  # as its settings were checked
+    assert url is not None  # its settings were checked
     status, body = http_call.ask(url, {"Accept": "application/json"}, connect_s=TIMEOUT_S, read_s=TIMEOUT_S)
     if status != HTTPStatus.OK:
         raise OSError(f"it answers {status}")

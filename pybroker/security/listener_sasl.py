@@ -1,4 +1,4 @@
-"""SASL of the listeners, as the configuration says: what each new connection begins with."""
+"""SASL of the listeners, from the configuration: what each new connection begins with."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ListenerSasl:
         pool: Executor,
         held: TokenLogins | None = None,
     ) -> None:
-        """``secret``, ``held``: as of ``ScramUsers``. ``pool`` does what may block. Raises ConfigError."""
+        """``secret`` and ``held`` are those of ``ScramUsers``. ``pool`` runs what may block. Raises ConfigError."""
         settings = read(config, listener)
         self.listener = listener
         self._max_reauth_ms = settings.mechanisms
@@ -47,12 +47,12 @@ class ListenerSasl:
                 self._mechanisms[name] = _kerberized(listener, settings.kerberos, pool)
 
     def begin(self) -> Authentication:
-        """For a new connection."""
+        """Returns the authentication of a new connection."""
         return Authentication(self.listener, self._mechanisms, self._max_reauth_ms)
 
 
 def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
-    """What checks tokens, which costs a broker without them nothing. Raises ConfigError."""
+    """Returns the checker of tokens; a broker without OAUTHBEARER saves its import. Raises ConfigError."""
     if settings.oauth is None:
         return None
     from pybroker.security.oauth import Tokens
@@ -61,7 +61,7 @@ def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
 
 
 def _kerberized(listener: str, settings: Kerberos, pool: Executor) -> Mechanism:
-    """GSSAPI, whose library is an extra. Raises ConfigError."""
+    """Returns the mechanism GSSAPI, whose library is an extra. Raises ConfigError."""
     from pybroker.security.kerberos import kerberized
 
     return kerberized(listener, settings, pool)
@@ -75,6 +75,6 @@ def authenticated(
     pool: Executor,
     held: TokenLogins | None = None,
 ) -> Mapping[str, ListenerSasl]:
-    """SASL of those listeners that speak it, by name. Raises ConfigError."""
+    """Returns SASL of those listeners that use it, by name. Raises ConfigError."""
     names = [each.listener for each in endpoints if each.is_sasl]
     return {name: ListenerSasl(config, name, stored, secret, pool, held) for name in names}

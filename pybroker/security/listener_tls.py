@@ -1,8 +1,8 @@
-"""TLS of a listener, as the configuration says: the context for new connections, and who their clients are.
+"""TLS of a listener, from the configuration: the context for new connections, and the principals of their clients.
 
 A context is made again when a key of the listener or one of its files changes. If that fails, the old one stays, and
-the log says why. Connections that are open keep theirs. The listener that brokers use among themselves has a client's
-context as well, with the same key store.
+the log tells why. Open connections keep theirs. The listener that brokers use among themselves has a client context
+too, with the same key store.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _DYNAMIC: Final = (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER)
 logger = logging.getLogger("pybroker.security")
 
 Stamp = tuple[int, int, int] | None
-"""What changes when a file is written or replaced; None where it is not there."""
+"""Changes when a file is written or replaced; None if it does not exist."""
 
 
 class Made(NamedTuple):
-    """What is made of the settings and files of a listener."""
+    """The contexts made from the settings and files of a listener."""
 
     server: ssl.SSLContext
     certificate: x509.Certificate
     client: ssl.SSLContext | None
-    """With which this broker connects to others; None of a listener for clients only."""
+    """For this broker's connections to others; None for a listener of clients only."""
     probe: ssl.SSLContext | None
-    """The same, without a look at the host: to try whether two brokers can meet."""
+    """The same, without a check of the host name: to test whether two brokers can connect."""
 
 
 class ListenerTls:
@@ -53,7 +53,7 @@ class ListenerTls:
     def __init__(
         self, config: BrokerConfig, listener: str, *, is_for_brokers: bool = False, is_sasl: bool = False
     ) -> None:
-        """``is_sasl``: clients say by SASL who they are, and only the listener's own key asks for certificates. Raises
+        """With ``is_sasl`` clients authenticate by SASL, and only the listener's own key asks for certificates. Raises
         ConfigError.
         """
         self.listener = listener
@@ -71,33 +71,35 @@ class ListenerTls:
         except TlsConfigError as error:
             raise self._config_error(error) from None
         if why := _hindrance(self._made, self._made):
-            text = "brokers with the settings of this one cannot come in by its listener %s: %s"
+            text = "brokers with the settings of this one cannot connect to its listener %s: %s"
             logger.warning(text, listener, why)
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The one for new connections."""
+        """The context for new connections."""
         return self._made.server
 
     @property
     def client_context(self) -> ssl.SSLContext:
-        """The one for new connections to other brokers."""
+        """The context for new connections to other brokers."""
         assert self._made.client is not None
         return self._made.client
 
     @property
     def own_principal(self) -> str | None:
-        """The user that this broker's certificate names; None where no rule gives one."""
+        """The user in this broker's own certificate; None if no rule gives one."""
         with suppress(ValueError):
             return self.principal(self._made.certificate.public_bytes(Encoding.DER))
         return None
 
     def principal(self, certificate: bytes | None) -> str:
-        """The user who shows this certificate (DER), or none. Raises ValueError where no rule gives one."""
+        """Returns the principal of a client with this certificate (DER), or without one. Raises ValueError if no rule
+        gives one.
+        """
         return ANONYMOUS if certificate is None or self.is_sasl else f"User:{self._mapping.user(subject(certificate))}"
 
     def refresh(self) -> None:
-        """Makes the contexts again where settings or files have changed since. Reads files."""
+        """Makes the contexts again if settings or files have changed. Reads files."""
         settings, stamps = self._settings_in(self._config), self._look()
         if (settings, stamps) == (self._settings, self._stamps):
             return
@@ -106,18 +108,20 @@ class ListenerTls:
         try:
             made = self._make()
             if (hindrance := _hindrance(made, made)) and _hindrance(self._made, self._made) is None:
-                why = f"brokers could not come in any longer: {hindrance}"
+                why = f"brokers could no longer connect: {hindrance}"
         except TlsConfigError as error:
             why = self._named(error)
         if why is not None:
-            logger.error("listener %s keeps its certificate as it was: %s", self.listener, why)
+            logger.error("listener %s keeps its earlier certificate: %s", self.listener, why)
             return
         self._made = made
         logger.info("listener %s has read its certificate again: new connections get it", self.listener)
 
     def try_out(self, config: BrokerConfig) -> None:
-        """Raises ConfigError where this listener could not have the settings of ``config``, or where its peers would
-        not know it again. Changes nothing. Reads files.
+        """Raises ConfigError if this listener could not use the settings of ``config``, or if peers would not accept it
+        then.
+
+        Changes nothing. Reads files.
         """
         if self._settings_in(config) != self._settings:
             trial = ListenerTls(
@@ -126,7 +130,7 @@ class ListenerTls:
             trial._check_follows(self._made)
 
     def _settings_in(self, config: BrokerConfig) -> dict[str, Any]:
-        """The keys of this listener without their prefix; a default is no value."""
+        """Returns the keys of this listener without their prefix; without defaults."""
         settings = {key.name: config.of_listener(self.listener, key.name) for key in TLS_KEYS}
         if self.is_sasl and not config.is_set(of_listener(self.listener, CLIENT_AUTH)):
             settings[CLIENT_AUTH] = None
@@ -150,11 +154,11 @@ class ListenerTls:
         until = certificate.not_valid_after_utc
         if until < datetime.datetime.now(datetime.UTC):
             logger.warning(
-                "the certificate of listener %s is valid until %s only: clients refuse it", self.listener, until.date()
+                "the certificate of listener %s expired on %s: clients refuse it", self.listener, until.date()
             )
 
     def _check_follows(self, before: Made) -> None:
-        """Raises ConfigError where peers know this listener by what it has no longer."""
+        """Raises ConfigError if peers recognise this listener by something that it would lose."""
         now, old = self._made.certificate, before.certificate
         if now.subject != old.subject and not self._settings[ALLOW_DN]:
             names = " and was ".join(subject(each.public_bytes(Encoding.DER)) for each in (now, old))
@@ -162,16 +166,16 @@ class ListenerTls:
         lost = sorted(map(str, _hosts(old) - _hosts(now)))
         if lost and not self._settings[ALLOW_SAN]:
             hosts = ", ".join(lost)
-            raise self._refused(f"the certificate would not be for {hosts} any longer: {ALLOW_SAN}=true allows it")
+            raise self._refused(f"the certificate would no longer be valid for {hosts}: {ALLOW_SAN}=true allows it")
         why = _hindrance(before, self._made) or _hindrance(self._made, before)
         if why and _hindrance(before, before) is None:
-            raise self._refused(f"brokers that have the one and brokers that have the other could not meet: {why}")
+            raise self._refused(f"brokers with the old and the new one could not connect to each other: {why}")
 
     def _refused(self, complaint: str) -> ConfigError:
         return self._config_error(TlsConfigError(KEY_STORE, complaint))
 
     def _named(self, error: TlsConfigError) -> str:
-        """The error with the key as it was given, and where."""
+        """Returns the error with the key as the user gave it, and where."""
         own = of_listener(self.listener, error.setting)
         name = own if self._config.is_set(own) else error.setting
         where = "AlterConfigs" if self._config.source(name) in _DYNAMIC else self._config.where(name)
@@ -182,7 +186,7 @@ class ListenerTls:
 
 
 def stamp_of(path: str | None) -> Stamp:
-    """How a file looks from outside."""
+    """Returns the identity, time and size of a file."""
     try:
         found = os.stat(path or "")
     except (OSError, ValueError):
@@ -191,7 +195,7 @@ def stamp_of(path: str | None) -> Stamp:
 
 
 def _hosts(certificate: x509.Certificate) -> set[object]:
-    """The names and addresses that a certificate is for."""
+    """Returns the host names and addresses of a certificate."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (x509.ExtensionNotFound, ValueError):
@@ -200,7 +204,7 @@ def _hosts(certificate: x509.Certificate) -> set[object]:
 
 
 def _hindrance(here: Made, there: Made) -> str | None:
-    """Why a broker with the one cannot connect to a broker with the other; None where it can, or never will."""
+    """Returns why a broker with ``here`` cannot connect to one with ``there``; None if it can, or never does."""
     if here.probe is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A handshake of TLS in memory, to try what two sides would say to each other."""
+"""A TLS handshake in memory, to test whether two sides can connect."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ssl
 from typing import Final
 
 _ROUNDS: Final = 10
-"""More than any handshake takes."""
+"""More rounds than any handshake takes."""
 
 
 def meet(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """Shakes hands. ``client`` checks no host. Raises ssl.SSLError."""
+    """Runs a handshake. ``client`` checks no host name. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_end = client.wrap_bio(to_client, to_server)
     waiting = [client_end, server.wrap_bio(to_server, to_client, server_side=True)]

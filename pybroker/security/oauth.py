@@ -1,8 +1,8 @@
-"""OAUTHBEARER (RFC 7628): the client shows a token (JWT) that somebody has signed whose keys (JWKS) are known.
+"""OAUTHBEARER (RFC 7628): the client shows a token (JWT) that is signed by a known key (JWKS).
 
-A token counts if one of the keys has signed it, it has not expired, and it is from the expected issuer for the expected
-audience. Its subject is the user, and the session ends with it at the latest. Algorithms are those of public keys:
-neither ``none`` nor a secret that both sides share.
+A token is valid if one of the keys has signed it, it has not expired, and it has the expected issuer and audience. Its
+subject is the user, and the session ends with it at the latest. Only algorithms with public keys are accepted: neither
+``none`` nor a shared secret.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyclient.protocol.errors import SaslAuthenticationFailed
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 MOST_BYTES: Final = 64 * 1024
-"""Of a message; tokens have some thousands."""
+"""The longest message; tokens have some thousand bytes."""
 MOST_OF_FILE: Final = 1 << 20
 LEAST_S: Final = 0.001
 MOST_S: Final = 1 << 40
-"""A session's end must be a number on the wire."""
+"""The longest lifetime, so that a session's end is a valid number on the wire."""
 _MARK: Final = b"\x01"
 _REFUSED: Final = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
 _BEARER: Final = "bearer "
@@ -38,17 +38,17 @@ logger = logging.getLogger("pybroker.security")
 
 
 class Tokens:
-    """The mechanism, with the keys of one listener: those of a file, or those that others give it (``key_fetcher``)."""
+    """The mechanism, with the keys of one listener: from a file, or set by ``key_fetcher``."""
 
     def __init__(self, listener: str, settings: OAuth, time_s: Callable[[], float] = time.time) -> None:
-        """Reads the keys, where they are in a file. Raises ConfigError."""
+        """Reads the keys if they are in a file. Raises ConfigError."""
         self.listener = listener
         self.source = settings.remote
-        """Where others get the keys from, None for a file."""
+        """The URL of the keys, None for a file."""
         self.keys: KeySet | None = None
-        """None where none has come yet. They may be replaced on any thread."""
+        """None until keys have been fetched. They may be replaced on any thread."""
         self.on_unknown_key: Callable[[], object] = lambda: None
-        """Called where a token is of a key that is not there."""
+        """Called if a token has an unknown key."""
         self._settings = settings
         self._time_s = time_s
         if self.source is not None:
@@ -60,11 +60,11 @@ class Tokens:
             raise ConfigError(f"listener {listener}: {settings.jwks}: {_why(error)}") from None
 
     def begin(self) -> OAuthExchange:
-        """One authentication."""
+        """Begins one authentication."""
         return OAuthExchange(self)
 
     def refresh(self) -> None:
-        """Reads the keys again where their file has changed; those that cannot be read leave the old ones."""
+        """Reads the keys again if their file has changed; if that fails, the old ones stay."""
         stamp = self._look()
         if stamp == self._stamp:
             return
@@ -73,7 +73,7 @@ class Tokens:
             self.keys = read_keys(self._settings.jwks)
         except (OSError, ValueError) as error:
             why = _why(error)
-            logger.error("listener %s keeps its keys as they were: %s: %s", self.listener, self._settings.jwks, why)
+            logger.error("listener %s keeps its earlier keys: %s: %s", self.listener, self._settings.jwks, why)
         else:
             logger.info("listener %s has read the keys of tokens again", self.listener)
 
@@ -85,7 +85,7 @@ class Tokens:
         return (found.st_ino, found.st_mtime_ns, found.st_size)
 
     def check(self, token: str) -> tuple[str, int]:
-        """The user, and for how many milliseconds the token counts. Raises BadMessage."""
+        """Returns the user, and for how many milliseconds the token is valid. Raises BadMessage."""
         settings, now_s = self._settings, self._time_s()
         options: dict[str, Any] = {"exp": {"essential": True}, "iat": {"essential": True}}
         if settings.issuer is not None:
@@ -94,23 +94,23 @@ class Tokens:
             options["aud"] = {"essential": True, "values": list(settings.audience)}
         keys = self.keys
         if keys is None:
-            raise BadMessage("no keys of tokens have come yet")
+            raise BadMessage("no keys of tokens were fetched yet")
         try:
             claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
             jwt.JWTClaimsRegistry(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
             user, left_s = claims[settings.user_claim], float(claims["exp"]) - now_s
-        except Exception as error:  # whatever a stranger's token provokes
+        except Exception as error:  # whatever a malicious token may raise
             if isinstance(error, InvalidKeyIdError):
                 self.on_unknown_key()
             what = f"{type(error).__name__} {getattr(error, 'claim', '')}".strip()
-            raise BadMessage(f"the token does not count: {what}") from None
+            raise BadMessage(f"the token is not valid: {what}") from None
         if not isinstance(user, str) or not user.strip():
             raise BadMessage(f"the token has no {settings.user_claim}")
         return user, int(min(max(left_s, LEAST_S), MOST_S) * 1000)
 
 
 class OAuthExchange:
-    """Its message, and where that is refused the client's answer to the reason."""
+    """The message of one authentication, and if it is refused, the client's answer to the reason."""
 
     is_by_token = False
 
@@ -121,7 +121,7 @@ class OAuthExchange:
         self.lifetime_ms = 0
 
     def on_message(self, message: bytes) -> bytes:
-        """An empty answer, or why the token does not count. Raises BadMessage, SaslAuthenticationFailed."""
+        """Returns an empty answer, or why the token is not valid. Raises BadMessage, SaslAuthenticationFailed."""
         if self._refusal is not None:
             raise SaslAuthenticationFailed(_REFUSED) from self._refusal
         authorization_id, token = read(message)
@@ -138,7 +138,7 @@ class OAuthExchange:
 
 
 def read(message: bytes) -> tuple[str, str]:
-    """The authorization id, perhaps empty, and the token of a client's message. Raises BadMessage."""
+    """Returns the authorization id, perhaps empty, and the token of a client's message. Raises BadMessage."""
     if len(message) > MOST_BYTES:
         raise BadMessage(f"a message has more than {MOST_BYTES} bytes")
     header, *pairs = message.split(_MARK)
@@ -157,7 +157,7 @@ def read(message: bytes) -> tuple[str, str]:
 
 
 def read_keys(path: str) -> KeySet:
-    """The public keys of a file. Raises OSError, ValueError."""
+    """Returns the public keys of a file. Raises OSError, ValueError."""
     with Path(path).open("rb") as file:
         data = file.read(MOST_OF_FILE + 1)
     if len(data) > MOST_OF_FILE:
@@ -166,12 +166,12 @@ def read_keys(path: str) -> KeySet:
 
 
 def keys_of(data: bytes) -> KeySet:
-    """The public keys in a text. Raises ValueError."""
+    """Returns the public keys in a text. Raises ValueError."""
     try:
         found = json.loads(data)
         rows = [row for row in found["keys"] if row.get("kty") != "oct" and row.get("use", "sig") == "sig"]
         return KeySet.import_key_set({"keys": rows})
-    except Exception as error:  # joserfc has many
+    except Exception as error:  # joserfc raises many kinds
         raise ValueError(f"it is no JWKS with public keys for signatures ({type(error).__name__})") from None
 
 

@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): the client says its name and its password, which are compared with those in the configuration.
+"""PLAIN (RFC 4616): the client sends its name and its password, which are compared with the configuration.
 
 The comparison takes as long for an unknown user as for a wrong password: CVE-2021-38153.
 """
@@ -16,7 +16,7 @@ from pyclient.protocol.errors import SaslAuthenticationFailed
 
 PARTS: Final = 3
 MOST_BYTES: Final = 16 * 1024
-"""A longer message is refused before it is looked at."""
+"""A longer message is refused without being parsed."""
 DIGEST: Final = "sha256"
 
 
@@ -28,17 +28,17 @@ class Plain:
         self._nobody = secrets.token_bytes(hashlib.new(DIGEST).digest_size)
 
     def begin(self) -> PlainExchange:
-        """One authentication."""
+        """Begins one authentication."""
         return PlainExchange(self)
 
     def fits(self, user: str, password: str) -> bool:
-        """Whether that is the user's password."""
+        """Returns whether that is the user's password."""
         known = self._digests.get(user)
         return hmac.compare_digest(_digest(password), known or self._nobody) and known is not None
 
 
 class PlainExchange:
-    """Its one message."""
+    """The one message of an authentication."""
 
     lifetime_ms = 0
     is_by_token = False
@@ -48,7 +48,7 @@ class PlainExchange:
         self.user: str | None = None
 
     def on_message(self, message: bytes) -> bytes:
-        """An empty answer. Raises BadMessage, SaslAuthenticationFailed."""
+        """Returns an empty answer. Raises BadMessage, SaslAuthenticationFailed."""
         if len(message) > MOST_BYTES:
             raise BadMessage(f"a message has more than {MOST_BYTES} bytes")
         try:
@@ -72,5 +72,5 @@ class PlainExchange:
 
 
 def _digest(password: str) -> bytes:
-    """Of one size, whatever the password's."""
+    """Returns a digest, which has the same size for all passwords."""
     return hashlib.new(DIGEST, password.encode()).digest()

@@ -1,10 +1,10 @@
-"""``ssl.principal.mapping.rules``: from the name in a certificate to the name of a user.
+"""``ssl.principal.mapping.rules``: map the name in a certificate to the name of a user.
 
-    RULE:pattern/replacement/[LU]    where the pattern matches all of the name; $1 is its first group; L: in small
-                                     letters, U: in large ones
+    RULE:pattern/replacement/[LU]    if the pattern matches the whole name; $1 is its first group; L: lower case,
+                                     U: upper case
     DEFAULT                          the name itself
 
-The first rule that matches counts. Patterns and replacements are Java's, as far as Python's ``re`` knows them too.
+The first matching rule counts. Patterns and replacements are Java's, as far as Python's ``re`` supports them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     letters: Callable[[str], str] = str
 
     def apply(self, name: str) -> str | None:
-        """The name of the user, None where the rule does not match."""
+        """Returns the name of the user, None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -45,7 +45,7 @@ class PrincipalMapping:
     """The rules of one listener."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError, with the rule that cannot be read."""
+        """Raises ValueError, with the malformed rule."""
         self._rules: list[Rule] = []
         position, text = 0, text.strip()
         while position < len(text):
@@ -56,7 +56,7 @@ class PrincipalMapping:
             position = found.end()
 
     def user(self, name: str) -> str:
-        """The user of a certificate's name. Raises ValueError where no rule matches."""
+        """Returns the user for a certificate's name. Raises ValueError if no rule matches."""
         for rule in self._rules:
             user = rule.apply(name)
             if user is not None:
@@ -73,7 +73,7 @@ def _rule(found: Match) -> Rule:
 
 
 def compiled(text: str) -> re.Pattern[str]:
-    """A pattern of Java's. Raises ValueError."""
+    """Compiles a pattern of Java. Raises ValueError."""
     try:
         return re.compile(_NAMED_GROUP.sub("(?P<", text))
     except re.error as error:
@@ -81,8 +81,8 @@ def compiled(text: str) -> re.Pattern[str]:
 
 
 def replacement(text: str, pattern: re.Pattern[str]) -> Callable[[Match], str]:
-    """As Java replaces: ``$1``, ``${name}``; a backslash takes the meaning of what follows. A number that no group has
-    is text.
+    """Replaces as Java does: ``$1``, ``${name}``; a backslash escapes the next character. A number without a group is
+    text.
     """
 
     def part(given: Match, found: Match) -> str:

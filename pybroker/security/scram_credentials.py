@@ -1,4 +1,4 @@
-"""What is stored of a user's password, as Kafka stores it: ``salt=…,stored_key=…,server_key=…,iterations=4096``."""
+"""The stored form of a user's password, which is Kafka's: ``salt=…,stored_key=…,server_key=…,iterations=4096``."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Final
 from pyclient.protocol.scram import Credential
 
 MOST_ITERATIONS: Final = 16_384
-"""The most that AlterUserScramCredentials takes, as in Kafka; clients have to do them."""
+"""The most iterations that AlterUserScramCredentials accepts, as in Kafka; clients must compute them."""
 _ITERATIONS: Final = re.compile(r"(?:\A|,)iterations=([0-9]{1,9})(?:,|\Z)")
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 
 
 def to_text(credential: Credential) -> str:
-    """The value under a mechanism's name in ``/config/users/<user>``."""
+    """Returns the value under a mechanism's name in ``/config/users/<user>``."""
     keys = (credential.salt, credential.stored_key, credential.server_key)
     values = (*(base64.b64encode(key).decode() for key in keys), str(credential.iterations))
     return ",".join(f"{name}={value}" for name, value in zip(_FIELDS, values, strict=True))
 
 
 def iterations_of(text: str) -> int:
-    """Those of a value; 0 where there are none."""
+    """Returns the iterations of a value; 0 if there are none."""
     found = _ITERATIONS.search(text)
     return int(found[1]) if found else 0
 
 
 def from_text(text: str) -> Credential:
-    """Raises ValueError, which has nothing of the text."""
+    """Parses a value. Raises ValueError, which contains nothing of the text."""
     pairs = dict(part.partition("=")[::2] for part in text.split(","))
     if sorted(pairs) != sorted(_FIELDS) or not pairs["iterations"].isdecimal():
         raise ValueError("not salt=…,stored_key=…,server_key=…,iterations=…")

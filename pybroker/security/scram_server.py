@@ -1,7 +1,7 @@
-"""The broker's side of SCRAM (``pyclient.protocol.scram``), by what is stored of the users' passwords.
+"""The broker's side of SCRAM (``pyclient.protocol.scram``), with the stored passwords of users.
 
-An unknown user gets a salt and iterations as any other, the same ones each time, and fails by the proof: nobody learns
-who is known. What it costs is a few HMACs; the iterations are the client's to do.
+An unknown user gets salt and iterations like any other, the same ones each time, and fails by the proof. So nobody
+learns which users exist. It costs a few HMACs; the client computes the iterations.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ logger = logging.getLogger("pybroker.security")
 
 
 class Stored(NamedTuple):
-    """Configurations of users, which have what is stored of a password under the mechanism's name."""
+    """The configurations of users, which have the stored password under the mechanism's name."""
 
     of: Callable[[str], Mapping[str, str]]
-    """That of a user, empty where there is none."""
+    """Returns the configuration of a user, empty if there is none."""
     all: Callable[[], Mapping[Any, Mapping[str, str]]]
-    """Those of all, and perhaps of others; another object when one has changed."""
+    """Returns the configurations of all users, and perhaps others; another object after a change."""
 
 
 class ScramUsers:
@@ -39,8 +39,8 @@ class ScramUsers:
     def __init__(
         self, mechanism: scram.Mechanism, stored: Stored, secret: bytes, tokens: TokenLogins | None = None
     ) -> None:
-        """``secret``: of the cluster, so that all brokers make up the same for an unknown user. ``tokens``: None where
-        nobody comes with one.
+        """``secret`` is the cluster's, so that all brokers make up the same for an unknown user. ``tokens`` is None
+        without delegation tokens.
         """
         self.mechanism = mechanism
         self.tokens = tokens
@@ -49,27 +49,27 @@ class ScramUsers:
         self._iterations: tuple[object, Sequence[int]] = None, ()
 
     def begin(self) -> ScramExchange:
-        """One authentication."""
+        """Begins one authentication."""
         return ScramExchange(self, secrets.token_urlsafe(NONCE_BYTES))
 
     def credential(self, user: str) -> Credential:
-        """What is stored, or what nobody has the password of; both take the same time."""
+        """Returns the stored credential, or one without a password; both take the same time."""
         nobody = to_text(self.nobody(user))
         try:
             return from_text(self._stored.of(user).get(self.mechanism.name, nobody))
         except ValueError as error:
-            logger.error("what is stored of a user's password for %s cannot be read: %s", self.mechanism.name, error)
+            logger.error("the stored password of a user for %s is malformed: %s", self.mechanism.name, error)
             return from_text(nobody)
 
     def nobody(self, user: str) -> Credential:
-        """What nobody has the password of."""
+        """Returns a credential for which no password exists."""
         keys = [hmac.digest(self._secret, b"%d" % n + user.encode(), self.mechanism.hash) for n in range(3)]
         known = self._of_all()
         place = int.from_bytes(keys[2]) * len(known) >> 8 * len(keys[2])
         return Credential(scram.salt_of(keys[0]), keys[1], keys[1], known[place] if known else scram.LEAST_ITERATIONS)
 
     def _of_all(self) -> Sequence[int]:
-        """The iterations of all users, sorted: of names that are made up, as many get a number as of users have it."""
+        """Returns the iterations of all users, sorted, from which unknown users get theirs in the same proportions."""
         everything, (before, iterations) = self._stored.all(), self._iterations
         if everything is not before:
             texts = (each.get(self.mechanism.name) for each in everything.values())
@@ -79,10 +79,10 @@ class ScramUsers:
 
 
 class ScramExchange:
-    """Its two messages."""
+    """The two messages of an authentication."""
 
     def __init__(self, users: ScramUsers, nonce: str) -> None:
-        """``nonce``: the broker's part of it."""
+        """``nonce`` is the broker's part of the nonce."""
         self.lifetime_ms = 0
         self.is_by_token = False
         self._users = users
@@ -91,7 +91,7 @@ class ScramExchange:
         self.user: str | None = None
 
     def on_message(self, message: bytes) -> bytes:
-        """The challenge, then the broker's signature. Raises BadMessage, SaslAuthenticationFailed."""
+        """Returns the challenge, then the broker's signature. Raises BadMessage, SaslAuthenticationFailed."""
         try:
             if self._begun is None:
                 return self._challenge(scram.read_client_first(message))
@@ -117,7 +117,7 @@ class ScramExchange:
         return tokens.credential(self._users.mechanism, token)
 
     def _owner(self, token_id: str) -> str:
-        """The name that the holder of the token has from now on. Raises BadMessage."""
+        """Returns the owner of the token, whose name the client gets. Raises BadMessage."""
         tokens = self._users.tokens
         token = None if tokens is None else tokens.living(token_id)
         if tokens is None or token is None:
@@ -130,7 +130,7 @@ class ScramExchange:
     ) -> bytes:
         mechanism, said = self._users.mechanism, scram.auth_message(first, challenge, final)
         is_proved = scram.is_proved(mechanism, credential.stored_key, said, final.proof)
-        # CVE-2024-56128: the nonce is compared. librdkafka before 2.6.1 puts its own part before it once more.
+        # # CVE-2024-56128: the nonce is compared. librdkafka before 2.6.1 puts its own part before it once more.
         is_ours = any(
             hmac.compare_digest(final.nonce, nonce) for nonce in (challenge.nonce, first.nonce + challenge.nonce)
         )

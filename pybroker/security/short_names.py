@@ -1,12 +1,11 @@
-"""``sasl.kerberos.principal.to.local.rules``: from a principal of Kerberos to the name of a user.
+"""``sasl.kerberos.principal.to.local.rules``: map a Kerberos principal to the name of a user.
 
-    RULE:[n:format](match)s/from/to/g/L    of a principal with n parts before its realm; $1 is the first part, $0 the
-                                           realm; all behind the brackets may be missing; g: each time; L: in small
-                                           letters, U: in large ones
-    DEFAULT                                the first part, where the realm is the default one
+    RULE:[n:format](match)s/from/to/g/L    for a principal with n parts before its realm; $1 is the first part, $0 the
+                                           realm; everything after the brackets is optional; g: replace all; L: lower
+                                           case, U: upper case
+    DEFAULT                                the first part, if the realm is the default one
 
-The first rule that is about the principal counts. Patterns and replacements are Java's, as far as Python's ``re`` knows
-them too.
+The first matching rule counts. Patterns and replacements are Java's, as far as Python's ``re`` supports them.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class _Rule(NamedTuple):
     letters: Callable[[str], str]
 
     def apply(self, given: Sequence[str]) -> str | None:
-        """The name, None where the rule is not about this principal. ``given``: its realm and its parts."""
+        """Returns the name, None if the rule does not match. ``given`` is the realm and the parts of the principal."""
         if len(given) - 1 != self.parts:
             return None
         base = _PART.sub(lambda found: given[int(found[1])], self.format)
@@ -48,7 +47,7 @@ class _Rule(NamedTuple):
             return None
         name = self.change(base)
         if _NOT_SIMPLE.search(name):
-            raise ValueError(f"{name} has / or @ after {self.text}")
+            raise ValueError(f"the name {name} after {self.text} contains / or @")
         return self.letters(name)
 
 
@@ -56,7 +55,7 @@ class ShortNames:
     """The rules of one listener."""
 
     def __init__(self, rules: Iterable[str], realm: str) -> None:
-        """``realm``: the default one; empty where there is none. Raises ValueError, with the rule that is wrong."""
+        """``realm`` is the default one; empty if there is none. Raises ValueError, with the malformed rule."""
         self._realm = realm
         self._rules = [_rule(text.strip(), self._default) for text in rules]
 
@@ -64,7 +63,7 @@ class ShortNames:
         return given[1] if given[0] == self._realm else None
 
     def user(self, principal: str) -> str:
-        """The name of a principal's user. Raises ValueError where it has none."""
+        """Returns the user's name for a principal. Raises ValueError if it has none."""
         found = _PRINCIPAL.fullmatch(principal)
         if found is None:
             raise ValueError(f"the principal {principal} has not the form NAME[/HOST]@REALM")
@@ -73,7 +72,7 @@ class ShortNames:
             name = apply(given)
             if name:
                 return name
-        raise ValueError(f"no rule of sasl.kerberos.principal.to.local.rules is about the principal {principal}")
+        raise ValueError(f"no rule of sasl.kerberos.principal.to.local.rules matches the principal {principal}")
 
 
 def _rule(text: str, default: Apply) -> Apply:
@@ -93,7 +92,7 @@ def _rule(text: str, default: Apply) -> Apply:
 
 
 def _change(wanted: str, instead: str, count: int) -> Callable[[str], str]:
-    """Replaces a pattern; ``count``: how often, 0 for each time."""
+    """Returns a function that replaces a pattern; ``count`` is how often, 0 for all."""
     pattern = compiled(wanted)
     by = replacement(instead, pattern)
     return lambda base: pattern.sub(by, base, count)

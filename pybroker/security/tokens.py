@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48): what is known of one, and how its holder logs in by SCRAM.
+"""Delegation tokens (KIP-48): their data, and how their holders log in by SCRAM.
 
-A token's password is a MAC over its id, by a key that all brokers have. It is computed where it is needed, and never
-stored. It reads no clock: the time is an argument, or a function.
+A token's password is an HMAC over its id, by a key that all brokers have. It is computed when needed, and never stored.
+Pure functions: the time is an argument, or a function.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import Final, NamedTuple
 from pyclient.protocol import scram
 
 USER: Final = "User:"
-"""Begins a principal. No other kind has tokens."""
+"""The beginning of a user's principal. Only users have tokens."""
 HASH: Final = "sha512"
 KEPT: Final = 1_000
-"""What is derived from so many tokens is kept: it costs a millisecond."""
+"""For how many tokens derived credentials are cached: computing one takes a millisecond."""
 
 
 class Token(NamedTuple):
-    """``owner``, ``requester``, ``renewers``: principals, ``User:alice``. ``most_ms``: no renewal leads past it."""
+    """``owner``, ``requester``, ``renewers`` are principals, ``User:alice``. ``most_ms`` is the end of the longest
+    renewal.
+    """
 
     id: str
     owner: str
@@ -34,36 +36,36 @@ class Token(NamedTuple):
     most_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether nobody may use it any more."""
+        """Returns whether the token has expired."""
         return now_ms > min(self.expires_ms, self.most_ms)
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """Those who may renew and expire it, and see it."""
+        """The principals that may renew, expire and describe it."""
         return self.owner, self.requester, *self.renewers
 
 
 Tokens = Mapping[str, Token]
-"""By id."""
+"""The tokens by id."""
 
 
 def mac(key: str, token_id: str) -> bytes:
-    """What proves that one has the token. It is as secret as a password."""
+    """Returns the HMAC that proves possession of the token. It is as secret as a password."""
     return hmac.digest(key.encode(), token_id.encode(), HASH)
 
 
 class KnownTokens:
-    """Finds tokens by their MACs, and counts them. It knows what ``update`` has told it."""
+    """Finds tokens by their HMACs, and counts them; ``update`` tells it which exist."""
 
     def __init__(self, key: str) -> None:
-        """``key``: ``delegation.token.secret.key``."""
+        """``key`` is ``delegation.token.secret.key``."""
         self._key = key
         self._ids: dict[bytes, str] = {}
         self._requesters: dict[str, str] = {}
         self._counts = Counter[str]()
 
     def update(self, tokens: Mapping[str, Token | None]) -> None:
-        """These tokens are others now; those that are None are gone."""
+        """Replaces these tokens; None removes one."""
         for token_id, token in tokens.items():
             if (before := self._requesters.pop(token_id, None)) is not None:
                 self._counts[before] -= 1
@@ -78,35 +80,35 @@ class KnownTokens:
                     self._ids[mac(self._key, token_id)] = token_id
 
     def id_of(self, proof: bytes) -> str | None:
-        """The token with this MAC, None where there is none."""
+        """Returns the token with this HMAC, None if there is none."""
         return self._ids.get(proof)
 
     def requested_by(self, principal: str) -> int:
-        """How many there are for which the principal has asked."""
+        """Returns how many tokens the principal has requested."""
         return self._counts[principal]
 
 
 class TokenLogins:
-    """Logs in who has a token."""
+    """Logs in the holders of tokens."""
 
     def __init__(self, key: str, tokens: Callable[[], Tokens], now_ms: Callable[[], int]) -> None:
-        """``key``: ``delegation.token.secret.key``. ``tokens``: those of now."""
+        """``key`` is ``delegation.token.secret.key``. ``tokens()`` returns the current ones."""
         self._key = key
         self._tokens = tokens
         self._now_ms = now_ms
         self._derived = lru_cache(KEPT)(self._derive)
 
     def lifetime_ms(self, token: Token) -> int:
-        """For how long the token still counts."""
+        """Returns how long the token is still valid."""
         return token.expires_ms - self._now_ms()
 
     def living(self, token_id: str) -> Token | None:
-        """The token, if it is there and has time left."""
+        """Returns the token if it exists and is still valid."""
         token = self._tokens().get(token_id)
         return None if token is None or token.is_expired(self._now_ms()) or self.lifetime_ms(token) <= 0 else token
 
     def credential(self, mechanism: scram.Mechanism, token: Token) -> scram.Credential:
-        """What a broker would keep if the token were a user with a password."""
+        """Returns the credential that a broker would store if the token were a user with a password."""
         return self._derived(mechanism, token.id)
 
     def _derive(self, mechanism: scram.Mechanism, token_id: str) -> scram.Credential:

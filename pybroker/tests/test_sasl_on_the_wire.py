@@ -279,7 +279,7 @@ def test_a_silent_client_does_not_stay(served: Running) -> None:
     connection = silent.connection()
     limit_s = served.broker.net.limits.handshake_s
     assert connection.is_overdue(connection.active_at + limit_s) is None
-    assert connection.is_overdue(connection.active_at + limit_s + 1) == "it did not say who it is within 10 s"
+    assert connection.is_overdue(connection.active_at + limit_s + 1) == "it did not authenticate within 10 s"
     known = Raw(served)
     known.login()
     assert known.connection().is_overdue(connection.active_at + limit_s + 1) is None

@@ -1,4 +1,4 @@
-"""What the network alone costs: CPU per small request, memory per idle connection.
+"""The cost of the network alone: CPU per small request, memory per idle connection.
 
     python -m pybroker.net.benchmarks.network [--requests 200000] [--pipelined 5] [--idle 15000]
 
@@ -29,7 +29,7 @@ VERSION = 4
 
 
 def serve(pipe: Pipe) -> None:
-    """The server's process: tells its port, runs until the pipe closes."""
+    """Runs the server: sends its port, and ends when the pipe closes."""
     loop = uvloop.new_event_loop()
     response = Heartbeat.Response()
     row = SimpleNamespace(api=Heartbeat, handle=lambda request, call: response, most_units=1000)
@@ -46,31 +46,31 @@ def serve(pipe: Pipe) -> None:
 
 
 def encoded(number: int) -> bytes:
-    """A request, framed."""
+    """Returns an encoded request."""
     request = Heartbeat.Request(group_id="group", generation_id=1, member_id="member-1")
     return joined(Heartbeat.encode_request(VERSION, number, "bench", request))
 
 
 def joined(frame: object) -> bytes:
-    """A frame without file slices as bytes."""
+    """Returns a frame without file slices as bytes."""
     assert isinstance(frame, bytes)
     return frame
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used."""
+    """Returns the CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rss_kib(pid: int) -> int:
-    """Resident memory of a process."""
+    """Returns the resident memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
 def request_cost(port: int, pid: int, requests: int, pipelined: int) -> tuple[float, float]:
-    """CPU microseconds of the server per request, and requests per second."""
+    """Returns the server's CPU microseconds per request, and the requests per second."""
     frames = b"".join(map(encoded, range(pipelined)))
     loop = asyncio.new_event_loop()
     with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -87,7 +87,7 @@ def request_cost(port: int, pid: int, requests: int, pipelined: int) -> tuple[fl
 
 
 def idle_cost(port: int, pid: int, connections: int) -> float:
-    """KiB of the server's memory per connection that has made one request and waits."""
+    """Returns the server's memory in KiB per idle connection that has sent one request."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     request = encoded(1)

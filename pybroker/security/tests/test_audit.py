@@ -61,7 +61,7 @@ def test_the_same_denial_is_told_once_in_a_while_and_then_counted(ask: Asked) ->
     assert [len(ask("bob")) for _ in range(5)] == [1, 0, 0, 0, 0]
     ask.clock.advance(WINDOW_MS)
     counted, told = ask("bob")
-    assert counted == "4 denials more of User:bob were not logged: the same ones, or too many"
+    assert counted == "4 more denials of User:bob were not logged: they were repeated, or too many"
     assert told.startswith("Principal = User:bob is Denied")
 
 
@@ -74,7 +74,7 @@ def test_a_flood_of_different_denials_is_cut_and_counted(ask: Asked) -> None:
     lines = sum(len(ask("eve", f"topic-{number}")) for number in range(MOST_OF_ADDRESS + 100))
     assert lines == MOST_OF_ADDRESS
     ask.clock.advance(WINDOW_MS)
-    assert ask("eve")[0].startswith("100 denials more of User:eve")
+    assert ask("eve")[0].startswith("100 more denials of User:eve")
 
 
 def test_a_flood_hides_nobody_elses_denials(ask: Asked) -> None:
@@ -102,7 +102,7 @@ def test_only_the_principals_with_most_are_counted_by_name(ask: Asked, monkeypat
         ask(who)
     ask.clock.advance(WINDOW_MS)
     assert [line.partition(":")[0] for line in ask("eve")[:2]] == [
-        "2 denials more of User", "2 denials more of 2 others were not logged"
+        "2 more denials of User", "2 more denials of 2 others were not logged"
     ]
 
 

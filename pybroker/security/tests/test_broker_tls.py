@@ -35,7 +35,7 @@ def test_where_brokers_show_certificates_the_secret_does_not_suffice(tmp_path: P
         assert broker.refusal("SSL", known) is None
     assert f"User:CN=four is not {OWN}" in (broker.refusal("SSL", "User:CN=four") or "")
     assert broker.refusal("SSL", ANONYMOUS)
-    assert "come by listener SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
+    assert "use the listener SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
 
 
 def test_brokers_by_sasl_come_by_the_listener_that_asks_for_certificates(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_brokers_by_sasl_come_by_the_listener_that_asks_for_certificates(tmp_pat
         "ssl.truststore.location": path,
     }
     broker = BrokerTls(BrokerConfig(given))
-    assert "come by listener SASL_SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
+    assert "use the listener SASL_SSL" in (broker.refusal("PLAINTEXT", ANONYMOUS) or "")
     assert broker.refusal("SASL_SSL", ANONYMOUS) is None
 
 

@@ -47,7 +47,7 @@ def test_a_password_counts_in_latin_1_where_that_has_its_characters() -> None:
 
     assert response(b",charset=utf-8", "café") == response(b"", "café")
     assert response(b",charset=utf-8", "пароль")
-    with pytest.raises(DigestError, match="it has no UTF-8"):
+    with pytest.raises(DigestError, match="it does not accept UTF-8"):
         response(b"", "пароль")
 
 

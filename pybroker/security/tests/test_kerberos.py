@@ -101,7 +101,7 @@ def test_a_client_says_again_who_it_is_as_the_same_user_only() -> None:
         ([HELLO, b"", SIGNED + b"\x01\0\0"], "wants to sign or encrypt"),
         ([HELLO, b"", SIGNED + b"\x02\0\0\0"], "wants to sign or encrypt"),
         ([HELLO, b"", SIGNED + b"\x05\0\0\0"], "wants to sign or encrypt"),
-        ([b"alice@OTHER.COM to kafka@localhost", b"", CHOICE], "no rule of .* is about the principal alice@OTHER.COM"),
+        ([b"alice@OTHER.COM to kafka@localhost", b"", CHOICE], "no rule of .* matches the principal alice@OTHER.COM"),
         ([b"nobody to kafka@localhost", b"", CHOICE], "the client is anonymous"),
         ([b"a\\/admin to kafka@localhost", b"", CHOICE], "has not the form"),
     ],

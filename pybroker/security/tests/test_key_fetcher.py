@@ -99,7 +99,7 @@ def test_the_token_of_a_new_key_has_the_keys_fetched_at_once(monkeypatch: pytest
         async def scenario(tokens: Tokens) -> None:
             server.body = jwks(RSA, NEW)
             before = tokens.keys
-            with pytest.raises(BadMessage, match="not count: Inv"):
+            with pytest.raises(BadMessage, match="not valid: Inv"):
                 tokens.check(signed(NEW))
             await until_async(lambda: tokens.keys is not before)
             assert tokens.check(signed(NEW))[0] == "alice"
@@ -128,9 +128,10 @@ def test_keys_stay_where_no_new_ones_come_and_change_as_soon_as_some_do(caplog: 
     told = [record.getMessage() for record in caplog.records]
     assert [each for each in told if "it answers 503; the next attempt is in" in each] == told[2:3]
     assert [each.partition(" from ")[0] for each in told] == [
-        f"listener OUTSIDE: who is on the way to {server.url} can give other keys, and so make tokens: use https",
+        f"listener OUTSIDE: an attacker on the way to {server.url} can replace the keys, and so forge tokens: "
+        "use https",
         "listener OUTSIDE has the keys of tokens",
-        "listener OUTSIDE: keys of tokens do not come",
+        "listener OUTSIDE: could not fetch the keys of tokens",
         "listener OUTSIDE has the keys of tokens",
     ]
 
@@ -140,7 +141,7 @@ def test_no_token_counts_before_keys_have_come() -> None:
         server.status = 500
 
         async def scenario(tokens: Tokens) -> None:
-            with pytest.raises(BadMessage, match="no keys of tokens have come yet"):
+            with pytest.raises(BadMessage, match="no keys of tokens were fetched yet"):
                 tokens.check(signed())
             server.status, server.body = 200, jwks(RSA)
             await until_async(lambda: tokens.keys)

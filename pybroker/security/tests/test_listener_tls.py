@@ -111,7 +111,7 @@ def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken(
     assert shown(tls) not in (None, first, second)
     told = [record.getMessage() for record in caplog.records]
     assert ["again" in each for each in told] == [True, False, False, True]
-    assert f"keeps its certificate as it was: {LOCATION}: {path}" in told[1]
+    assert f"keeps its earlier certificate: {LOCATION}: {path}" in told[1]
 
 
 def test_a_key_that_changes_counts_for_new_connections(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_expired_certificate_is_a_warning(tmp_path: Path, caplog: pytest.LogC
     past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     path = keys(tmp_path / "old.pem", not_before=past, not_after=past + datetime.timedelta(1))
     ListenerTls(config(ssl_keystore_location=path), "SSL")
-    assert "certificate of listener SSL is valid until 2020-01-02 only" in caplog.text
+    assert "certificate of listener SSL expired on 2020-01-02" in caplog.text
 
 
 def test_no_password_is_told(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_certificate_of_another_name_or_for_fewer_hosts_does_not_pass_the_tria
     given = config(ssl_keystore_location=path)
     tls = ListenerTls(given, "SSL")
     assert tried(tls, given, ssl_keystore_location=more) == ""
-    assert "not be for 10.0.0.1 any longer: ssl.allow.san" in tried(tls, given, ssl_keystore_location=fewer)
+    assert "no longer be valid for 10.0.0.1: ssl.allow.san" in tried(tls, given, ssl_keystore_location=fewer)
     said = tried(tls, given, ssl_keystore_location=other)
     assert "would be OU=others,O=trustme" in said
     assert "and was OU=brokers,O=trustme" in said
@@ -196,7 +196,7 @@ def test_brokers_of_another_authority_do_not_pass_the_trial(tmp_path: Path) -> N
     )
     tls = ListenerTls(given, "SSL", is_for_brokers=True)
     said = tried(tls, given, ssl_keystore_location=str(strange))
-    assert "could not meet: unable to get local issuer certificate" in said
+    assert "could not connect to each other: unable to get local issuer certificate" in said
     assert tried(ListenerTls(given, "SSL"), given, ssl_keystore_location=str(strange)) == ""
 
 
@@ -212,7 +212,7 @@ def test_files_with_which_brokers_could_not_meet_any_longer_are_taken_when_both_
     other.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(own))
     tls.refresh()
     assert tls.context is before
-    assert "keeps its certificate as it was: brokers could not come in any longer: unable" in caplog.text
+    assert "keeps its earlier certificate: brokers could no longer connect: unable" in caplog.text
     other.cert_pem.write_to_path(str(trusted), append=True)
     tls.refresh()
     assert tls.context is not before
@@ -232,4 +232,4 @@ def test_a_listener_for_brokers_that_trusts_not_even_itself_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ListenerTls(config(ssl_keystore_location=keys(tmp_path / "keys.pem")), "SSL", is_for_brokers=True)
-    assert "brokers with the settings of this one cannot come in by its listener SSL: unable to get" in caplog.text
+    assert "brokers with the settings of this one cannot connect to its listener SSL: unable to get" in caplog.text
