@@ -1,4 +1,4 @@
-"""A Kafka broker that one can ``pip install``; in tests: ``with pybroker.run() as broker``."""
+"""A Kafka broker that you can ``pip install``; in tests: ``with pybroker.run() as broker``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Loads ``pybroker.embedded`` when it is first asked for: a broker process never is."""
+        """Imports ``pybroker.embedded`` when it is first used; a broker process never uses it."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name == "__version__":

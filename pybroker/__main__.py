@@ -15,19 +15,19 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 STARTS = ("start", "kafka-server-start", "kafka-server-start.sh")
 VERB = re.compile(r"[a-z][a-z-]*(\.sh)?")
 SIGNALLED = 128
-"""As ``cli.ending`` has it, which is not imported before signals have handlers."""
+"""128 plus the signal's number, as in ``cli.ending``, which is not imported before signals have handlers."""
 SCRIPT = "kafka-"
-"""What the names of Kafka's scripts begin with, by which the command may be called too."""
+"""The prefix of the names of Kafka's scripts, by which the command may be called too."""
 
 
 def main() -> NoReturn:
     """Runs the command and exits, without waiting for threads that a stop has left behind."""
     arguments = arguments_of(sys.argv)
     for number in STOPS:
-        # Until the broker, or the verb, listens for them itself there is nothing to shut down.
+        # # Until the broker, or the verb, handles these signals itself, there is nothing to shut down.
         code = 0 if starts_broker(arguments) else SIGNALLED + number
         signal.signal(number, lambda *_, code=code: os._exit(code))
-    gc.disable()  # until the broker is ready: all that is made now stays
+    gc.disable()  # until the broker is ready: all objects made before stay
     code = run(arguments)
     if code <= SIGNALLED:  # after a signal the rest of the output is dropped: there may be no reader
         with contextlib.suppress(OSError):
@@ -36,13 +36,15 @@ def main() -> NoReturn:
 
 
 def arguments_of(argv: Sequence[str]) -> list[str]:
-    """What follows ``pybroker``; called by the name of one of Kafka's scripts (``kafka-topics.sh``) it is that verb."""
+    """Returns the arguments of ``pybroker``. Called by the name of one of Kafka's scripts (``kafka-topics.sh``), it is
+    that verb.
+    """
     name = os.path.basename(argv[0])
     return [*([name] if name.startswith(SCRIPT) else []), *argv[1:]]
 
 
 def starts_broker(arguments: Sequence[str]) -> bool:
-    """Whether this is meant as ``start``: whose own exit code after a signal is 0."""
+    """Returns whether this is ``start``, whose exit code after a signal is 0."""
     return not arguments or arguments[0] in STARTS or VERB.fullmatch(arguments[0]) is None
 
 
@@ -58,7 +60,7 @@ def run(arguments: list[str]) -> int:
 
 
 def missing(module: str) -> str:
-    """What to do where a module is missing: it is the wrong Python, or the sources are not compiled."""
+    """Returns advice if a module is missing: it is the wrong Python, or the sources are not compiled."""
     from pyclient.not_compiled import COMPILED, advice
 
     if module.startswith(COMPILED):

@@ -1,4 +1,4 @@
-"""What clients of other libraries need to reach a broker of ``pybroker.run()``, by the names that each has for it."""
+"""The settings with which clients of other libraries reach a broker of ``pybroker.run()``, by each library's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pybroker.passwords import Login
 
 Settings = dict[str, Any]
 Secured = Callable[[str, str | None], Settings]
-"""Of the file of the authority, and of one with the client's key and certificate where it shows one."""
+"""The arguments are the authority's file, and the file with the client's key and certificate, or None."""
 
 
 def _pyclient(authority: str, own: str | None) -> Settings:
@@ -29,7 +29,7 @@ def _kafka_python(authority: str, own: str | None) -> Settings:
 
 
 def _aiokafka(authority: str, own: str | None) -> Settings:
-    import ssl  # costs 10 ms, which a test without it need not
+    import ssl  # takes 10 ms, which other tests save
 
     context = ssl.create_default_context(cafile=authority)
     if own is not None:
@@ -47,7 +47,7 @@ def _by_pair(login: Login) -> Settings:
 
 
 def _by_plain_pair(login: Login) -> Settings:
-    """All mechanisms have these names."""
+    """Returns the settings, whose names are the same for all mechanisms."""
     names = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
     return dict(zip(names, (login.mechanism, login.user, login.password), strict=True))
 
@@ -57,7 +57,7 @@ def _by_jaas(login: Login) -> Settings:
 
 
 class Library(NamedTuple):
-    """How a library names what it needs."""
+    """The settings of one library."""
 
     secured: Secured
     logged_in: Callable[[Login], Settings]
@@ -74,15 +74,17 @@ _WITH_DOTS: Final = ("confluent-kafka", "java")
 
 
 def protocol(*, tls: bool, sasl: bool) -> str:
-    """Kafka's ``security.protocol``."""
+    """Returns Kafka's ``security.protocol``."""
     return ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
 
 
 def settings_for(
     library: str, bootstrap: str, authority: Path | None, own: Path | None, login: Login | None = None
 ) -> Settings:
-    """With an ``authority``, those of a client by TLS; ``own``: what it shows of itself. ``login``: as whom it comes
-    in. Raises ValueError.
+    """Returns a client's settings. With ``authority`` it uses TLS, with ``own`` a certificate of its own, with
+    ``login`` SASL.
+
+    Raises ValueError.
     """
     if library not in LIBRARIES:
         raise ValueError(f"library={library!r} is none of {', '.join(LIBRARIES)}")

@@ -1,4 +1,4 @@
-"""Time as the broker sees it: one object, handed down, so that tests can hold it still or move it."""
+"""The broker's time: one object that all parts get, so that tests can stop and move it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for record timestamps and retention; monotonic time for every timer: a clock jump must fire nothing."""
+    """Wall time for record timestamps and retention. Monotonic time for every timer, so that a clock jump fires none.
+    """
 
     def now_ms(self) -> int: ...
 
@@ -18,11 +19,11 @@ class SystemClock:
     """The machine's clocks."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Returns milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary moment; never goes back."""
+        """Returns monotonic milliseconds."""
         return time.monotonic_ns() // 1_000_000
 
 

@@ -36,7 +36,9 @@ OURS = re.compile(
     r"(\.lock|\.reserved|pid|coordination\.db|store\.sock|cluster\.properties|meta\.properties|\.kafka_cleanshutdown|\.pybroker_closed_logs"
     r"|.+-checkpoint|.+-\d+)([.-].*)?"
 )
-"""Names in data folders and log dirs that a broker gives; in the folders of partitions and brokers all is its own."""
+"""The names of the broker's own files in data folders and log dirs. Folders of partitions and brokers are its own as a
+whole.
+"""
 
 
 class FolderInUse(Exception):
@@ -58,24 +60,24 @@ class DataFolder:
 
     @property
     def socket(self) -> Path:
-        """Where a supervisor serves the coordination store."""
+        """The socket at which a supervisor serves the coordination store."""
         return self.root / SOCKET
 
     @property
     def settings(self) -> Path:
-        """Where a supervisor tells its settings to brokers that join."""
+        """The file of a supervisor's settings for brokers that join."""
         return self.root / SETTINGS
 
     def create(self) -> None:
-        """Makes the folders that are missing. Raises OSError."""
+        """Makes missing folders. Raises OSError."""
         make(self.broker)
 
     def write_pid(self) -> None:
-        """Writes this process's id, whole or not at all. Raises OSError."""
+        """Writes this process's id atomically. Raises OSError."""
         _write(self.broker / PID, f"{os.getpid()}\n")
 
     def write_settings(self, text: str) -> None:
-        """Writes what ``settings`` holds, whole or not at all. Raises OSError."""
+        """Writes the file ``settings`` atomically. Raises OSError."""
         _write(self.settings, text)
 
     def remove_pid(self) -> None:
@@ -84,12 +86,12 @@ class DataFolder:
 
 
 def make(folder: Path) -> None:
-    """Makes the folder, for this user alone, where it is missing. Raises OSError."""
+    """Makes the folder if it is missing, with access for this user only. Raises OSError."""
     folder.mkdir(FOLDER, parents=True, exist_ok=True)
 
 
 def remove_unused(folders: Iterable[Path]) -> None:
-    """Removes those of these folders in which nothing is but locks."""
+    """Removes those of these folders that contain only locks."""
     for folder in folders:
         with contextlib.suppress(OSError):
             names = {entry.name for entry in folder.iterdir()}
@@ -100,7 +102,7 @@ def remove_unused(folders: Iterable[Path]) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Takes from other users what they may do with a data folder or log dir, as far as it is the broker's."""
+    """Removes other users' access to a data folder or log dir, as far as the files are the broker's."""
     mend(str(folder), lambda name: OURS.fullmatch(name) is not None)
 
 
@@ -113,7 +115,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def plan(data_dir: str | None, node_id: int, log_dirs: tuple[str, ...]) -> DataFolder:
-    """The paths of broker ``node_id``, or of the first of several; makes nothing."""
+    """Returns the paths of broker ``node_id``, or of the first of several; makes nothing."""
     if data_dir is None and log_dirs:
         root = Path(log_dirs[0]).absolute()
         return DataFolder(root, root, log_dirs)
@@ -123,7 +125,7 @@ def plan(data_dir: str | None, node_id: int, log_dirs: tuple[str, ...]) -> DataF
 
 
 def users_folder() -> Path:
-    """The platform's place for a user's data."""
+    """Returns the platform's folder for a user's data."""
     home = Path.home()
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "pybroker"
@@ -137,7 +139,7 @@ class Locks:
         self._fds: list[int] = []
 
     def take(self, folder: Path, otherwise: str = "--data-dir", name: str = LOCK) -> None:
-        """Locks ``folder``; ``otherwise``: the option that would choose another. Raises FolderInUse, OSError."""
+        """Locks ``folder``; ``otherwise`` is the option that chooses another one. Raises FolderInUse, OSError."""
         fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,11 +156,11 @@ class Locks:
         self._fds.append(fd)
 
     def reserve(self, folder: Path) -> None:
-        """Reserves a broker's folder for the supervisor that starts it again. Raises FolderInUse, OSError."""
+        """Reserves a broker's folder for the supervisor that restarts it. Raises FolderInUse, OSError."""
         self.take(folder, "--node-id", RESERVED)
 
     def release(self) -> None:
-        """Unlocks everything. Removes the process's id before, because the system may give it to another process."""
+        """Releases all locks. Before that it removes the process's id, because the system may reuse it."""
         for fd in self._fds:
             with contextlib.suppress(OSError):  # the disk has failed
                 os.ftruncate(fd, 0)

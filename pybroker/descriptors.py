@@ -1,4 +1,4 @@
-"""When there is nothing left to open a file or a socket with: neither a disk nor a network has failed."""
+"""The errors of a process without free descriptors: neither a disk nor a network has failed."""
 
 from __future__ import annotations
 

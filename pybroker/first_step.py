@@ -1,7 +1,7 @@
-"""The first step of an ``async def`` handler, taken by hand: Python 3.11 has no eager tasks (``waiting``).
+"""Runs the first step of an ``async def`` handler without a task: Python 3.11 has no eager tasks (``waiting``).
 
-What limits the first wait (``asyncio.timeout``) wants a current task, which it cancels later: during the first step a
-stand-in is that.
+A limit around the first wait (``asyncio.timeout``) needs a current task, which it cancels later. During the first step
+a stand-in takes that role.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 
 
 class _StandIn:
-    """The current task of a first step. Later calls are passed on to the task that exists by then."""
+    """The current task during a first step. It passes later calls on to the real task."""
 
     __slots__ = ("_cancellations", "_task")
 
@@ -41,7 +41,7 @@ class _StandIn:
         return self._cancellations
 
     def become(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        """``task`` is what this stood for; it is cancelled where its first step said so."""
+        """Replaces the stand-in by ``task``, which is cancelled if the first step asked for that."""
         self._task = task
         for _ in range(self._cancellations):
             task.cancel()
@@ -49,8 +49,8 @@ class _StandIn:
 
 
 def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """The result of ``work`` if it did not have to wait, else a task that ends with it. Raises what
-    ``work`` raises.
+    """Returns the result of ``work`` if it did not have to wait, else a task for the rest. Raises the errors of
+    ``work``.
     """
     stand_in = _StandIn()
     current = cast("asyncio.Task[Any]", stand_in)
@@ -72,17 +72,16 @@ def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> An
 
 
 async def _rest(work: Coroutine[Any, Any, Any], awaited: Any) -> Any:
-    """``_resume`` for a task, which takes no generator."""
+    """Wraps ``_resume`` for a task, which accepts no generator."""
     return await _resume(work, awaited)
 
 
 @coroutine
 def _resume(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, None, Any]:
-    """Waits for ``awaited``, which ``work`` has yielded already, then goes on with ``work``.
+    """Waits for ``awaited``, which ``work`` has already yielded, then continues with ``work``.
 
-    The first yield is for ``start``: from then on a cancellation reaches ``work``, also one that
-    comes before the task's first step. There, as in any task, what ``work`` waits for is cancelled
-    first.
+    The first yield is for ``start``: from then on a cancellation reaches ``work``, even one before the task's first
+    step. As in any task, the awaited future is cancelled first.
     """
     started = False
     while True:

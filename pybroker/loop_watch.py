@@ -1,15 +1,17 @@
 """Finds out what stalls the event loop.
 
-A broker does everything for its clients and its cluster on one loop. A *stall* is one callback that runs for long:
-everybody waits meanwhile. A broker that stalls for its session's length is lost to the cluster. So:
+A broker serves its clients and its cluster on one loop. A *stall* is one callback that runs for long: everything else
+waits meanwhile. A broker that stalls longer than its session timeout loses its place in the cluster. So there are three
+observers:
 
-* A timer stamps each tenth of a second in which the loop turns (``turned_at``). As late as it fires was the stall.
-* The network measures each visit to a connection, and tells which request stalled the loop (``stalled``).
-* A thread looks at the stamp. Once the loop has been silent for ``STACK_S``, it logs where the loop's thread is.
+* A timer sets a time stamp every tenth of a second while the loop runs (``turned_at``). If it fires late, the delay was
+  a stall.
+* The network measures each visit to a connection, and reports which request stalled the loop (``stalled``).
+* A thread checks the time stamp. If it is older than ``STACK_S``, the thread logs what the loop is executing.
 
-Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log reports a stall with the CPU time
-that the loop's thread has used meanwhile. A stall without CPU waited for a disk, or for the machine, and is a line of
-DEBUG unless it lasts: a busy machine has one every few seconds.
+Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log line of a stall has the CPU time
+that the loop's thread used meanwhile. A stall without CPU time waited for a disk or for the machine. It is logged at
+DEBUG unless it lasts, because a busy machine has one every few seconds.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from types import FrameType
 from typing import Final
 
 STALL_S: Final = 0.05
-"""No callback should take longer."""
+"""The longest time that a callback should take."""
 TICK_S: Final = 0.1
 STACK_S: Final = 0.5
-"""The silence, in seconds, after which the loop's stack is logged, and a stall lasts."""
+"""After this many seconds of a stall, the loop's stack is logged, and the stall counts as lasting."""
 LOOK_S: Final = 0.25
 LINE_S: Final = 1.0
-"""The time between two lines at least, in seconds."""
+"""The shortest time between two lines, in seconds."""
 DEPTH: Final = 12
-"""Frames of a stack that are logged."""
+"""How many frames of a stack are logged."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +43,8 @@ logger = logging.getLogger(__name__)
 class LoopWatch:
     """Watches one loop, from ``start`` to ``stop``.
 
-    turned_at: when the loop turned last (``time.monotonic``); infinity while it is not watched.
-    stalls: how many were longer than ``STALL_S``.
-    longest_s: the longest of them. busiest_s: the most CPU time of one.
+    ``turned_at`` is when the loop last ran (``time.monotonic``), infinity while it is not watched. ``stalls`` counts
+    the stalls longer than ``STALL_S``. ``longest_s`` is the longest of them, ``busiest_s`` the most CPU time of one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -55,20 +56,20 @@ class LoopWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._due = self._cpu = 0.0
         self._told = False
-        """``stalled`` has told the stall that ends with this tick."""
+        """True if ``stalled`` has already reported the stall that ends with this tick."""
         self._line_at = 0.0
         self._left_out = 0
         self._thread_id = 0
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begins to watch; on the loop's thread."""
+        """Starts to watch; call it on the loop's thread."""
         self._thread_id = threading.get_ident()
         self._stamp()
         threading.Thread(target=self._look, name="loop-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends it; on the loop's thread."""
+        """Stops; call it on the loop's thread."""
         self._ended.set()
         self.turned_at = float("inf")
         if self._timer is not None:
@@ -76,11 +77,11 @@ class LoopWatch:
             self._timer = None
 
     def silent_s(self) -> float:
-        """For how long the loop has not turned; 0 while it turns, or is not watched."""
+        """Returns for how long the loop has not run; 0 if it runs or is not watched."""
         return max(0.0, time.monotonic() - self.turned_at)
 
     def stalled(self, seconds: float, what: str) -> None:
-        """``what`` has stalled the loop for ``seconds``, which are more than ``STALL_S``."""
+        """Reports that ``what`` has stalled the loop for ``seconds``, more than ``STALL_S``."""
         self._told = True
         self._count(seconds)
         cpu = time.thread_time() - self._cpu
@@ -102,8 +103,7 @@ class LoopWatch:
         self._stamp()
 
     def _has_stalled(self, late: float, cpu: float) -> None:
-        """``cpu``: seconds of CPU since the timer was set. This includes the time before the timer was due, which does
-        not belong to the stall.
+        """Counts a stall. ``cpu`` is the CPU time since the timer was set, which includes the time before it was due.
         """
         self.busiest_s = max(self.busiest_s, min(late, cpu - TICK_S))
         if not self._told:
@@ -129,7 +129,7 @@ class LoopWatch:
     # -- on its own thread -------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Logs the loop's stack once in each silence."""
+        """Logs the loop's stack once in each stall."""
         seen = 0.0
         while not self._ended.wait(LOOK_S):
             turned_at = self.turned_at
@@ -144,8 +144,8 @@ class LoopWatch:
 
 
 def level_of(seconds: float, cpu: float, lasting: int) -> int:
-    """How much a stall matters. ``cpu``: the most seconds of CPU that it can have used. ``lasting``: the level of one
-    that has lasted, though it used none.
+    """Returns the log level of a stall. ``cpu`` is the most CPU time that it can have used. ``lasting`` is the level of
+    a long stall without CPU time.
     """
     if cpu > STALL_S:
         return logging.WARNING
@@ -153,9 +153,9 @@ def level_of(seconds: float, cpu: float, lasting: int) -> int:
 
 
 def stack_line(frame: FrameType) -> str:
-    """The innermost frames on one line, the innermost first, as ``module:line function``.
+    """Returns the innermost frames on one line as ``module:line function``, the innermost first.
 
-    A refused start gives its reason in one line, because readers of the log take each line for an event.
+    It is one line because readers of the log treat each line as an event.
     """
     innermost = islice(traceback.walk_stack(frame), DEPTH)
     return " < ".join(f"{f.f_globals.get('__name__', '?')}:{line} {f.f_code.co_name}" for f, line in innermost)

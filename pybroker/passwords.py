@@ -1,4 +1,4 @@
-"""The users of ``pybroker.run(sasl="SCRAM-SHA-256", users={"alice": "secret"})``: at the broker, and at its clients.
+"""The users of ``pybroker.run(sasl="SCRAM-SHA-256", users={"alice": "secret"})``, for the broker and its clients.
 
 It imports nothing of the broker, like ``embedded``, which uses it.
 """
@@ -19,26 +19,26 @@ MODULES: Final = {
 
 @dataclass(frozen=True)
 class Login:
-    """What a client says of itself."""
+    """The credentials of a client."""
 
     mechanism: str
     user: str
     password: str = field(repr=False)
 
     def jaas(self) -> str:
-        """The same in Java's syntax."""
+        """Returns the credentials in Java's syntax."""
         return f"{MODULES[self.mechanism]} required username={quoted(self.user)} password={quoted(self.password)};"
 
 
 @dataclass(frozen=True)
 class Passwords:
-    """Those of one mechanism, by user."""
+    """The passwords of one mechanism, by user."""
 
     mechanism: str
     users: Mapping[str, str] = field(repr=False)
 
     def settings(self, listener: str) -> dict[str, str]:
-        """The broker's, for its listener."""
+        """Returns the settings of the broker's listener."""
         found = {"sasl.enabled.mechanisms": self.mechanism}
         if self.mechanism == PLAIN:
             users = " ".join(f"{quoted(f'user_{name}')}={quoted(secret)}" for name, secret in self.users.items())
@@ -46,23 +46,25 @@ class Passwords:
         return found
 
     def first_users(self) -> str:
-        """The users of SCRAM, as ``--add-scram`` takes them, a line each."""
+        """Returns the SCRAM users as ``--add-scram`` takes them, one per line."""
         if self.mechanism == PLAIN:
             return ""
         pairs = [f"[name={quoted(name)},password={quoted(secret)}]" for name, secret in self.users.items()]
         return "\n".join(f"{self.mechanism}={pair}" for pair in pairs)
 
     def login(self, user: str | None) -> Login:
-        """That of a user, who need not be named if there is one only. Raises ValueError."""
+        """Returns the credentials of a user, who need not be named if there is only one. Raises ValueError."""
         if user is None and len(self.users) == 1:
             (user,) = self.users
         if user is None or user not in self.users:
-            raise ValueError(f"user={user!r} is none of the users: there are {', '.join(self.users)}")
+            raise ValueError(f"user={user!r} is unknown: the users are {', '.join(self.users)}")
         return Login(self.mechanism, user, self.users[user])
 
 
 def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | None:
-    """As the arguments of ``run`` say; None without them. Raises ValueError, and TypeError for what is no text."""
+    """Checks the arguments of ``run``; returns None without them. Raises ValueError, and TypeError for values that are
+    not strings.
+    """
     if sasl is None and users is None:
         return None
     if not sasl or not users:
@@ -78,6 +80,6 @@ def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | 
 
 
 def quoted(text: str) -> str:
-    """In the quotes of Java's JAAS, and of ``--add-scram``."""
+    """Quotes a text as in Java's JAAS and in ``--add-scram``."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,7 +1,7 @@
-"""Where work runs that may block: pools of threads, one for each purpose.
+"""Thread pools for blocking work, one for each purpose.
 
-Work of one purpose never waits behind that of another: an ack not behind a copy of a hundred gigabytes, a change of the
-metadata not behind a checkpoint. Each pool is bounded; what is more waits in its own queue.
+Work of one purpose never waits for that of another: an ack not for a copy of a hundred gigabytes, a metadata change not
+for a checkpoint. Each pool is bounded; further work waits in its own queue.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class Pools(NamedTuple):
     """The pools of one broker."""
 
     syncs: Executor
-    """Clients wait for it: group commit, the checkpoint of DeleteRecords."""
+    """For clients that wait: group commit, the checkpoint of DeleteRecords."""
     changes: Executor
-    """The metadata wait for it: logs are opened, deleted, set aside."""
+    """For metadata changes: logs are opened, deleted, set aside."""
     upkeep: Executor
-    """For work without a waiting caller: syncs of sealed segments, checkpoints, the ends of moves."""
+    """For work that nobody waits for: syncs of sealed segments, checkpoints, the ends of moves."""
     copies: Executor
-    """Logs are copied to other log dirs: whole logs, one after the other in each thread."""
+    """For copies to other log dirs: one whole log after the other on each thread."""
     removals: Executor
-    """Files that have lost their names are removed."""
+    """For the removal of files that have lost their names."""
     logins: Executor
-    """Clients that say who they are by Kerberos wait for it."""
+    """For clients that log in by Kerberos."""
 
     @classmethod
     def threads(cls, copies: int) -> Pools:
-        """Threads for each purpose, as many as are needed; of ``copies`` that many."""
+        """Returns pools with threads for each purpose; ``copies`` is the number for copies."""
         return cls(
             ThreadPoolExecutor(SYNC_THREADS, "sync"),
             ThreadPoolExecutor(CHANGE_THREADS, "change"),
@@ -50,7 +50,7 @@ class Pools(NamedTuple):
 
     @classmethod
     def one(cls, executor: Executor) -> Pools:
-        """One for all purposes: for tests, and where there are no threads."""
+        """Returns the same pool for all purposes: for tests, and where there are no threads."""
         return cls(executor, executor, executor, executor, executor, executor)
 
     def shutdown(self) -> None:
@@ -63,7 +63,7 @@ class Inline(Executor):
     """Runs work at once, on the caller's thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The future is done when this returns."""
+        """Runs ``fn``; the returned future is done."""
         done: Future[Any] = Future()
         try:
             done.set_result(fn(*args, **kwargs))

@@ -1,11 +1,11 @@
-"""Data and secrets belong to the broker's user alone: its files are 0600, its folders 0700, whatever the umask.
+"""Only the broker's user may access data and secrets: files have mode 0600, folders 0700, whatever the umask.
 
-A user who can read the coordination store knows the brokers' secret and can act as a broker. Files get tight modes
-when they are created (``Storage``, ``NodeTree``, ``DataFolder``). The umask of the process is for files that a library
+A user who can read the coordination store knows the brokers' secret and can act as a broker. Files get their modes when
+they are created (``Storage``, ``NodeTree``, ``DataFolder``). The umask of the process covers files that a library
 creates. A start tightens looser modes left by an earlier version or a copy, under the folder's lock. A folder is
 tightened after everything in it, so a start skips the files of a tight folder.
 
-A data folder may hold what is not the broker's (``--data-dir .``). That stays as it is, and so does the folder then.
+A data folder may contain foreign files (``--data-dir .``). Their modes stay, and so does the folder's.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ FILE: Final = 0o600
 FOLDER: Final = 0o700
 UMASK: Final = 0o077
 NOT_OURS: Final = frozenset({"lost+found"})
-"""What every file system may have."""
+"""Names that every file system may have."""
 
 logger = logging.getLogger("pybroker.start")
 
 
 def by_default() -> None:
-    """What this process makes from now on, and those that it starts, is its user's alone."""
+    """Gives new files of this process and its children to its user only."""
     os.umask(UMASK)
 
 
 def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
-    """Tightens the folder and all in it whose name ``is_ours``; tells how much was open to other users."""
+    """Tightens the folder and everything in it whose name ``is_ours``; logs how many were open to other users."""
     if not _is_open(folder):
         return
     entries = [entry for entry in _entries(folder) if entry.name not in NOT_OURS]
@@ -40,11 +40,11 @@ def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
     if len(ours) == len(entries) and not _is_shared(folder):
         mended += _tighten(folder)
     if mended:
-        logger.warning("%s: %d files and folders were open to other users: now to this one alone", folder, mended)
+        logger.warning("%s: %d files and folders were open to other users; only this one has access", folder, mended)
 
 
 def _with_contents(paths: Iterable[str]) -> Iterator[str]:
-    """The contents of a folder before the folder."""
+    """Yields the contents of a folder before the folder."""
     for path in paths:
         if os.path.isdir(path) and not os.path.islink(path):
             yield from _with_contents([entry.path for entry in _entries(path)])
@@ -61,7 +61,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_open(path: str) -> bool:
-    """Whether other users may do anything with it."""
+    """Returns whether other users have any access to it."""
     try:
         return bool(os.lstat(path).st_mode & UMASK)
     except OSError:
@@ -69,17 +69,17 @@ def _is_open(path: str) -> bool:
 
 
 def _is_shared(folder: str) -> bool:
-    """Whether it is a place for the files of everybody, as /tmp is."""
+    """Returns whether it is a folder for everybody's files, like /tmp."""
     return bool(os.stat(folder).st_mode & stat.S_ISVTX)
 
 
 def _tighten(path: str) -> bool:
-    """Tightens the mode; returns whether it was open to other users before."""
+    """Tightens the mode; returns whether it was open to other users."""
     if os.path.islink(path) or not _is_open(path):
         return False
     try:
         os.chmod(path, FOLDER if os.path.isdir(path) else FILE)
     except OSError as error:
-        logger.error("%s is open to other users and stays so: %s", path, error.strerror)
+        logger.error("%s remains open to other users: %s", path, error.strerror)
         return False
     return True

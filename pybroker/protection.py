@@ -1,7 +1,7 @@
-"""What protects a broker: TLS and SASL of its listeners, and the authorizer.
+"""The security of a broker: TLS and SASL of its listeners, and the authorizer.
 
-What is off costs nothing, not even its import. ``pybroker.server`` opens it in steps: TLS with the coordination store,
-SASL with the metadata.
+Unused features cost nothing, not even their import. ``pybroker.server`` opens this in steps: TLS with the coordination
+store, SASL with the metadata.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class Protection:
-    """``authorizer``: None where everybody may do everything. ``known_tokens``: None where there are none. ``tls``:
-    None where no listener has it. ``sasl``: of each listener that has it, by the listener's name.
+    """``authorizer`` is None if everybody may do everything, ``known_tokens`` without delegation tokens, ``tls``
+    without TLS listeners. ``sasl`` has the SASL listeners by name.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, loop: AbstractEventLoop, pools: Pools) -> None:
@@ -47,7 +47,7 @@ class Protection:
         self._pools = pools
 
     async def open_tls(self, store: CoordinationStore, node_id: int) -> None:
-        """The TLS of each listener that has it, with this broker's settings in the store. Raises ConfigError."""
+        """Opens the TLS of each TLS listener, with this broker's settings in the store. Raises ConfigError."""
         if any(endpoint.is_tls for endpoint in listeners(self._config)):
             own = str(node_id)
             stored = await load_configs(store, ResourceType.BROKER, (own, DEFAULT_BROKER))
@@ -55,9 +55,9 @@ class Protection:
             self.tls = await self._loop.run_in_executor(self._pools.changes, _tls_of, self._config)
 
     async def open_sasl(self, image: Callable[[], MetadataImage], secret: bytes, opened: AsyncExitStack) -> None:
-        """The SASL of each listener that has it; reads files. Raises ConfigError.
+        """Opens the SASL of each SASL listener; reads files. Raises ConfigError.
 
-        ``image``: the metadata, which have the users. ``secret``: how brokers recognise each other.
+        ``image`` returns the metadata with the users. ``secret`` is the cluster's.
         """
         endpoints = listeners(self._config)
         if not any(endpoint.is_sasl for endpoint in endpoints):
@@ -86,17 +86,17 @@ class Protection:
         self._key_fetchers.append(fetcher)
 
     async def keys_tried(self) -> None:
-        """Returns when the keys of tokens have been asked for once, wherever they are fetched."""
+        """Waits until each fetcher has tried once to get the keys of tokens."""
         for fetcher in self._key_fetchers:
             await fetcher.tried()
 
     @property
     def listeners_of_tls(self) -> Mapping[str, ListenerTls]:
-        """The TLS of each listener that has it, by the listener's name."""
+        """The TLS of each TLS listener, by the listener's name."""
         return {} if self.tls is None else self.tls.listeners
 
     def watch_files(self, opened: AsyncExitStack) -> None:
-        """Certificates and keys of tokens are read again when their files change."""
+        """Watches the files of certificates and keys of tokens, and reads them again when they change."""
         watched: list[Watched] = [*self.listeners_of_tls.values()]
         watched += [each.tokens for each in self.sasl.values() if each.tokens is not None and not each.tokens.source]
         if not watched:
@@ -109,14 +109,16 @@ class Protection:
         opened.push_async_callback(watch.stop)
 
     async def try_out(self, settings: Configs, common: Configs) -> None:
-        """Raises ConfigError if this broker cannot work with these TLS settings, over the ``common`` ones."""
+        """Raises ConfigError if this broker cannot use these TLS settings, over the ``common`` ones."""
         tls_slips.check(self._config, settings)
         if self.tls is not None:
             wanted = self._config.overridden(settings, common)
             await self._loop.run_in_executor(self._pools.upkeep, self.tls.try_out, wanted)
 
     async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """ACLs count before the image is shown. The first image, which has all of them, comes before any client."""
+        """Applies ACLs and tokens before the image is published. The first image, with all of them, comes before any
+        client.
+        """
         if self.authorizer is not None and delta.acls:
             self.authorizer.update(delta.acls)
         if self.known_tokens is not None and delta.tokens:
@@ -124,7 +126,7 @@ class Protection:
 
 
 def _authorizer_of(config: BrokerConfig, clock: Clock) -> StandardAuthorizer | None:
-    """What decides by ACLs, if the configuration asks for one."""
+    """Returns the authorizer, if the configuration asks for one."""
     if not config[rights.AUTHORIZER]:
         return None
     from pybroker.security.audit import Audit

@@ -1,9 +1,9 @@
-"""A broker: its rooms, put together, and the order in which they open and close.
+"""A broker: creates its parts, and opens and closes them in order.
 
-Opening: ports (bound first, so that a taken one is found before anything else) → coordination store, TLS and cluster
-id → logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means
-registration, controller and metadata image; partitions get their leaders then. Closing is the same backwards, as far as
-opening got. No request is served before everything is open, or after anything is closed.
+Opening: ports (bound first, so that an occupied one is found before anything else) → coordination store, TLS and
+cluster id → logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means
+registration, controller and metadata image; partitions get their leaders then. Closing happens in reverse order, as far
+as opening got. No request is served before everything is open, or after anything is closed.
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ logger = logging.getLogger(__name__)
 
 
 class StartError(Exception):
-    """The broker cannot start; the text is one line that says what, where and what to do."""
+    """The broker cannot start; the text is one line with the reason, the place and a remedy."""
 
 
 class Broker:
     """One broker in this process, on the running event loop.
 
-    From the beginning it has ``config``, ``clock``, ``node_id`` and ``loop``, ``watch`` (which notices that something
-    holds the loop), and threads for work that blocks (``pools``, ``unpackers``). ``start`` adds the rest. Of the
-    cluster: ``cluster_id``, ``metadata``, ``suspects``, ``controller``, ``producer_ids``. Data: ``logs``, ``replicas``.
-    The coordinators: ``groups``, ``transactions``.
+    From the beginning it has ``config``, ``clock``, ``node_id`` and ``loop``, ``watch`` (which notices a stalled loop),
+    and threads for blocking work (``pools``, ``unpackers``). ``start`` adds the rest. Of the cluster: ``cluster_id``,
+    ``metadata``, ``suspects``, ``controller``, ``producer_ids``. Data: ``logs``, ``replicas``. The coordinators:
+    ``groups``, ``transactions``.
     """
 
     def __init__(
@@ -100,8 +100,10 @@ class Broker:
         first_users: Sequence[FirstUser] = (),
         first_acls: Sequence[AclBinding] = (),
     ) -> None:
-        """``store``: the coordination store, or how to open it; by default a file in ``folder``. ``first_users`` get
-        their passwords before the first client connects, unless they have one; ``first_acls`` are made then.
+        """``store`` is the coordination store, or how to open it; by default a file in ``folder``.
+
+        ``first_users`` get their passwords before the first client connects, unless they have one; ``first_acls`` are
+        created then.
         """
         self.config = config
         self.folder = folder
@@ -118,7 +120,7 @@ class Broker:
         self.authorizer: Authorizer | None = self.protection.authorizer
         self.known_tokens = self.protection.known_tokens
         self.failed = asyncio.Event()
-        """Set when the broker cannot go on: no log dir is left, or another broker has its id."""
+        """Set when the broker cannot continue: no log dir is left, or another broker has its id."""
         self._storage = storage or Storage()
         self._bound: list[BoundSocket] = []
         self._first_users = first_users
@@ -163,7 +165,7 @@ class Broker:
         self._opened.callback(self.watch.stop)
 
     async def _add_users(self) -> None:
-        """Stores the passwords of the first users who have none yet. Raises StartError."""
+        """Stores the passwords of the first users that have none yet. Raises StartError."""
         from pybroker.handlers.common.first_users import add
 
         try:
@@ -171,19 +173,19 @@ class Broker:
         except KafkaError as error:
             raise StartError(f"--add-scram: passwords could not be stored: {error}") from error
         if added:
-            logger.info("users who have got a password: %s", ", ".join(dict.fromkeys(added)))
+            logger.info("users that got a password: %s", ", ".join(dict.fromkeys(added)))
         if not any(endpoint.is_sasl for endpoint in listeners(self.config)):
             logger.warning("no listener asks for a password: set listeners=SASL_SSL://… or SASL_PLAINTEXT://…")
 
     async def _add_acls(self) -> None:
-        """Those that are not there yet. Raises StartError."""
+        """Creates the first ACLs that do not exist yet. Raises StartError."""
         from pybroker.handlers.common.first_acls import add
 
         try:
             added = await add(self._first_acls, self)
         except KafkaError as error:
             raise StartError(f"--add-acl: ACLs could not be stored: {error}") from error
-        logger.info("ACLs that have been added: %d", added)
+        logger.info("ACLs that were added: %d", added)
 
     def _bind(self) -> None:
         for endpoint in listeners(self.config):
@@ -195,7 +197,7 @@ class Broker:
             self._bound.append(listener)
 
     async def _open_cluster(self) -> None:
-        """Opens the coordination store, and learns the cluster's id there."""
+        """Opens the coordination store, and reads the cluster's id there."""
         self._store = await self._open_store()
         self._opened.push_async_callback(self._store.close)
         await self.protection.open_tls(self._store, self.node_id)
@@ -224,7 +226,7 @@ class Broker:
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects
         if self.authorizer is not None or self.known_tokens is not None:
-            self.metadata.add_listener(self.protection.on_metadata)  # before others, which may fail
+            self.metadata.add_listener(self.protection.on_metadata)  # before other listeners, which may fail
         await self.node.secret.read()
         await self.protection.open_sasl(lambda: self.metadata.image, self.peer_secret, self._opened)
         self.peers = self._make_peers()
@@ -238,7 +240,9 @@ class Broker:
         return self.node.secret.value
 
     def peer_refusal(self, connection: Connection) -> str | None:
-        """Why the client on ``connection`` cannot be a broker, even with the secret. None if the secret decides."""
+        """Returns why the client on ``connection`` cannot be a broker, even with the secret; None if the secret
+        decides.
+        """
         tls = self.protection.tls
         return None if tls is None else tls.refusal(connection.listener_name, connection.principal)
 
@@ -283,7 +287,7 @@ class Broker:
         return await (open_store(place, self.watch) if isinstance(place, StoreOptions) else place())
 
     def _marks(self) -> dict[str, meta_properties.MetaProperties]:
-        """What each log dir says of itself, without those that cannot be read. A new one says nothing."""
+        """Returns the meta.properties of each readable log dir; a new one has none yet."""
         marks = {}
         for log_dir in self.folder.log_dirs:
             with contextlib.suppress(OSError, ValueError):
@@ -291,19 +295,19 @@ class Broker:
         return marks
 
     async def _find_directories(self, marks: Mapping[str, meta_properties.MetaProperties]) -> None:
-        """Which log dirs are missing. If none is, the last process that used them is dead."""
+        """Finds out which log dirs are missing. If none is, the last process that used them is dead."""
         found = {path: mark.directory_id for path, mark in marks.items()}
         known = await self.node.known_directories()
         self._directories = missing_directories.compare(known, found, self.config["log.dirs.given.up"])
         missing = self._directories.missing
         if missing:
-            logger.error("log dirs that this broker had are not there: %s", self._directories.advice)
+            logger.error("log dirs that this broker had are missing: %s", self._directories.advice)
         ids = [id for id in found.values() if id]
         if len(ids) + len(self._directories.unused) == len(self.folder.log_dirs):
             await self.node.remove_past(missing_directories.registered(ids, missing))
 
     async def _open_logs(self) -> bool:
-        """Opens, and where needed recovers, every log; True after a clean stop."""
+        """Opens, and if necessary recovers, every log; returns True after a clean stop."""
         was_clean = all(
             self._storage.exists(f"{log_dir}/{CLEAN_SHUTDOWN}") for log_dir in self.folder.log_dirs
         )
@@ -328,7 +332,7 @@ class Broker:
         return was_clean
 
     def _open_partitions(self) -> None:
-        """Partitions get their logs and roles when the first metadata image arrives."""
+        """Creates the partitions, which get their logs and roles from the first metadata image."""
         self.replicas = ReplicaManager(
             self.node_id, self.logs, self.config, self.clock, self.loop, self.pools
         )
@@ -338,13 +342,15 @@ class Broker:
         self.metadata.add_follower(self.replicas.announce)
 
     def _open_groups(self) -> None:
-        """Groups are loaded when this broker begins to lead their partitions."""
+        """Creates the group coordinator, which loads groups when this broker begins to lead their partitions."""
         self.groups = GroupCoordinator(self.config, self.replicas, self.metadata, self.clock)
         self.replicas.on_leadership(self.groups.runtime.on_leadership)
         self.metadata.add_listener(self.groups.on_metadata)
 
     def _open_transactions(self) -> None:
-        """Transactions are loaded when this broker begins to lead their partitions."""
+        """Creates the transaction coordinator, which loads transactions when this broker begins to lead their
+        partitions.
+        """
         self.transactions = TransactionCoordinator(
             self.node_id,
             self.config,
@@ -359,7 +365,7 @@ class Broker:
         self.replicas.on_leadership(self.transactions.runtime.on_leadership)
 
     def _serve(self) -> None:
-        """Opens the sockets to requests, and starts the work in the background."""
+        """Opens the sockets to requests, and starts the background work."""
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
         self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
         try:
@@ -385,7 +391,7 @@ class Broker:
         self._opened.push_async_callback(self.node.retire)
 
     def _follow_quotas(self) -> None:
-        """Quotas hold as soon as this broker's metadata have them."""
+        """Applies quotas as soon as this broker's metadata have them."""
 
         def on_change(quotas: ClientQuotas | None) -> None:
             self.quotas = quotas
@@ -396,7 +402,7 @@ class Broker:
         self.config.on_change(follower.on_config_change)
 
     async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
-        """Asks the controller, wherever it is, to change in-sync replicas. Raises KafkaError."""
+        """Asks the controller, on whichever broker, to change in-sync replicas. Raises KafkaError."""
         controller = self.metadata.image.controller_id
         if controller == self.node_id:
             return await self.controller.alter_partition(self.node_id, broker_epoch, changes)
@@ -404,41 +410,41 @@ class Broker:
         return isr_messages.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
-        """The epoch of this broker's registration. -1 if the metadata that it follows are older than that."""
+        """Returns the epoch of this broker's registration; -1 if its metadata are older than that."""
         own = self.replicas.partitions.image.brokers.get(self.node_id)
         return own.epoch if own is not None and own.epoch == self.node.broker_epoch else ANY_EPOCH
 
     # -- while it runs -----------------------------------------------------------------------------
 
     def endpoint_for(self, connection: Connection) -> dict[int, tuple[str, int]]:
-        """Host and port of every live broker, as the client on ``connection`` should reach it."""
+        """Returns host and port of every live broker, for the client on ``connection``."""
         return self.node.addresses(connection.listener_name, connection.local_address)
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Where clients on this machine reach the broker: its first listener."""
+        """Returns the address for clients on this machine: the broker's first listener."""
         endpoint = self._bound[0].endpoint
         told = advertised_listeners(self.config).get(endpoint.listener, endpoint)
         host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
         return [(host, told.port or endpoint.port)]
 
     def listeners(self) -> str:
-        """The value of ``listeners`` with the ports that it got."""
+        """Returns the value of ``listeners`` with the real ports."""
         return ",".join(str(each.endpoint) for each in self._bound)
 
     async def try_out(self, settings: Configs) -> None:
-        """Raises ConfigError if this broker cannot work with these TLS settings, which are its own in the store."""
+        """Raises ConfigError if this broker cannot use these TLS settings, which are its own in the store."""
         await self.protection.try_out(settings, self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER))
 
     def _on_config_change(self, names: frozenset[str]) -> None:
-        """Applies new limits of connections to connections that come later."""
+        """Applies new limits of connections to later connections."""
         if any(name.startswith("max.connections") for name in names):
             try:
                 self.net.limits = limits.from_config(self.config)
             except ConfigError as error:
-                logger.error("the limits of connections are unchanged: %s", error)
+                logger.error("the limits of connections stay unchanged: %s", error)
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
-        """May be called on any thread."""
+        """Handles a failed log dir; may be called on any thread."""
         self.loop.call_soon_threadsafe(self._on_lost_dir)
 
     def _tell_lost(self) -> None:
@@ -457,12 +463,12 @@ class Broker:
 
 
 def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:
-    """Why a listener cannot be had, and what to do."""
+    """Returns why a listener cannot be opened, and what to do."""
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {endpoint.port} on {endpoint.host or 'every interface'} is taken: "
             "choose another --port, or --port 0 for a free one"
         )
     if error.errno == errno.EACCES:
-        return f"port {endpoint.port} is not allowed to this user: choose a --port above 1023"
+        return f"this user may not use port {endpoint.port}: choose a --port above 1023"
     return f"listener {endpoint}: {error.strerror or error}: check --host (listeners)"

@@ -1,4 +1,4 @@
-"""The name of a partition, as used in every room of the broker."""
+"""The name of a partition, for every room of the broker."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs an ``async def`` handler: at once up to its first real wait, from there as a task.
 
-Most such handlers answer without waiting at all, and those that do wait use the views of their request before.
+Most handlers answer without waiting, and the others use the views of their request before they wait.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 if sys.version_info >= (3, 12):
 
     def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """The result of ``work`` if it did not have to wait, else a task that ends with it. Raises what ``work``
-        raises.
+        """Returns the result of ``work`` if it did not have to wait, else a task for the rest. Raises the errors of
+        ``work``.
         """
         task = asyncio.Task(work, loop=loop, eager_start=True)
         if not task.done():
@@ -22,7 +22,7 @@ if sys.version_info >= (3, 12):
         try:
             return task.result()
         finally:
-            del task  # it holds its exception, which holds this frame: a cycle
+            del task  # it refers to its exception, which refers to this frame: a cycle
 
 else:
     from pybroker.first_step import start as start

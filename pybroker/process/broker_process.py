@@ -1,4 +1,4 @@
-"""One broker process, as its supervisor sees it: started, heard of, ended."""
+"""One broker process for its supervisor: start, messages, end."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environ
 from pybroker.process.start_options import StartOptions
 
 SHOWN = 200
-"""Bytes of a line."""
+"""How many bytes of a line are logged."""
 
 logger = logging.getLogger("pybroker.process.supervisor")
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a broker process says when it takes requests."""
+    """The message of a broker process when it accepts requests."""
 
     pid: int
     addresses: list[tuple[str, int]]
-    """Where clients on this machine reach it."""
+    """The addresses for clients on this machine."""
     listeners: str
-    """The value of ``listeners`` with the ports that it got."""
+    """The value of ``listeners`` with the real ports."""
 
     def line(self) -> str:
-        """As it is said, on stdout."""
+        """Returns the message as a line for stdout."""
         return msgspec.json.encode(self).decode()
 
 
 class BrokerProcess:
-    """A running process; ``pid``."""
+    """A running process and its ``pid``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.pid = process.pid
@@ -59,9 +59,9 @@ class BrokerProcess:
         return cls(process)
 
     async def hello(self) -> Hello | None:
-        """What it says when it takes requests; None if it ended before.
+        """Waits until it accepts requests and returns its message; None if it ended before.
 
-        Other lines, as a ``sitecustomize`` of the user may print them, are logged.
+        Other lines, for example from a user's ``sitecustomize``, are logged.
         """
         async for line in self._lines():
             try:
@@ -71,7 +71,7 @@ class BrokerProcess:
         return None
 
     async def ended(self) -> int:
-        """Waits for its end, and logs what it still says; returns its exit code, -N where signal N ended it."""
+        """Waits for its end, and logs its further lines; returns its exit code, -N if signal N ended it."""
         listening = asyncio.ensure_future(self._log_lines())
         try:
             return await self._process.wait()
@@ -83,32 +83,32 @@ class BrokerProcess:
             logger.warning("process %d says %r", self.pid, line[:SHOWN])
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        """What it prints, but for lines without an end."""
+        """Yields its lines, except lines without an end."""
         assert self._process.stdout is not None
         while not self._process.stdout.at_eof():
             try:
                 line = await self._process.stdout.readline()
             except ValueError as error:
-                logger.warning("process %d sends too much: %s", self.pid, error)
+                logger.warning("process %d sent a line that is too long: %s", self.pid, error)
             else:
                 if line:
                     yield line
 
     def stop(self) -> None:
-        """Asks it to stop in order, also if it was halted."""
+        """Stops it in order, even if it was halted."""
         self._signal(signal.SIGTERM)
         self.go_on()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills it."""
         self._signal(signal.SIGKILL)
 
     def halt(self) -> None:
-        """Lets it do nothing more, until it is let go on."""
+        """Suspends it until ``go_on``."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Lets it go on, if it was halted."""
+        """Resumes it if it was suspended."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
@@ -117,7 +117,7 @@ class BrokerProcess:
 
 
 def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> list[str]:
-    """The command of a member."""
+    """Returns the command of a member."""
     words = [sys.executable, "-P", "-m", "pybroker", "start", "--member"]
     words += ["--data-dir", str(root), "--log-level", options.log_level]
     words += as_arguments(settings_of(options, settings))
@@ -132,18 +132,18 @@ def command(options: StartOptions, root: Path, settings: tuple[str, ...]) -> lis
 
 
 def secrets_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:
-    """The variables by which a member gets what no list of processes may show."""
+    """Returns the variables with a member's secrets, which must not appear in a list of processes."""
     return {**as_environment(settings_of(options, settings)), ADD_SCRAM: "\n".join(options.add_scram)}
 
 
 def settings_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:
-    """The settings of a member by name, its own over those of all."""
+    """Returns the settings of a member by name; its own override the common ones."""
     texts = (text.partition("=") for text in (*options.settings, *settings))
     return {name.strip(): text for name, _, text in texts}
 
 
 def environment() -> dict[str, str]:
-    """This process's, in which the child finds the same ``pybroker``."""
+    """Returns this process's environment, changed so that the child imports the same ``pybroker``."""
     package = str(Path(__file__).parents[2])
     paths = filter(None, (package, os.environ.get("PYTHONPATH", "")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

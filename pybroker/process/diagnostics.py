@@ -1,8 +1,8 @@
-"""Log lines: stdlib logging to stderr, one format.
+"""Log lines: the standard library's logging to stderr, in one format.
 
-If stderr is a file, the logging thread writes the line itself. The reader of a pipe, a terminal or a socket may stop
-reading. So a separate thread writes there, and no log line blocks the event loop. It may be ``MOST`` lines behind;
-further lines are dropped, and counted.
+If stderr is a file, the logging thread writes the line itself. If it is a pipe, a terminal or a socket, its reader may
+stop reading. Then a separate thread writes, and no log line blocks the event loop. Up to ``MOST`` lines wait for it;
+further lines are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ LOG4J = {
 }
 """Levels by log4j's names."""
 MOST = 5_000
-"""Lines that wait for a reader."""
+"""How many lines may wait for a reader."""
 PATIENCE_S = 1.0
-"""So long a process that ends waits for its last lines to be read."""
+"""How long an ending process waits until its last lines are read."""
 
 logger = logging.getLogger(__name__)
 
 
 class OneLine(logging.Formatter):
-    """Whatever a client has chosen stands in one line: groups, for one, may have any name. A traceback has its own."""
+    """Writes each message on one line, whatever names a client has chosen. Tracebacks keep their lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         record.message = printable(record.message)
@@ -47,14 +47,12 @@ def _format(who: str) -> tuple[str, str]:
 
 
 def level_of(environment: Mapping[str, str]) -> str:
-    """The level that KAFKA_LOG4J_ROOT_LOGLEVEL, a variable of Kafka's images, asks for; ``info`` without it, or where
-    it names none.
-    """
+    """Returns the level of KAFKA_LOG4J_ROOT_LOGLEVEL, a variable of Kafka's images; ``info`` without a valid one."""
     return LOG4J.get(environment.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper(), "info")
 
 
 def set_up(level: str, who: str = "") -> None:
-    """Sends the lines of ``level`` and above to stderr; ``who`` tells apart processes that share it."""
+    """Sends the lines of ``level`` and above to stderr; ``who`` distinguishes processes that share it."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     is_read = has_reader(sys.stderr)
     handler.setFormatter((logging.Formatter if is_read else OneLine)(*_format(who)))
@@ -65,7 +63,7 @@ def set_up(level: str, who: str = "") -> None:
 
 
 def into_file(name: str, file: str, who: str = "") -> None:
-    """Sends the lines of one logger, from INFO on, to this file alone. A file that was moved away is made again.
+    """Sends the lines of one logger, from INFO on, to this file only. Creates the file again after it was moved away.
 
     Raises OSError.
     """
@@ -78,13 +76,13 @@ def into_file(name: str, file: str, who: str = "") -> None:
 
 
 def flush() -> None:
-    """Waits until all lines are written, but not for a reader who does not read."""
+    """Waits until all lines are written, but not for a reader that does not read."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
 def has_reader(stream: TextIO | None) -> bool:
-    """Whether the stream is a pipe or the like, where a write may have to wait for a reader."""
+    """Returns whether the stream is a pipe or similar, where a write may block."""
     try:
         return stream is not None and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
@@ -92,20 +90,21 @@ def has_reader(stream: TextIO | None) -> bool:
 
 
 class Lines(QueueHandler):
-    """Hands lines to a thread, which writes them to ``target``; never waits."""
+    """Passes lines to a thread, which writes them to ``target``; never waits."""
 
     def __init__(self, target: logging.Handler) -> None:
         self._lines: queue.Queue[object] = queue.Queue(MOST)
         super().__init__(self._lines)
-        self.setFormatter(OneLine())  # the message; the rest of a line is the target's
+        self.setFormatter(OneLine())  # formats only the message; the target adds the rest of the line
         self._dropped = 0
         self._writer = _Writer(self, target)
         self._writer.start()
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Where there is no room, nothing is taken until half of the room is free again: gaps are few, and told once.
+        """Queues a line. If the queue is full, drops lines until it is half empty, so that there are few gaps, each
+        reported once.
 
-        Under the handler's lock.
+        Called under the handler's lock.
         """
         self._tell_dropped()
         if self._dropped:
@@ -117,7 +116,7 @@ class Lines(QueueHandler):
             self._dropped = 1
 
     def on_written(self) -> None:
-        """A line has left, on the writer's thread."""
+        """Runs on the writer's thread after each written line."""
         if self._dropped:
             with self.lock or contextlib.nullcontext():
                 self._tell_dropped()
@@ -129,12 +128,12 @@ class Lines(QueueHandler):
             self._dropped = 0
 
     def flush(self) -> None:
-        """Waits until all lines are written, for ``PATIENCE_S`` at most."""
+        """Waits until all lines are written, at most ``PATIENCE_S``."""
         with self._lines.all_tasks_done:
             self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, PATIENCE_S)
 
     def close(self) -> None:
-        """The thread ends when it has written all lines."""
+        """Ends the thread after it has written all lines."""
         self.flush()
         with contextlib.suppress(queue.Full):
             self._writer.enqueue_sentinel()
@@ -142,7 +141,7 @@ class Lines(QueueHandler):
 
 
 class _Writer(QueueListener):
-    """The thread."""
+    """The thread that writes."""
 
     def __init__(self, lines: Lines, target: logging.Handler) -> None:
         super().__init__(lines.queue, target)

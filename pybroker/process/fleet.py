@@ -1,8 +1,8 @@
-"""The brokers of one supervisor: started together, started again when one has ended, stopped together.
+"""The brokers of one supervisor: started together, restarted when one has ended, stopped together.
 
-Every broker has a keeper, a task that runs its process, over and over. If a broker cannot start the first time because
-of wrong usage (exit 2), all of them end. Later, and after any other end, it is started again after ``restart_delay``,
-on its former ports. Starts that fail wait longer each time, up to ``LONGEST_DELAY_S``.
+Every broker has a keeper, a task that runs its process again and again. If a broker cannot start the first time because
+of wrong usage (exit 2), all of them end. Later, and after any other end, it is restarted after ``restart_delay``, on
+its earlier ports. Failing starts wait longer each time, up to ``LONGEST_DELAY_S``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from pybroker.store.server import StoreServer
 MISUSED = 2
 STOP_PATIENCE_S = 120.0
 LONGEST_DELAY_S = 15.0
-"""Between starts that fail, unless ``--restart-delay`` is longer."""
+"""The longest delay between failing starts, unless ``--restart-delay`` is longer."""
 
 logger = logging.getLogger("pybroker.process.supervisor")
 
 
 class FleetFailed(Exception):
-    """A broker was misused, and has said so itself."""
+    """A broker was started with wrong options, and has printed why."""
 
 
 class Member:
-    """One broker over all its processes.
+    """One broker with all its successive processes.
 
-    hello: what its process said when it took requests, None before the first one did.
-    is_misused: it cannot start, and never has.
+    ``hello`` is the message of its last process that accepted requests, None before the first one. ``is_misused`` tells
+    that it never started because of wrong options.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class Member:
         self.is_misused = False
         self._news = news
         self._process: BrokerProcess | None = None
-        self._runs = False  # from before there is a process until it has ended
+        self._runs = False  # from before a process exists until it has ended
         self._stopping = asyncio.Event()
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._failed_starts = 0
-        """One after the other, up to now."""
+        """How many starts have failed in a row."""
         self._changed = asyncio.Condition()
         self._settings = settings
         self._options = options
         self._folder = folder
 
     async def keep(self) -> bool:
-        """Runs the broker until it is stopped; whether it then stopped in order."""
+        """Runs the broker until it is stopped; returns whether it stopped in order."""
         while await self._is_wanted():
             code = await self._run()
             if self._stopping.is_set():
@@ -81,7 +81,7 @@ class Member:
         return True
 
     async def _is_wanted(self) -> bool:
-        """Whether it was not stopped; one that was killed to stay away is waited for until it shall come back."""
+        """Waits until a killed broker should be restarted; returns False if the broker was stopped."""
         if not (self._wanted.is_set() or self._stopping.is_set()):
             logger.warning("broker %d stays down, as requested", self.node_id)
             await first_of(self._wanted, self._stopping)
@@ -90,22 +90,22 @@ class Member:
     async def _pause(self, code: int) -> None:
         if not self._wanted.is_set():
             return
-        delay_s = self._delay_s() if code else 0.0  # a broker that stopped in order was asked to
+        delay_s = self._delay_s() if code else 0.0  # a broker that stopped in order was told to
         level = logging.WARNING if code else logging.INFO
         logger.log(level, "broker %d has ended%s; starting it again in %g s", self.node_id, _how(code), delay_s)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
 
     def _delay_s(self) -> float:
-        """Before the next start: twice as long after each start that failed, as on a full disk."""
+        """Returns the delay before the next start, which doubles with each failed start, for example on a full disk."""
         shortest_s = self._options.restart_delay
         longer_s = shortest_s * 2.0 ** max(0, self._failed_starts - 1)
         return max(shortest_s, min(longer_s, LONGEST_DELAY_S))
 
     async def _run(self) -> int:
-        """One process from start to end; returns its exit code."""
+        """Runs one process from start to end; returns its exit code."""
         self._runs = True
-        self._failed_starts += 1  # until it says hello
+        self._failed_starts += 1  # until it sends its hello
         try:
             process = await self._start()
             return 1 if process is None else await self._see_out(process)
@@ -114,11 +114,11 @@ class Member:
             await self._tell()
 
     async def _start(self) -> BrokerProcess | None:
-        """Its next process; None where the system gives none."""
+        """Starts the next process; returns None if the system cannot."""
         settings, options = self._settings, self._options
         if self.hello is not None:
             settings = (*settings, f"listeners={self.hello.listeners}")
-            options = replace(options, set_scram=False)  # a password that was changed since stays so
+            options = replace(options, set_scram=False)  # a password changed since then stays
         try:
             self._process = await BrokerProcess.start(options, self._folder.root, settings)
         except OSError as error:
@@ -148,7 +148,7 @@ class Member:
         return await process.ended()
 
     async def _tell(self) -> None:
-        """Wakes those who wait for another state of the process."""
+        """Wakes tasks that wait for another state of the process."""
         async with self._changed:
             self._changed.notify_all()
 
@@ -157,24 +157,24 @@ class Member:
             await self._changed.wait_for(state)
 
     def stop(self) -> None:
-        """Stops the process in order; none follows it."""
+        """Stops the process in order, without a successor."""
         self._stopping.set()
         if self._process is not None:
             self._process.stop()
 
     def kill(self) -> None:
-        """Ends the process at once."""
+        """Kills the process."""
         if self._process is not None:
             self._process.kill()
 
     async def kill_and_hold(self) -> None:
-        """Ends the process at once; none follows it until ``restart``."""
+        """Kills the process; there is no successor until ``restart``."""
         self._wanted.clear()
         self.kill()
         await self._until(lambda: not self._runs)
 
     async def restart(self) -> None:
-        """Ends the process in order, if there is one; returns when another one takes requests."""
+        """Stops the process in order, if there is one; returns when a new one accepts requests."""
         old = self._process
         if old is not None:
             old.stop()
@@ -182,22 +182,22 @@ class Member:
         await self._until(lambda: self._is_ready() and self._process is not old)
 
     async def pause(self) -> None:
-        """Halts the process."""
+        """Suspends the process."""
         if self._process is not None:
             self._process.halt()
 
     async def resume(self) -> None:
-        """Lets a halted process go on."""
+        """Resumes a suspended process."""
         if self._process is not None:
             self._process.go_on()
 
     def _is_ready(self) -> bool:
-        """Whether the process that runs has said that it takes requests."""
+        """Returns whether the running process accepts requests."""
         return self._process is not None and self.hello is not None and self.hello.pid == self._process.pid
 
 
 def _signal(number: int) -> str:
-    """Its name; most real-time signals have none."""
+    """Returns the signal's name; most real-time signals have none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -205,7 +205,7 @@ def _signal(number: int) -> str:
 
 
 def _how(code: int) -> str:
-    """How a process has ended, for the log."""
+    """Returns how a process has ended, for the log."""
     if code < 0:
         return f" by {_signal(-code)}"
     return f" with exit code {code}" if code else ""
@@ -226,7 +226,7 @@ class Fleet:
         self._keepers: list[asyncio.Task[bool]] = []
 
     async def start(self, stop: asyncio.Event) -> bool:
-        """Starts all brokers. Returns True when each of them takes requests, False if ``stop`` is set before.
+        """Starts all brokers. Returns True when each accepts requests, False if ``stop`` is set before.
 
         Raises StartError, FleetFailed.
         """
@@ -249,19 +249,19 @@ class Fleet:
             raise StartError(f"coordination store {error}") from error
 
     def member(self, node_id: int) -> Member:
-        """The broker of that id. Raises KeyError."""
+        """Returns the broker with that id. Raises KeyError."""
         return {member.node_id: member for member in self._members}[node_id]
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Where clients on this machine reach the brokers."""
+        """Returns the brokers' addresses for clients on this machine."""
         return [address for member in self._members if member.hello for address in member.hello.addresses]
 
     def pids(self) -> list[int]:
-        """The processes that took requests last."""
+        """Returns the last processes that accepted requests."""
         return [member.hello.pid for member in self._members if member.hello]
 
     async def stop(self, at_once: asyncio.Event) -> bool:
-        """Stops everything, by force when ``at_once`` is set; whether all have stopped in order."""
+        """Stops everything, by force when ``at_once`` is set; returns whether all have stopped in order."""
         for member in self._members:
             member.stop()
         clean = await self._all_ended(at_once)
@@ -278,7 +278,7 @@ class Fleet:
         await asyncio.wait(waits, timeout=STOP_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         impatience.cancel()
         if not ends.done():
-            logger.warning("not every broker has stopped: killing the rest")
+            logger.warning("not all brokers have stopped; killing the others")
             for member in self._members:
                 member.kill()
         return all(await ends)

@@ -1,4 +1,4 @@
-"""A process in the foreground: its event loop, what makes it stop, its ready line."""
+"""A process in the foreground: its event loop, the events that stop it, its ready line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from cy import heap
 
 FULL_COLLECTIONS = 100
-"""One for so many of the middle generation, which is one for 700,000 more objects; Python's default is 10."""
+"""One full collection per so many of the middle generation, which runs once per 700,000 new objects; Python's default
+is 10.
+"""
 LARGE_BLOCK = 4 << 20
-"""Bytes: what takes so much memory at once gives it back to the system when it is done."""
+"""An allocation of this many bytes returns its memory to the system when it is freed."""
 PARENT = os.getppid()
 """The process that has started this one."""
 PR_SET_PDEATHSIG = 1
@@ -30,14 +32,14 @@ logger = logging.getLogger("pybroker.start")
 
 
 def raise_file_limit() -> None:
-    """As many open files as this user may have."""
+    """Raises the limit of open files to what this user may have."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextlib.contextmanager
 def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """uvloop's where it is installed, else asyncio's."""
+    """Provides uvloop's loop if it is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -60,8 +62,9 @@ async def first_of(*events: asyncio.Event) -> None:
 
 
 def watch_signals(stop: asyncio.Event, at_once: asyncio.Event | None = None) -> None:
-    """The first SIGTERM, SIGINT or SIGHUP (a terminal that was closed) stops in order, the second at once: by
-    ``at_once``, else by exiting. A SIGHUP that is ignored (``nohup``) stays so.
+    """Handles SIGTERM, SIGINT and SIGHUP (a closed terminal): the first one stops in order, the second at once.
+
+    The second one sets ``at_once``, or exits without that. An ignored SIGHUP (``nohup``) stays ignored.
     """
     loop = asyncio.get_running_loop()
 
@@ -80,9 +83,11 @@ def watch_signals(stop: asyncio.Event, at_once: asyncio.Event | None = None) -> 
 
 
 def watch_owner(stop: asyncio.Event, limit_s: float | None = None, heed: Callable[[str], None] | None = None) -> None:
-    """Stops when stdin ends or the parent is gone: a fork of the parent may hold the other end of
-    stdin open. With ``limit_s`` the process is gone so long afterwards, whatever it is doing: a
-    thread watches, as the loop may hang. ``heed`` is called on the loop with each line of stdin.
+    """Sets ``stop`` when stdin ends or the parent process is gone. A fork of the parent may keep the other end of stdin
+    open.
+
+    With ``limit_s`` the process exits so long afterwards, whatever it is doing: a thread watches, because the loop may
+    hang. ``heed`` is called on the loop with each line of stdin.
     """
     go_on_without_parent()
     loop = asyncio.get_running_loop()
@@ -105,18 +110,18 @@ def watch_owner(stop: asyncio.Event, limit_s: float | None = None, heed: Callabl
 
 
 def go_on_without_parent() -> None:
-    """Has Linux send this process SIGCONT when its parent ends: one that was halted could not end with it.
+    """Makes Linux send this process SIGCONT when its parent ends, because a suspended process could not end with it.
 
     The signal also comes when only the thread ends that has started this process.
     """
     if sys.platform == "linux":
-        import ctypes  # costs 2 ms, which a broker without an owner need not
+        import ctypes  # takes 2 ms, which a broker without an owner saves
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _lines(fd: int, process: int | None) -> Iterator[str]:
-    """The lines that come, until there is an end of them or of the process, which is a pidfd."""
+    """Yields lines until the input, or the process of the pidfd, ends."""
     poll = select.poll()
     for each in (fd, process):
         if each is not None:
@@ -131,7 +136,7 @@ def _lines(fd: int, process: int | None) -> Iterator[str]:
 
 
 def has_owner() -> bool:
-    """Whether the parent is there and holds the other end of stdin. This consumes no input."""
+    """Returns whether the parent exists and holds the other end of stdin. This consumes no input."""
     poll = select.poll()
     poll.register(sys.stdin.fileno(), select.POLLIN)
     return os.getppid() == PARENT and not poll.poll(0)
@@ -145,12 +150,12 @@ def exit_in(limit_s: float) -> None:
 
 
 def address_of(host: str, port: int) -> str:
-    """``host:port``, an IPv6 address in brackets."""
+    """Returns ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def announce(addresses: Iterable[tuple[str, int]], pids: Iterable[int]) -> None:
-    """The ready line."""
+    """Prints the ready line."""
     bootstrap = ",".join(address_of(host, port) for host, port in addresses)
     say(f"pybroker ready: bootstrap={bootstrap} pids={','.join(map(str, pids))}")
 
@@ -162,8 +167,10 @@ def say(line: str) -> None:
 
 
 def settle() -> None:
-    """From here on, the garbage collector looks only at new objects, and seldom at all of these. A look at a million
-    objects holds the event loop for 100 ms. And memory of large blocks is not kept.
+    """Lets the garbage collector ignore the existing objects from now on, and run full collections seldom.
+
+    A collection of a million objects blocks the event loop for 100 ms. It also returns the memory of large blocks to
+    the system.
     """
     heap.return_blocks(LARGE_BLOCK)
     gc.freeze()

@@ -1,8 +1,8 @@
-"""What the owner of several embedded brokers asks of their supervisor, a line each on its stdin.
+"""The orders of the owner of several embedded brokers to their supervisor, one per line on its stdin.
 
     NUMBER kill|restart|pause|resume|pids ID[,ID…]
 
-When it is done the supervisor says ``NUMBER done PID[,PID…]`` on stdout: the processes of those brokers.
+When an order is done, the supervisor prints ``NUMBER done PID[,PID…]``: the processes of those brokers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pybroker.process.foreground import say
 
 
 async def _pids(member: Member) -> None:
-    """Only the answer is wanted."""
+    """Does nothing: the answer has the process ids."""
 
 
 ORDERS: dict[str, Callable[[Member], Awaitable[None]]] = {
@@ -28,14 +28,14 @@ ORDERS: dict[str, Callable[[Member], Awaitable[None]]] = {
 
 
 class Orders:
-    """Performs them. Their owner asks for one at a time; one that it has given up waiting for holds up no other."""
+    """Executes orders. Their owner sends one at a time; one that it no longer waits for does not block others."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._tasks: set[asyncio.Task[None]] = set()
 
     def heed(self, line: str) -> None:
-        """Begins what the line asks."""
+        """Begins the order in the line."""
         task = asyncio.ensure_future(self._perform(line))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

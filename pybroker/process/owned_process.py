@@ -1,7 +1,7 @@
-"""The process of an embedded broker, as its owner sees it: started, asked, ended.
+"""The process of an embedded broker for its owner: start, orders, end.
 
-It has a session of its own, so Ctrl-C in a terminal and an interrupted notebook reach its owner only. It reads its
-stdin: lines are what its owner asks (``orders``), and the end is the owner's.
+It has a session of its own, so Ctrl-C in a terminal and an interrupt in a notebook reach only its owner. Its stdin has
+the owner's orders (``orders``), and ends with the owner.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 from cy.client.held_signals import guard, held_signals
 
 STOP_S = 15.0
-"""Seconds in which a process has to stop in order, before it is killed."""
+"""How many seconds a process has to stop in order, before it is killed."""
 
 
 class OwnedProcess:
-    """A process and its log, which outlives it. ``folder``: what is removed when it is closed, if anything."""
+    """A process, and its log, which survives it. ``folder`` is removed when it is closed."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -37,21 +37,21 @@ class OwnedProcess:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the process that was started last."""
+        """The pid of the last process."""
         return None if self._process is None else self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, or is halted."""
+        """True while it runs or is suspended."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> str:
-        """What it has written to stderr so far, over all starts."""
+        """Everything that it has written to stderr, over all starts."""
         return os.pread(self._log.fileno(), 1 << 30, 0).decode(errors="replace")
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it. A signal that comes meanwhile is met when the process is known (``abandon``). Raises OSError."""
+        """Starts it. A signal that arrives meanwhile is handled afterwards (``abandon``). Raises OSError."""
         self._said = b""
         with _uninterrupted():
             self._process = subprocess.Popen(
@@ -71,7 +71,7 @@ class OwnedProcess:
         self._process.stdin.write(f"{line}\n".encode())
 
     def line(self, deadline: float) -> str | None:
-        """The next line of its stdout without its end; None where it ends, or says nothing until ``deadline``
+        """Returns the next line of its stdout; None at its end, or if none comes until ``deadline``
         (``time.monotonic``).
         """
         assert self._process is not None
@@ -91,12 +91,12 @@ class OwnedProcess:
         return line.decode(errors="replace")
 
     def send_signal(self, number: int) -> None:
-        """Sends it a signal; nothing happens where it has ended."""
+        """Sends it a signal; does nothing if it has ended."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def kill(self) -> int:
-        """Ends it at once; returns its exit code, -N where signal N ended it."""
+        """Kills it; returns its exit code, -N if signal N ended it."""
         assert self._process is not None
         self._process.kill()
         code = self._process.wait()
@@ -119,7 +119,7 @@ class OwnedProcess:
         self._close_pipes()
 
     def close(self) -> None:
-        """Stops it and removes its folder; in a fork of the owner nothing happens."""
+        """Stops it and removes its folder; does nothing in a fork of the owner."""
         if os.getpid() != self._owner:
             return
         try:
@@ -128,7 +128,8 @@ class OwnedProcess:
             self.remove_folder()
 
     def abandon(self) -> None:
-        """Kills it and removes its folder without a lock: a signal may have come while one is held."""
+        """Kills it and removes its folder without a lock, because a signal may have interrupted a thread that holds it.
+        """
         process = self._process
         if process is not None and process.returncode is None:
             with contextlib.suppress(OSError):
@@ -137,18 +138,18 @@ class OwnedProcess:
         self.remove_folder()
 
     def make_folder(self, prefix: str) -> Path:
-        """A temporary folder that is removed when the process is closed. Raises OSError."""
+        """Makes a temporary folder, which is removed when the process is closed. Raises OSError."""
         with _uninterrupted():
             self.folder = Path(tempfile.mkdtemp(prefix=prefix))
         return self.folder
 
     def remove_folder(self) -> None:
-        """Removes the folder that goes with it, if there is one."""
+        """Removes its folder, if there is one."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def forget(self) -> None:
-        """Closes the process and its log, which will not be needed any more."""
+        """Closes the process and its log."""
         self.close()
         self._log.close()
 
@@ -161,7 +162,7 @@ class OwnedProcess:
 
 
 def _uninterrupted() -> AbstractContextManager[None]:
-    """No handler of a signal runs before its end. Handlers run in the main thread only."""
+    """Delays signal handlers to the end of the block. Handlers run in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         return contextlib.nullcontext()
     guard()

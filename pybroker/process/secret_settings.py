@@ -1,4 +1,5 @@
-"""Settings that no list of processes may show: they go to a child by its environment, which only its user can read.
+"""Settings that must not appear in a list of processes: a child gets them in its environment, which only its user can
+read.
 
 It imports nothing of the broker: ``pybroker.embedded`` is also used by sources that are not built.
 """
@@ -27,31 +28,33 @@ SECRETS: Final = (
     "zookeeper.ssl.keystore.password",
     "zookeeper.ssl.truststore.password",
 )
-"""Keys of type PASSWORD; with ``listener.name.…`` before them they are secret as well."""
+"""Keys of type PASSWORD; they are also secret with ``listener.name.…`` before them."""
 ADD_SCRAM: Final = "PYBROKER_ADD_SCRAM"
-"""The variable with what ``--add-scram`` takes, a line each."""
+"""The variable with the values of ``--add-scram``, one per line."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value must not be shown."""
+    """Returns whether the value must not be shown."""
     return name in SECRETS or (name.startswith("listener.name.") and name.endswith(SECRETS))
 
 
 def as_arguments(settings: Mapping[str, str]) -> list[str]:
-    """The settings that may be shown, as options of ``start``."""
+    """Returns the other settings as options of ``start``."""
     return [part for name, text in settings.items() if not is_secret(name) for part in ("--set", f"{name}={text}")]
 
 
 def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the others."""
+    """Returns the secret settings as variables."""
     return {variable_of(name): text for name, text in settings.items() if is_secret(name)}
 
 
 def added_scram(environment: Mapping[str, str]) -> list[str]:
-    """What is in its variable."""
+    """Returns the values of ``--add-scram`` in its variable."""
     return [line for line in environment.get(ADD_SCRAM, "").split("\n") if line]
 
 
 def variable_of(name: str) -> str:
-    """``KAFKA_SSL_KEY_PASSWORD`` of ``ssl.key.password``, as ``config.sources`` reads it."""
+    """Returns the variable of a key as ``config.sources`` reads it: ``KAFKA_SSL_KEY_PASSWORD`` for
+    ``ssl.key.password``.
+    """
     return "KAFKA_" + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()

@@ -1,4 +1,4 @@
-"""The options of ``start``, and the configuration that they, the environment and the file make."""
+"""The options of ``start``, and the configuration from them, the environment and the file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OWN = frozenset(
         *("listener.security.protocol.map", "inter.broker.listener.name", "security.inter.broker.protocol"),
     }
 )
-"""Keys that a broker which joins has for itself; so it is with passwords."""
+"""Keys that each joining broker sets for itself, as it does with passwords."""
 
 REPLICATED = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
@@ -64,41 +64,41 @@ class StartOptions:
     zookeeper: str | None = None
     log_level: str = "info"
     audit_log: str | None = None
-    """The file of the audit log; without it, its lines go where all others go."""
+    """The file of the audit log; without it, its lines are part of the normal log."""
     restart_delay: float = RESTART_DELAY_S
-    """Seconds until a broker process that has ended is started again."""
+    """Seconds until an ended broker process is restarted."""
     embedded: bool = False
-    """Stop also when stdin ends or the parent process does."""
+    """True to stop also when stdin or the parent process ends."""
     temporary: bool = False
-    """Remove the data folder at the end."""
+    """True to remove the data folder at the end."""
     join: bool = False
-    """More brokers for those that run on this data folder, whose supervisor serves the store."""
+    """True if these brokers join others on this data folder, whose supervisor serves the store."""
     base: str | None = None
-    """A file of settings below all others: of the supervisor that was joined."""
+    """A file of settings that all others override: those of the joined supervisor."""
     add_scram: tuple[str, ...] = field(default=(), repr=False)
-    """Users who shall have passwords (``security.first_users``)."""
+    """Users that should have passwords (``security.first_users``)."""
     set_scram: bool = False
-    """They shall have these, whatever is stored."""
+    """True if these passwords replace stored ones."""
     add_acl: tuple[str, ...] = ()
-    """ACLs that shall be there (``security.first_acls``)."""
+    """ACLs that should exist (``security.first_acls``)."""
     member: bool = False
-    """One of the brokers of a supervisor, which holds the data folder and perhaps the store."""
+    """True for one of the brokers of a supervisor, which holds the data folder and perhaps the store."""
 
     @property
     def shares_folder(self) -> bool:
-        """The data folder, and without ZooKeeper the store, are held by another process."""
+        """True if another process holds the data folder and, without ZooKeeper, the store."""
         return self.join or self.member
 
 
 def configure(options: StartOptions) -> BrokerConfig:
-    """The configuration of the (first) broker. Raises ConfigError."""
+    """Returns the configuration of the (first) broker. Raises ConfigError."""
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
     alone = is_alone(options, given)
     first_users(options)
     first_acls(options)
     tls_slips.check(given)
-    unprotected.check(given, alone=alone)  # what is chosen below hides who gave it
+    unprotected.check(given, alone=alone)  # before the values chosen below replace the given ones
     chosen = list(options.settings)
     node_id = given.node_id if options.node_id is None else options.node_id
     chosen.append(f"node.id={1 if node_id is None else node_id}")
@@ -116,7 +116,7 @@ def configure(options: StartOptions) -> BrokerConfig:
 
 
 def first_users(options: StartOptions) -> list[FirstUser]:
-    """Those who shall have passwords. Raises ConfigError."""
+    """Returns the users that should have passwords. Raises ConfigError."""
     if not options.add_scram:
         return []
     from pybroker.security.first_users import parse
@@ -125,7 +125,7 @@ def first_users(options: StartOptions) -> list[FirstUser]:
 
 
 def first_acls(options: StartOptions) -> list[AclBinding]:
-    """Those that shall be there. Raises ConfigError."""
+    """Returns the ACLs that should exist. Raises ConfigError."""
     if not options.add_acl:
         return []
     from pybroker.security.first_acls import parse
@@ -134,13 +134,13 @@ def first_acls(options: StartOptions) -> list[AclBinding]:
 
 
 def is_alone(options: StartOptions, config: BrokerConfig) -> bool:
-    """It is the only broker of its cluster."""
+    """Returns whether it is the only broker of its cluster."""
     several = options.processes > 1 or options.shares_folder
     return not (several or options.zookeeper or config["zookeeper.connect"])
 
 
 def remark(config: BrokerConfig, options: StartOptions) -> None:
-    """Logs what of the environment and of the settings is not obeyed, and what they make of an option."""
+    """Logs which settings and variables are ignored, and which contradict an option."""
     for line in (*remarks.of_environment(os.environ), *remarks.of_settings(config)):
         logger.warning("%s", line)
     if options.audit_log is not None and not config[AUTHORIZER]:
@@ -154,25 +154,28 @@ def remark(config: BrokerConfig, options: StartOptions) -> None:
 
 
 def with_base(options: StartOptions) -> StartOptions:
-    """Those of brokers that join have the file in which their supervisor has left its settings. Raises ConfigError."""
+    """Adds the settings file of the supervisor to the options of joining brokers. Raises ConfigError."""
     if not options.join:
         return options
     folder = plan(options.data_dir, 0, BrokerConfig.load(options.settings, file=options.file).log_dirs)
     if folder.settings.exists():
         return replace(options, base=str(folder.settings))
     if folder.socket.exists():
-        logger.warning("%s is missing, its supervisor is older: only this broker's own settings apply", folder.settings)
+        text = "%s is missing, because its supervisor is older: only this broker's own settings apply"
+        logger.warning(text, folder.settings)
     return options
 
 
 def settings_to_share(config: BrokerConfig) -> dict[str, str]:
-    """The settings that brokers get when they join one with this configuration, unless they have their own."""
+    """Returns the settings that joining brokers get, unless they set their own."""
     given = config.given().items()
     return {name: text for name, text in given if name not in OWN and not is_secret(name)}
 
 
 def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) -> str:
-    """The value of ``listeners``. An option of the command line overrides the configuration. Raises ConfigError."""
+    """Returns the value of ``listeners``. An option of the command line overrides the configuration. Raises
+    ConfigError.
+    """
     configured = any(given.is_set(name) for name in ("listeners", "host.name", "port"))
     present = listeners(given) if configured else ()
     if given.is_set("listeners") and not present:
@@ -185,7 +188,8 @@ def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) ->
         option = "--port" if host is None else "--host"
         source = f" (from {where})" if (where := given.where("listeners")) else ""
         text = ",".join(map(str, present))
-        raise ConfigError(f"{option} is for one listener, listeners={text}{source} has {len(present)}: set listeners")
+        why = f"{option} needs a single listener, but listeners={text}{source} has {len(present)}"
+        raise ConfigError(f"{why}: set listeners instead")
     first = present[0] if present else Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
     return str(
         first._replace(
@@ -196,7 +200,9 @@ def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) ->
 
 
 def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolder) -> StoreOptions:
-    """The coordination store of a broker: ZooKeeper's, the supervisor's, or one of its own. Raises ConfigError."""
+    """Returns which coordination store a broker uses: ZooKeeper, the supervisor's, or one of its own. Raises
+    ConfigError.
+    """
     timeout_ms = config["zookeeper.session.timeout.ms"]
     if config["zookeeper.connect"]:
         waiting_ms = config["zookeeper.connection.timeout.ms"]
@@ -216,38 +222,39 @@ def store_options(options: StartOptions, config: BrokerConfig, folder: DataFolde
 
 
 def _tls_to_zookeeper(config: BrokerConfig) -> ssl.SSLContext | None:
-    """Raises ConfigError."""
+    """Returns the TLS context for ZooKeeper, None without TLS. Raises ConfigError."""
     if not config["zookeeper.ssl.client.enable"]:
         return None
-    from pybroker.security.zookeeper_tls import context_of  # which costs nothing where it is off
+    from pybroker.security.zookeeper_tls import context_of  # saves the import if it is off
 
     return context_of(config)
 
 
 def _login_at_zookeeper(config: BrokerConfig) -> Login | None:
-    """Raises ConfigError."""
-    from pybroker.config.zookeeper_login import read  # as above
+    """Returns the login at ZooKeeper, None without one. Raises ConfigError."""
+    from pybroker.config.zookeeper_login import read  # likewise
 
     return read(config)
 
 
 def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tuple[str, ...]]:
-    """What each of several brokers has for itself. Raises ConfigError."""
+    """Returns the settings of each of several brokers. Raises ConfigError."""
     common = {} if options.join else replicated(config, options.processes)
     told = tuple(f"{name}={text}" for name, text in common.items())
     return [told + settings_of_member(config, index) for index in range(options.processes)]
 
 
 def replicated(config: BrokerConfig, processes: int) -> dict[str, str]:
-    """The replication factor of internal topics where so many brokers start together, unless it is set. The topics wait
-    for all of them, even if a client comes when only the first one is up.
+    """Returns the replication factors of internal topics if so many brokers start together, unless they are set.
+
+    So these topics wait for all brokers, even if a client comes when only the first one runs.
     """
     factor = max(processes, config["default.replication.factor"])
     return {name: str(min(config[name], factor)) for name in REPLICATED if not config.is_set(name)}
 
 
 def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
-    """What broker ``index`` of several has, as ``--set`` takes it. Raises ConfigError."""
+    """Returns the settings of broker ``index`` of several, as ``--set`` takes them. Raises ConfigError."""
     node_id = config["node.id"] + index
     own = [f"node.id={node_id}", f"listeners={shifted(listeners(config), index)}"]
     told = advertised_listeners(config)
@@ -261,7 +268,7 @@ def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
 
 
 def shifted(endpoints: Iterable[Endpoint], index: int) -> str:
-    """Those endpoints with ports ``index`` higher; a free one (0) stays a free one."""
+    """Returns the endpoints with ports ``index`` higher; a free port (0) stays 0."""
     moved = [each._replace(port=each.port + index if each.port else 0) for each in endpoints]
     for each in moved:
         if each.port > LAST_PORT:

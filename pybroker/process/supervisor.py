@@ -5,9 +5,9 @@
     2  misused: an unknown key, a bad value, a folder in use or of another user, a taken port;
        one line on stderr says which
 
-The ready line is the only thing on stdout. One broker runs in this process; several are processes of their
-own (``fleet``), each started as a *member*. A member gets its settings, locks only its own folders, reports its
-addresses to the supervisor on stdout (``hello``), and ends when the supervisor does.
+Only the ready line goes to stdout. A single broker runs in this process. Several brokers are processes of their own
+(``fleet``), each started as a *member*. A member gets its settings, locks only its own folders, reports its addresses
+to the supervisor on stdout (``hello``), and ends when the supervisor does.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from pybroker.process.start_options import (
 from pybroker.server import Broker, StartError
 
 OWNER_GONE_S = 8.0
-"""A member has ended so long after its supervisor."""
+"""The longest time that a member outlives its supervisor."""
 LOCK_PATIENCE_S = 10.0
-"""A member waits so long for the folder of its predecessor, which may outlive a killed supervisor."""
+"""How long a member waits for the folder of its predecessor, which may outlive a killed supervisor."""
 LOCK_RETRY_S = 0.1
 
 logger = logging.getLogger("pybroker.start")
@@ -106,7 +106,7 @@ def audit_into(file: str, who: str) -> None:
 
 def run_several(options: StartOptions, config: BrokerConfig) -> int:
     """Runs brokers in processes of their own."""
-    settings_of_members(options, config)  # complains before anything is touched
+    settings_of_members(options, config)  # raises before anything is changed
     folder = data_folder.plan(options.data_dir, config["node.id"], config.log_dirs)
     shared = contextlib.nullcontext() if options.join else locked(folder.root, options.temporary, config)
     with shared, reserved(folder.root, options.processes, config), event_loop() as loop:
@@ -119,7 +119,7 @@ def run_several(options: StartOptions, config: BrokerConfig) -> int:
 
 @contextlib.contextmanager
 def claimed(folder: DataFolder, options: StartOptions, config: BrokerConfig) -> Iterator[None]:
-    """Holds the folders of a broker for this process. Raises FolderInUse, StartError."""
+    """Locks the folders of a broker for this process. Raises FolderInUse, StartError."""
     locks = Locks()
     patience_s = LOCK_PATIENCE_S if options.member else 0.0
     new = [path for path in {*map(Path, folder.log_dirs), folder.broker, folder.root} if not path.exists()]
@@ -152,7 +152,7 @@ def _remove_pid(folder: DataFolder) -> None:
 
 @contextlib.contextmanager
 def locked(root: Path, temporary: bool, config: BrokerConfig) -> Iterator[None]:
-    """Holds the folder that several brokers share. Raises FolderInUse, StartError."""
+    """Locks the folder that several brokers share. Raises FolderInUse, StartError."""
     locks = Locks()
     with _failures_of(root, config):
         data_folder.make(root)
@@ -167,14 +167,15 @@ def locked(root: Path, temporary: bool, config: BrokerConfig) -> Iterator[None]:
 
 
 def remove_of_owner(root: Path) -> None:
-    """Removes the folder of an owner that is gone; one that is there does it itself, or starts another broker on it."""
+    """Removes the folder if its owner is gone; an existing owner removes it itself, or starts another broker on it."""
     if not has_owner():
         shutil.rmtree(root, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def reserved(root: Path, brokers: int, config: BrokerConfig) -> Iterator[None]:
-    """Keeps the folders of brokers for their supervisor, also while they do not run. Raises FolderInUse, StartError."""
+    """Reserves the folders of brokers for their supervisor, also while they do not run. Raises FolderInUse, StartError.
+    """
     locks, first_id = Locks(), config["node.id"]
     with _failures_of(root, config):
         for node_id in range(first_id, first_id + brokers):
@@ -199,7 +200,7 @@ def _failures_of(root: Path, config: BrokerConfig) -> Iterator[None]:
 
 
 def setting_of(path: Path, config: BrokerConfig) -> str:
-    """The setting that put something there, with its origin; empty where none did."""
+    """Returns the setting that chose the path, with its origin; empty if none did."""
     name = "log.dirs" if config["log.dirs"] else "log.dir"
     if any(path.is_relative_to(Path(each).absolute()) for each in config.log_dirs):
         return f"{name} (from {config.where(name)})"
@@ -207,9 +208,7 @@ def setting_of(path: Path, config: BrokerConfig) -> str:
 
 
 def claim(folder: DataFolder, locks: Locks, *, shared_root: bool, patience_s: float) -> None:
-    """Makes and locks the folders. A log dir that fails is left to the log, as long as there is
-    another.
-    """
+    """Makes and locks the folders. A failing log dir is left to the log room, as long as there is another one."""
     needed = {folder.broker} if shared_root else {folder.root, folder.broker}
     deadline = time.monotonic() + patience_s
     for path in sorted(needed | set(map(Path, folder.log_dirs))):
@@ -263,14 +262,14 @@ async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions)
 
 
 def say_hello(broker: Broker) -> None:
-    """Tells the supervisor that this broker takes requests, and where."""
+    """Tells the supervisor that this broker accepts requests, and where."""
     from pybroker.process.broker_process import Hello
 
     say(Hello(os.getpid(), broker.addresses(), broker.listeners()).line())
 
 
 async def starts(broker: Broker, stop: asyncio.Event) -> bool:
-    """Starts the broker; False if it was told to stop before it had started."""
+    """Starts the broker; returns False if it was told to stop before that was done."""
     starting, stopping = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -285,7 +284,7 @@ async def starts(broker: Broker, stop: asyncio.Event) -> bool:
 
 async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOptions) -> int:
     """Starts all brokers, keeps them running until told to stop, stops them. Raises StartError."""
-    from pybroker.process.fleet import Fleet, FleetFailed  # costs 20 ms, which a broker alone need not
+    from pybroker.process.fleet import Fleet, FleetFailed  # takes 20 ms, which a single broker saves
 
     stop, at_once = asyncio.Event(), asyncio.Event()
     watch_signals(stop, at_once)
@@ -302,7 +301,7 @@ async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOpti
             await stop.wait()
             logger.info("stopping %d brokers", options.processes)
     except FleetFailed:
-        misused = True  # and the broker process has said how
+        misused = True  # the broker process has printed the reason
     finally:
         clean = await fleet.stop(at_once)
     if misused:

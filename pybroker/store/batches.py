@@ -1,4 +1,4 @@
-"""The single calls of a store whose own two are batches: ``get_many`` reads, ``multi`` writes."""
+"""The single calls of a store, for stores that implement only batches: ``get_many`` reads, ``multi`` writes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pybroker.store.interface import (
 
 
 class StoreOfBatches(ABC):
-    """A part of a ``CoordinationStore``, which says what each call does and raises."""
+    """A part of a ``CoordinationStore``, which documents the calls and their errors."""
 
     @abstractmethod
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and Stat of each path, None where there is no node."""
+        """Returns data and Stat of each path, None if the node does not exist."""
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All operations or none."""
+        """Performs all operations or none."""
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False

@@ -1,11 +1,11 @@
 """The embedded coordination store: SQLite in this process, for brokers on one machine.
 
-``EmbeddedServer`` owns the file and one thread, through which every read and write goes in order;
-``EmbeddedStore`` is one session on it. Watches fire from that thread's commit, through the loop,
-whether or not the caller of the write still waits for it.
+``EmbeddedServer`` owns the file and one thread, which performs every read and write in order; ``EmbeddedStore`` is one
+session on it. After a commit that thread fires watches through the loop, whether or not the caller of the write still
+waits for it.
 
-The end of a session is a write like any other, and a full disk refuses it. The others would then not learn that a
-broker is dead, so it is written as soon as possible.
+The end of a session is a write like any other, and a full disk refuses it. The other brokers would then not learn that
+a broker is dead, so it is written as soon as possible.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class EmbeddedServer:
         self._stores: dict[int, EmbeddedStore] = {}
         self._watches: dict[str, list[EmbeddedWatch]] = defaultdict(list)
         self._unwritten: set[int] = set()
-        """Sessions that have ended, whose nodes are there still."""
+        """Ended sessions whose nodes still exist."""
         self._writing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, file: str) -> EmbeddedServer:
-        """Opens or makes the file; raises StoreInUse, or ConnectionLoss where it cannot be read."""
+        """Opens or makes the file. Raises StoreInUse, or ConnectionLoss if it cannot be read."""
         executor = ThreadPoolExecutor(1, "coordination")
         try:
             tree = await asyncio.get_running_loop().run_in_executor(executor, NodeTree, file)
@@ -64,21 +64,21 @@ class EmbeddedServer:
         return cls(tree, executor)
 
     async def connect(self) -> EmbeddedStore:
-        """A store with a session of its own."""
+        """Returns a store with a session of its own."""
         store = EmbeddedStore(self, Session(await self.run(self._tree.new_session)))
         self._stores[store.session.id] = store
         return store
 
     async def run(self, work: Callable[[], T]) -> T:
-        """``work()`` on the store's thread, after all work given before."""
+        """Runs ``work()`` on the store's thread, after all earlier work."""
         return await self._loop.run_in_executor(self._executor, work)
 
     async def read(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and Stat of each path."""
+        """Returns data and Stat of each path."""
         return await self.run(lambda: self._tree.get_many(paths))
 
     async def children(self, path: str) -> list[str]:
-        """Names of the children; raises NoNode."""
+        """Returns the names of the children. Raises NoNode."""
         return await self.run(lambda: self._tree.children(path))
 
     async def write(
@@ -97,8 +97,9 @@ class EmbeddedServer:
         return await self.run(work)
 
     async def expire(self, session_id: int, state: SessionState = SessionState.EXPIRED) -> None:
-        """Ends a session from the store's side, as if it had not been heard of for too long. Its nodes are gone when
-        this returns, or, where the file cannot be written, as soon as it can.
+        """Ends a session from the store's side, like an expiry. Its nodes are gone when this returns.
+
+        If the file cannot be written, they are gone as soon as it can.
         """
         store = self._stores.pop(session_id, None)
         if store is not None:
@@ -106,7 +107,7 @@ class EmbeddedServer:
         try:
             await self._remove_nodes(session_id)
         except ConnectionLoss as error:
-            logger.error("the end of session %d cannot be written; trying again: %s", session_id, error)
+            logger.error("the end of session %d could not be written, trying again: %s", session_id, error)
             self._unwritten.add(session_id)
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.ensure_future(self._write_ends())
@@ -127,13 +128,13 @@ class EmbeddedServer:
                     logger.info("the end of session %d is written", session_id)
 
     async def renew(self, store: EmbeddedStore) -> None:
-        """A new session for a store whose session expired."""
+        """Gives a new session to a store whose session expired."""
         store.session.id = await self.run(self._tree.new_session)
         self._stores[store.session.id] = store
         store.session.change(SessionState.CONNECTED)
 
     def add_watch(self, watch: EmbeddedWatch) -> None:
-        """For the store: ``watch`` is called after changes at its path."""
+        """For the store: calls ``watch`` after changes at its path."""
         self._watches[watch.path].append(watch)
 
     def remove_watches(self, watches: Iterable[EmbeddedWatch]) -> None:
@@ -168,12 +169,12 @@ class EmbeddedWatch:
         self._callback = callback
 
     def fire(self) -> None:
-        """Tells the watcher, unless cancelled."""
+        """Calls the watcher, unless the watch was cancelled."""
         if self in self._store.watches:
             self._callback(self.path)
 
     def cancel(self) -> None:
-        """No call begins after this."""
+        """Cancels the watch: no call begins after this."""
         self._store.drop_watches([self])
 
 
@@ -188,7 +189,7 @@ class EmbeddedStore(StoreOfBatches):
 
     @classmethod
     async def open(cls, file: str) -> EmbeddedStore:
-        """A server of its own on ``file`` and one session on it; ``close`` closes both."""
+        """Opens a server of its own on ``file`` and one session on it; ``close`` closes both."""
         store = await (await EmbeddedServer.open(file)).connect()
         store._owns_server = True
         return store

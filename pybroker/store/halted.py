@@ -1,7 +1,7 @@
-"""Whether the process at the other end of a Unix socket is halted (SIGSTOP).
+"""Finds out whether the process at the other end of a Unix socket is halted (SIGSTOP).
 
-Such a process keeps its connections and says nothing, like a slow one. But the kernel knows the difference, so there
-is no need to wait for a time-out. Linux only: elsewhere no process counts as halted.
+A halted process keeps its connections and sends nothing, like a slow one. But the kernel knows the difference, so there
+is no need to wait for a timeout. Linux only: elsewhere no process counts as halted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SWITCHES: Final = "ctxt_switches"
 
 
 def peer_pid(writer: StreamWriter) -> int:
-    """The process that has connected; 0 where that cannot be known."""
+    """Returns the process that has connected; 0 if it is unknown."""
     connection = writer.get_extra_info("socket")
     if connection is None or not hasattr(socket, "SO_PEERCRED"):
         return 0
@@ -27,8 +27,10 @@ def peer_pid(writer: StreamWriter) -> int:
 
 
 def halt_of(pid: int) -> str:
-    """Returns "" for a running process. For a halted process, which needs a SIGCONT, the text differs with each halt:
-    it is the number of times the process had been taken off a CPU.
+    """Returns "" for a running process. For a halted process, which needs a SIGCONT, it returns a text that differs
+    with each halt.
+
+    The text is the number of times the process was taken off a CPU.
     """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

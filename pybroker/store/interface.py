@@ -1,18 +1,17 @@
-"""The coordination store: a small tree of nodes that brokers share, as ZooKeeper has it.
+"""The coordination store: a small tree of nodes that brokers share, like ZooKeeper's.
 
-A node has a path (``/brokers/ids/1``), data, a version that grows by one with each ``set``, and
-perhaps an owner: an ephemeral node vanishes with its owner's session. Every write is durable when
-it returns. ``multi`` is all or nothing. Writes are seen by everyone in one order.
+A node has a path (``/brokers/ids/1``), data, a version that grows by one with each ``set``, and perhaps an owner: an
+ephemeral node vanishes with its owner's session. Every write is durable when it returns. ``multi`` is all or nothing.
+All sessions see writes in the same order.
 
-A watch says *that* something happened at a node, never what: it was created, changed, deleted, or
-a child came or went. The watcher reads again. It stays until it is cancelled, may be called once
-for several changes, also without a change, and never misses the last one. (So a store whose own
-watches fire once can arm them again before it calls back.) It is called after the commit, on the
-event loop. It holds from the next read of its store on, at the latest: watch first, then read.
+A watch reports *that* something happened at a node, never what: it was created, changed, deleted, or a child was added
+or removed. The watcher reads again. A watch stays until it is cancelled. It may be called once for several changes,
+also without a change, and never misses the last one. (So a store whose own watches fire once can set them again before
+it calls back.) It is called after the commit, on the event loop. It is active from the next read of its store on, at
+the latest: watch first, then read.
 
-A session ends by ``close``, or by expiry, when the store has not heard of it for too long. An
-expired session's ephemeral nodes are gone and every call raises SessionExpired, until
-``new_session``.
+A session ends by ``close``, or expires when the store has heard nothing of it for the session timeout. An expired
+session's ephemeral nodes are gone and every call raises SessionExpired, until ``new_session``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ANY_VERSION = -1
 
 
 class CoordinationError(Exception):
-    """A call that failed; in a ``multi``, ``index`` is the position of the operation that did."""
+    """A call failed; in a ``multi``, ``index`` is the position of the failed operation."""
 
     def __init__(self, text: str = "", index: int = 0) -> None:
         super().__init__(text)
@@ -33,15 +32,15 @@ class CoordinationError(Exception):
 
 
 class NoNode(CoordinationError):
-    """There is no node at the path, or no parent for a node to be created."""
+    """There is no node at the path, or no parent for a new node."""
 
 
 class NodeExists(CoordinationError):
-    """A node is there already."""
+    """The node already exists."""
 
 
 class BadVersion(CoordinationError):
-    """The node's version is not the expected one: someone else wrote first."""
+    """The node's version is not the expected one: another session wrote first."""
 
 
 class NotEmpty(CoordinationError):
@@ -53,26 +52,26 @@ class NoChildrenForEphemerals(CoordinationError):
 
 
 class SessionExpired(CoordinationError):
-    """The session is over; its ephemeral nodes are gone."""
+    """The session has expired; its ephemeral nodes are gone."""
 
 
 class ConnectionLoss(CoordinationError):
-    """The store cannot be reached; whether a write happened is unknown."""
+    """The store cannot be reached; it is unknown whether a write happened."""
 
 
 class NotAllowed(CoordinationError):
-    """The store does not let this client do so."""
+    """The store denies this to the client."""
 
 
 class TooLarge(CoordinationError):
-    """A ``multi`` of more bytes than the store takes at once; it was not sent."""
+    """A ``multi`` has more bytes than the store accepts; it was not sent."""
 
 
 class Stat(NamedTuple):
-    """What the store knows of a node beside its data.
+    """The facts of a node beside its data.
 
-    ``created`` numbers the node's creation: a later creation anywhere has a greater number.
-    ``owner`` is the session id of an ephemeral node, else 0. Times are milliseconds.
+    ``created`` numbers the node's creation: a later creation anywhere has a greater number. ``owner`` is the session id
+    of an ephemeral node, else 0. Times are milliseconds.
     """
 
     version: int
@@ -82,7 +81,7 @@ class Stat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Creates a node; with ``sequence`` a number of ten digits, growing per parent, is appended."""
+    """Creates a node; with ``sequence``, a number of ten digits that grows per parent is appended to its name."""
 
     path: str
     data: bytes = b""
@@ -117,7 +116,7 @@ OperationResult: TypeAlias = str | Stat | None
 
 
 class SessionState(Enum):
-    """SUSPENDED: out of touch, the session may still live. EXPIRED: it does not."""
+    """SUSPENDED: the connection is lost, but the session may still live. EXPIRED: it does not."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -126,7 +125,7 @@ class SessionState(Enum):
 
 
 class Session:
-    """The session of one store: its id (another one after an expiry), its state, its listeners."""
+    """The session of one store: its id (a new one after an expiry), its state, its listeners."""
 
     def __init__(self, session_id: int) -> None:
         self.id = session_id
@@ -138,7 +137,7 @@ class Session:
         self._listeners.append(listener)
 
     def change(self, state: SessionState) -> None:
-        """For the store: enters ``state`` and tells the listeners."""
+        """For the store: enters ``state`` and calls the listeners."""
         if state is not self.state:
             self.state = state
             for listener in tuple(self._listeners):
@@ -146,14 +145,14 @@ class Session:
 
 
 class Watch(Protocol):
-    """A watch that was set."""
+    """An active watch."""
 
     def cancel(self) -> None:
-        """No call begins after this."""
+        """Cancels the watch: no call begins after this."""
 
 
 class CoordinationStore(Protocol):
-    """One session's view of the tree. All calls belong to one event loop."""
+    """One session's view of the tree. Make all calls on one event loop."""
 
     @property
     def session(self) -> Session:
@@ -162,44 +161,46 @@ class CoordinationStore(Protocol):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Creates a node and returns its path. NodeExists, NoNode, NoChildrenForEphemerals."""
+        """Creates a node and returns its path. Raises NodeExists, NoNode, NoChildrenForEphemerals."""
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
-        """A node's data and Stat. NoNode."""
+        """Returns a node's data and Stat. Raises NoNode."""
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and Stat of each path, None where there is no node; not one moment's picture."""
+        """Returns data and Stat of each path, None if the node does not exist. The reads need not be from the same
+        moment.
+        """
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Replaces a node's data. NoNode, BadVersion."""
+        """Replaces a node's data. Raises NoNode, BadVersion."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Deletes a node. NoNode, BadVersion, NotEmpty."""
+        """Deletes a node. Raises NoNode, BadVersion, NotEmpty."""
 
     async def exists(self, path: str) -> Stat | None:
-        """The Stat of the node, or None."""
+        """Returns the Stat of the node, or None."""
 
     async def children(self, path: str) -> list[str]:
-        """Names of the children, sorted. NoNode."""
+        """Returns the names of the children, sorted. Raises NoNode."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All operations or none; per operation the path created, the Stat after a Set, or None.
+        """Performs all operations or none. Returns per operation the created path, the Stat after a Set, or None.
 
-        ZooKeeper takes a mebibyte at once: TooLarge.
+        ZooKeeper accepts a mebibyte at once; beyond this, raises TooLarge.
         """
 
     def watch(self, path: str, callback: Callable[[str], None]) -> Watch:
         """Calls ``callback(path)`` after changes at the node, which need not exist yet."""
 
     async def new_session(self) -> Session:
-        """After an expiry: begins a new session, without ephemeral nodes; watches stay."""
+        """Begins a new session after an expiry, without ephemeral nodes; watches stay."""
 
     async def close(self) -> None:
         """Ends the session: its ephemeral nodes vanish, its watches are cancelled."""
 
 
 async def ensure_path(store: CoordinationStore, path: str) -> None:
-    """Creates ``path`` and its ancestors, without data, where they do not exist."""
+    """Creates ``path`` and its ancestors, without data, if they do not exist."""
     if await store.exists(path) is not None:
         return
     parent = path.rpartition("/")[0]

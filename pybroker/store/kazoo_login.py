@@ -1,7 +1,7 @@
-"""How a connection of kazoo says who this broker is: by SASL's DIGEST-MD5, or by ZooKeeper's scheme ``digest``.
+"""Logs a kazoo connection in: by SASL's DIGEST-MD5, or by ZooKeeper's scheme ``digest``.
 
-kazoo needs a further package for SASL, tells of the connection before the login, and takes a network that breaks
-meanwhile for a wrong password. So the login is made here, between its greeting and its first request.
+kazoo would need another package for SASL, reports the connection before the login, and treats a network failure during
+the login as a wrong password. So this module logs in itself, between kazoo's greeting and its first request.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from pybroker.config.zookeeper_login import Login
 from pybroker.security.digest_md5 import DigestError, DigestMd5
 
 _URI: Final = "zookeeper/zk-sasl-md5"
-"""Which ZooKeeper's servers have, whatever their host."""
+"""The URI of ZooKeeper's servers, whatever their host."""
 _NONCE_SIZE: Final = 24
 
 
 class KazooLogin:
-    """Logs each connection of a client in."""
+    """Logs in each connection of a client."""
 
     def __init__(
         self, client: KazooClient, login: Login, on_done: Callable[[], None], on_refused: Callable[[str], None]
     ) -> None:
-        """``on_done``, ``on_refused``: called on kazoo's thread; after the latter, with the reason, it ends."""
+        """``on_done`` and ``on_refused`` are called on kazoo's thread, which ends after the latter; it gets the reason.
+        """
         self._connection = client._connection
         self._login = login
         self._on_done = on_done
@@ -38,7 +39,7 @@ class KazooLogin:
         self._connection._authenticate_with_sasl = self._authenticate
 
     def _authenticate(self, host: str, timeout: float) -> None:
-        """What kazoo calls when it has a session."""
+        """Called by kazoo when it has a session."""
         try:
             if self._login.is_sasl:
                 self._by_sasl(timeout)
@@ -46,18 +47,18 @@ class KazooLogin:
                 credentials = f"{self._login.user}:{self._login.password}"
                 self._connection._invoke(timeout, Auth(0, "digest", credentials), xid=AUTH_XID)
         except (AuthFailedError, DigestError) as error:
-            why = str(error) or "it accepts neither user nor password"
-            refusal = f"{host} does not let in {self._login.user} ({self._login.source}): {why}"
+            why = str(error) or "it does not accept the user or the password"
+            refusal = f"{host} does not accept the login of {self._login.user} ({self._login.source}): {why}"
             self._on_refused(refusal)
             raise AuthFailedError(refusal) from error
         self._on_done()
 
     def _by_sasl(self, timeout: float) -> None:
-        """Raises AuthFailedError, DigestError, and what kazoo raises where the connection ends."""
+        """Logs in. Raises AuthFailedError, DigestError, and kazoo's errors if the connection ends."""
         digest = DigestMd5(self._login.user, self._login.password, _URI, secrets.token_urlsafe(_NONCE_SIZE))
         challenge = self._exchange(1, b"", timeout)
         if not challenge:
-            raise DigestError("it knows no passwords, its JAAS section Server is missing")
+            raise DigestError("it has no passwords, because its JAAS section Server is missing")
         digest.check(self._exchange(2, digest.answer(challenge), timeout))
 
     def _exchange(self, xid: int, message: bytes, timeout: float) -> bytes:

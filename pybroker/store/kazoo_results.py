@@ -1,4 +1,4 @@
-"""ZooKeeper's operations, results and errors: as kazoo has them, and as the store's interface has them."""
+"""Converts ZooKeeper's operations, results and errors between kazoo and the store's interface."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ERRORS: Final[dict[type[Exception], type[CoordinationError]]] = {
 _NOT_ALLOWED: Final[dict[type[Exception], str]] = {
     kazoo_errors.NoAuthError: "brokers with another certificate or login have made it (zookeeper.set.acl): use theirs "
     "as zookeeper.ssl.keystore.location or zookeeper.sasl.jaas.config",
-    kazoo_errors.InvalidACLError: "ZooKeeper knows of no certificate or login of this broker, which zookeeper.set.acl "
+    kazoo_errors.InvalidACLError: "ZooKeeper knows no certificate or login of this broker, which zookeeper.set.acl "
     "needs: it has to ask for one (ssl.clientAuth, authProvider.sasl)",
 }
 _NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -82,7 +82,7 @@ def translated(error: Exception, path: str, index: int = 0) -> CoordinationError
 
 
 def add(transaction: TransactionRequest, operation: Operation, acl: list[ACL] | None = None) -> None:
-    """Adds the operation to a ``multi``; ``acl``: of a node that it makes, by default the client's."""
+    """Adds the operation to a ``multi``; ``acl`` is for created nodes, by default the client's."""
     if isinstance(operation, Create):
         kind = {"ephemeral": operation.ephemeral, "sequence": operation.sequence}
         transaction.create(operation.path, operation.data, acl, **kind)
@@ -95,13 +95,13 @@ def add(transaction: TransactionRequest, operation: Operation, acl: list[ACL] | 
 
 
 def size(operation: Operation) -> int:
-    """Bytes that the operation takes in a request, about."""
+    """Returns about how many bytes the operation takes in a request."""
     data = operation.data if isinstance(operation, (Create, Set)) else b""
     return len(operation.path) + len(data)
 
 
 def results(operations: Sequence[Operation], results: list[Any]) -> list[OperationResult]:
-    """The results of a ``multi``; raises the error of the operation that failed."""
+    """Returns the results of a ``multi``; raises the error of the failed operation."""
     for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
         if isinstance(result, Exception) and not isinstance(result, _NOT_AT_FAULT):
             raise translated(result, operation.path, index)

@@ -1,9 +1,8 @@
 """Reports from a separate thread when an event loop hangs and when it runs again.
 
-A client of ZooKeeper sends its heartbeats from a thread. They would keep the session of a broker alive whose loop
-hangs (a write that does not return, a request that takes minutes). No other broker would then lead its partitions or
-become controller. So the session must depend on the loop: if the loop hangs for the session's length, the session
-ends.
+A ZooKeeper client sends its heartbeats from a thread. They would keep the session of a broker alive whose loop hangs (a
+write that does not return, a request that takes minutes). No other broker would then lead its partitions or become
+controller. So the session must depend on the loop: if the loop hangs for the session timeout, the session ends.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 class LoopGuard:
-    """Calls ``on_stuck()`` when the watched loop has not turned for ``limit_s``, and ``on_back()`` when it turns again;
-    both on the guard's thread, one after the other.
+    """Calls ``on_stuck()`` when the watched loop has hung for ``limit_s``, and ``on_back()`` when it runs again.
+
+    Both are called on the guard's thread, one after the other.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class LoopGuard:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing is called any more, but for what is under way (``wait``)."""
+        """Stops the guard. A call in progress continues; see ``wait``."""
         self._over.set()
 
     def wait(self, limit_s: float) -> None:
-        """For another thread: waits for a call that is under way."""
+        """Waits, on another thread, for a call in progress."""
         self._thread.join(limit_s)
 
     def _is_stuck(self) -> bool:

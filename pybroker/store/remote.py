@@ -1,8 +1,8 @@
-"""The embedded store of another process of this machine, over its Unix socket; see ``wire`` for what is said.
+"""The embedded store of another process on this machine, over its Unix socket; ``wire`` has the protocol.
 
-The connection is the session. When it breaks, the session is over (EXPIRED), and whether the writes under way
-happened is unknown: they raise ConnectionLoss. ``new_session`` connects again, for as long as it takes. A
-supervisor that does not answer for two thirds of the session time-out makes the session SUSPENDED until it does.
+The connection is the session. When it breaks, the session has expired, and it is unknown whether writes in flight
+happened: they raise ConnectionLoss. ``new_session`` connects again, for as long as it takes. If the supervisor does not
+answer for two thirds of the session timeout, the session is SUSPENDED until it does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connection:
-    """A connected socket: sends requests and hands each reply to its waiter."""
+    """A connected socket: sends requests and passes replies to their callers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_event: Callback) -> None:
         self._reader = reader
@@ -60,19 +60,19 @@ class Connection:
                 reader, writer = await asyncio.open_unix_connection(name)
         except OSError as error:
             why = error.strerror or error
-            raise ConnectionLoss(f"{path}: {why}: no `pybroker start --processes` runs here") from error
+            raise ConnectionLoss(f"{path}: {why}: `pybroker start --processes` is not running here") from error
         return cls(reader, writer, on_event)
 
     @property
     def is_over(self) -> bool:
-        """Nothing can be sent any more."""
+        """True if nothing can be sent."""
         return self.ended.done() or self._writer.is_closing()
 
     def send(self, verb: Verb, argument: Any = None) -> asyncio.Future[Any]:
-        """Sends a request; the future has the reply's value, or its error."""
+        """Sends a request; the future gets the reply's value or error."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.is_over:
-            future.set_exception(ConnectionLoss("the coordination store is gone"))
+            future.set_exception(ConnectionLoss("the connection to the coordination store is closed"))
             return future
         request = Request(next(self._ids), verb, argument)
         self._waiting[request.id] = future
@@ -89,7 +89,7 @@ class Connection:
         self._writer.close()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(ConnectionLoss("the coordination store went while it was asked"))
+                future.set_exception(ConnectionLoss("the connection to the coordination store ended before the answer"))
         self._waiting.clear()
 
     async def _receive_all(self) -> None:
@@ -104,7 +104,7 @@ class Connection:
     @staticmethod
     def _settle(future: asyncio.Future[Any], reply: wire.Reply) -> None:
         if future.done():
-            return  # the caller has given up
+            return  # the caller no longer waits
         if reply.error is None:
             future.set_result(reply.value)
         else:
@@ -136,7 +136,7 @@ class RemoteStore(StoreOfBatches):
         return store
 
     async def _connect(self) -> None:
-        """A connection, with a session and with all watches."""
+        """Connects, with a session and with all watches."""
         connection = await Connection.open(self._path, self._fire)
         hello = connection.send(Verb.HELLO, [wire.VERSION, round(self._timeout_s * 1000)])
         for path in self._watches:
@@ -150,7 +150,7 @@ class RemoteStore(StoreOfBatches):
         self._keeper = asyncio.ensure_future(self._keep(connection))
 
     async def _keep(self, connection: Connection) -> None:
-        """Lets the server hear of this session, and notices when nothing is heard of the server."""
+        """Sends heartbeats, and notices if the server does not answer."""
         loop = asyncio.get_running_loop()
         while not connection.ended.done():
             if loop.time() - connection.heard_at > self._timeout_s * 2 / 3:
@@ -169,7 +169,7 @@ class RemoteStore(StoreOfBatches):
     async def _ask(self, verb: Verb, argument: Any) -> Any:
         if self.session.state in (SessionState.EXPIRED, SessionState.CLOSED) or self._connection is None:
             raise SessionExpired(f"session {self.session.id} is {self.session.state.value}")
-        if self._connection.is_over:  # the keeper hears of it some turns of the loop later
+        if self._connection.is_over:  # the keeper notices some turns of the loop later
             raise SessionExpired(f"session {self.session.id} has ended with its connection")
         try:
             return await asyncio.wait_for(self._connection.send(verb, argument), self._timeout_s)
@@ -227,7 +227,7 @@ class RemoteStore(StoreOfBatches):
         return self.session
 
     async def close(self) -> None:
-        """Ends the session; returns when its ephemeral nodes are gone, if the server is there."""
+        """Ends the session; returns when its ephemeral nodes are gone, if the server answers."""
         self._watches.clear()
         was_open = self.session.state in (SessionState.CONNECTED, SessionState.SUSPENDED)
         self.session.change(SessionState.CLOSED)
@@ -241,5 +241,5 @@ class RemoteStore(StoreOfBatches):
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
-    """No caller waits for it, so an error is not reported."""
+    """Ignores the future's error: no caller waits for it."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,11 +1,11 @@
-"""Serves an embedded store to the other processes of this machine, over a Unix socket that only this user may open.
+"""Serves an embedded store to other processes of this machine, over a Unix socket that only this user may open.
 
-A connection is a session: when it ends, however it ends, the session's ephemeral nodes vanish at once, so the death of
-a broker process is known without any time-out. A process that hangs keeps its connection. Its session expires when
-nothing was heard of it for the session time-out. The session of a halted process (SIGSTOP) expires as soon as that is
-seen.
+A connection is a session: when it ends, however it ends, the session's ephemeral nodes vanish at once. So the death of
+a broker process is known without a timeout. A process that hangs keeps its connection. Its session expires when nothing
+was heard of it for the session timeout. The session of a halted process (SIGSTOP) expires as soon as the halt is
+noticed.
 
-A path of a socket is short (108 bytes on Linux). A longer one is reached through the open folder.
+The path of a socket is limited (108 bytes on Linux). A longer one is reached through the open folder.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pybroker.store.wire import Reply, Request, Verb
 LONGEST_PATH = 100
 CHECKS_PER_TIMEOUT = 6
 HALT_CHECK_S = 0.5
-"""The session of a process that is in the same halt at two checks in a row expires."""
+"""A session expires if its process is in the same halt at two successive checks."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def reachable(path: str) -> Iterator[str]:
-    """A name of ``path`` that is short enough for a socket, as long as the block lasts."""
+    """Provides a name of ``path`` that is short enough for a socket, for the duration of the block."""
     if len(os.fsencode(path)) <= LONGEST_PATH:
         yield path
         return
@@ -48,7 +48,7 @@ def reachable(path: str) -> Iterator[str]:
 
 
 def _bind(path: str) -> socket.socket:
-    """A listening socket at ``path``, in place of one that was left there."""
+    """Returns a listening socket at ``path``; replaces one that was left there."""
     Path(path).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -113,7 +113,7 @@ class StoreServer:
 
 
 class StoreConnection:
-    """One client: its session, its watches, its calls that are under way."""
+    """One client: its session, its watches, its calls in progress."""
 
     def __init__(
         self, embedded: EmbeddedServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -138,7 +138,7 @@ class StoreConnection:
         self._writer.transport.abort()
 
     async def serve(self) -> None:
-        """Answers until the connection or the session ends, and ends the other with it."""
+        """Answers until the connection or the session ends, and then ends the other too."""
         try:
             while self._goes_on():
                 request = wire.decode_request(await wire.read_frame(self._reader))
@@ -147,7 +147,7 @@ class StoreConnection:
         except (EOFError, OSError):
             pass
         except Exception:
-            logger.exception("session %d of the coordination store: a request that cannot be read", self.session_id)
+            logger.exception("session %d of the coordination store sent a malformed request", self.session_id)
         finally:
             await self._end()
 
@@ -165,7 +165,7 @@ class StoreConnection:
         self._writer.close()
 
     async def _take(self, request: Request) -> None:
-        """Watches, reads and writes take effect in the order in which they were sent."""
+        """Executes a request: watches, reads and writes take effect in the order in which they were sent."""
         if request.verb == Verb.HELLO:
             await self._hello(request)
         elif request.verb in (Verb.READ, Verb.CHILDREN, Verb.WRITE, Verb.CLOSE):
@@ -178,7 +178,7 @@ class StoreConnection:
     async def _hello(self, request: Request) -> None:
         version, timeout_ms = request.argument
         if version != wire.VERSION:
-            text = f"the supervisor speaks version {wire.VERSION}, this broker {version}: restart the supervisor"
+            text = f"the supervisor uses version {wire.VERSION}, but this broker {version}: restart the supervisor"
             self._reply(Reply(request.id, wire.pack_error(ConnectionLoss(text))))
             return
         self._store = await self._embedded.connect()
@@ -187,8 +187,8 @@ class StoreConnection:
         self._reply(Reply(request.id, None, self.session_id))
 
     async def _watch_over(self, timeout_s: float) -> None:
-        """Expires a session that is silent, or whose process is halted. Time in which this process itself did not run
-        does not count as silence.
+        """Expires a silent session, or one whose process is halted. Time in which this process itself did not run does
+        not count.
         """
         pid, before = peer_pid(self._writer), ""
         patience_s = timeout_s / CHECKS_PER_TIMEOUT

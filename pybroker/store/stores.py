@@ -1,4 +1,4 @@
-"""Which coordination store a broker uses, and its opening.
+"""Which coordination store a broker uses, and how to open it.
 
     file        embedded, in this process, alone on its SQLite file (one broker)
     socket      the embedded store of the supervisor, over its Unix socket (``--processes N``)
@@ -25,34 +25,34 @@ StoreFactory: TypeAlias = Callable[[], Awaitable[CoordinationStore]]
 
 
 class StoreOptions(NamedTuple):
-    """Where the store is: exactly one of the three places."""
+    """The location of the store: exactly one of the three."""
 
     file: str | None = None
     socket: str | None = None
     zookeeper: str | None = None
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     connection_timeout_ms: int | None = None
-    """How long to wait for ZooKeeper at first; None: as long as for the session."""
+    """How long to wait for ZooKeeper at the start; None means the session timeout."""
     tls: ssl.SSLContext | None = None
-    """With which ZooKeeper is reached; None where that is plain."""
+    """The TLS context for ZooKeeper; None without TLS."""
     login: Login | None = None
-    """As whom this broker comes to ZooKeeper; None: as nobody."""
+    """The login at ZooKeeper; None means anonymous."""
     is_guarded: bool = False
-    """Nodes in ZooKeeper are this broker's, and that of others with its certificate or login."""
+    """True if only brokers with this certificate or login may access this broker's nodes in ZooKeeper."""
 
     def __str__(self) -> str:
         return self.zookeeper or self.socket or str(self.file)
 
 
 async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> CoordinationStore:
-    """A store with a session of its own, which ends when this loop hangs; ``watch`` watches the loop, if anybody does.
+    """Opens a store with a session of its own, which ends when this loop hangs. ``watch`` watches the loop, if given.
 
-    Raises ConnectionLoss where the store cannot be reached, NotAllowed where it refuses the login.
+    Raises ConnectionLoss if the store cannot be reached, NotAllowed if it refuses the login.
     """
     if options.file is not None:
         return await EmbeddedStore.open(options.file)
     if options.socket is not None:
-        from pybroker.store.remote import RemoteStore  # as below: what is not used costs no start
+        from pybroker.store.remote import RemoteStore  # unused modules do not delay the start
 
         return await RemoteStore.open(options.socket, options.session_timeout_ms)
     if options.zookeeper is not None:
@@ -63,4 +63,4 @@ async def open_store(options: StoreOptions, watch: LoopWatch | None = None) -> C
         return await ZooKeeperStore.open(
             options.zookeeper, *times, watch, options.tls, options.login, is_guarded=options.is_guarded
         )
-    raise ValueError(f"no coordination store: {options!r}")
+    raise ValueError(f"no coordination store is chosen: {options!r}")

@@ -1,15 +1,14 @@
 """The tree of the embedded store: one SQLite file, written by one thread of one process.
 
-Durability is SQLite's: a write-ahead log, synced at every commit (``synchronous=FULL``), so that a
-commit that returned survives kill -9 and power loss. The file is locked as long as it is open
-(``locking_mode=EXCLUSIVE``); the next process that opens it knows that all earlier sessions are dead, and expires
-them.
+SQLite makes it durable: a write-ahead log, synced at every commit (``synchronous=FULL``), so that a commit that
+returned survives kill -9 and power loss. The file is locked as long as it is open (``locking_mode=EXCLUSIVE``). So the
+next process that opens it knows that all earlier sessions are dead, and expires them.
 
     nodes   (parent, name) → data, version, created, created_ms, owner, next_sequence
     counters                 transaction (of the last commit), session (last id given)
 
-The root is ``("", "")``. A node's children are the rows whose ``parent`` is its path, so the
-primary key serves both look-up and listing.
+The root is ``("", "")``. A node's children are the rows whose ``parent`` is its path, so the primary key serves both
+look-up and listing.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class StoreInUse(ConnectionLoss):
 
 
 def split(path: str) -> tuple[str, str]:
-    """Parent and name of ``path``; raises ValueError where it is not a path."""
+    """Returns parent and name of ``path``. Raises ValueError if it is not a path."""
     if path == "/":
         return "", ""
     parent, slash, name = path.rpartition("/")
@@ -69,8 +68,8 @@ def split(path: str) -> tuple[str, str]:
 
 
 def _make_private(file: str) -> None:
-    """Makes the file, if it is missing, for this user alone: it holds the brokers' secret. SQLite's files beside it
-    get the same mode.
+    """Makes the file, if it is missing, with access for this user only: it contains the brokers' secret. SQLite's other
+    files get the same mode.
     """
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -126,7 +125,7 @@ class NodeTree:
         return int(rows[0][0])
 
     def get_many(self, paths: Iterable[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and Stat of each path, None where there is no node."""
+        """Returns data and Stat of each path, None if the node does not exist."""
         execute = self._database.execute
         try:
             rows = [execute(_DATA, split(path)).fetchone() for path in paths]
@@ -135,7 +134,7 @@ class NodeTree:
         return [(row[0], Stat(*row[1:])) if row else None for row in rows]
 
     def children(self, path: str) -> list[str]:
-        """Names of the children, sorted; raises NoNode."""
+        """Returns the names of the children, sorted. Raises NoNode."""
         query = "SELECT name FROM nodes WHERE parent = ? ORDER BY name"
         try:
             self._stat(path)

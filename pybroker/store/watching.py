@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class StoreWatch:
-    """One watcher of one path; ``drop(watch)`` is how its store lets go of it."""
+    """One watcher of one path; ``drop(watch)`` removes it from its store."""
 
     def __init__(self, path: str, callback: Callable[[str], None], drop: Callable[[StoreWatch], None]) -> None:
         self.path = path
@@ -14,5 +14,5 @@ class StoreWatch:
         self._drop = drop
 
     def cancel(self) -> None:
-        """No call begins after this."""
+        """Cancels the watch: no call begins after this."""
         self._drop(self)

@@ -1,4 +1,4 @@
-"""What a shared embedded store and its clients say to each other over a Unix socket.
+"""The protocol between a shared embedded store and its clients, over a Unix socket.
 
     frame    := length of the body (4 bytes, big-endian), body
     body     := MessagePack array
@@ -6,9 +6,9 @@
     reply    := [id, error, value]          in any order; error: [name, text, index] or nil
     event    := [0, nil, path]              something happened at a watched path
 
-The first request is HELLO; its reply has the session's id. The session lives as long as the connection and
-is heard of at least once per session time-out (PING). A watch holds from its request on: a read that is sent
-after it cannot miss what the watch does not report.
+The first request is HELLO; its reply has the session's id. The session lives as long as the connection, and must send
+at least one request per session timeout (PING). A watch is active from its request on: a read that is sent after it
+cannot miss what the watch does not report.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_FRAME = 1 << 28
 class Verb(IntEnum):
     """A request and its argument."""
 
-    HELLO = 0  # [VERSION, session time-out in ms] -> session id
+    HELLO = 0  # [VERSION, session timeout in ms] -> session id
     PING = 1  # nil -> nil
     READ = 2  # [path…] -> [[data, stat] or nil…]
     CHILDREN = 3  # path -> [name…]
@@ -57,7 +57,7 @@ class Verb(IntEnum):
 
 
 class Request(msgspec.Struct, array_like=True):
-    """What a client sends."""
+    """A client's request."""
 
     id: int
     verb: int
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, array_like=True):
 
 
 class Reply(msgspec.Struct, array_like=True):
-    """What the server answers; with id EVENT, an event."""
+    """The server's reply; with id EVENT, an event."""
 
     id: int
     error: tuple[str, str, int] | None = None
@@ -92,46 +92,46 @@ decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 
 def frame(message: Request | Reply) -> bytes:
-    """The message as it is sent."""
+    """Encodes the message."""
     body = _encoder.encode(message)
     return len(body).to_bytes(4, "big") + body
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    """The body of the next frame. Raises EOFError, OSError where the connection has ended."""
+    """Reads the body of the next frame. Raises EOFError, OSError if the connection has ended."""
     length = int.from_bytes(await reader.readexactly(4), "big")
     if length > MAX_FRAME:
-        raise ConnectionError(f"a frame of {length} bytes")
+        raise ConnectionError(f"a frame has {length} bytes, too many")
     return await reader.readexactly(length)
 
 
 def pack_operations(operations: Sequence[Operation]) -> list[tuple[int, Operation]]:
-    """The argument of WRITE."""
+    """Encodes the argument of WRITE."""
     return [(_KINDS.index(type(operation)), operation) for operation in operations]
 
 
 def unpack_operations(packed: list[Any]) -> list[Operation]:
-    """The operations of a WRITE."""
+    """Decodes the operations of a WRITE."""
     return [_KINDS[kind](*fields) for kind, fields in packed]
 
 
 def unpack_results(packed: list[Any]) -> list[OperationResult]:
-    """What a WRITE returned."""
+    """Decodes the results of a WRITE."""
     return [Stat(*each) if isinstance(each, list) else each for each in packed]
 
 
 def unpack_nodes(packed: list[Any]) -> list[tuple[bytes, Stat] | None]:
-    """What a READ returned."""
+    """Decodes the results of a READ."""
     return [(node[0], Stat(*node[1])) if node else None for node in packed]
 
 
 def pack_error(error: CoordinationError) -> tuple[str, str, int]:
-    """The error of a reply; a subclass that the wire does not know goes as what it derives from."""
+    """Encodes the error of a reply; a class that the protocol does not have is sent as its base class."""
     name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS or each is CoordinationError)
     return name, str(error), error.index
 
 
 def unpack_error(packed: tuple[str, str, int]) -> CoordinationError:
-    """The error that the server raised."""
+    """Decodes the error that the server raised."""
     name, text, index = packed
     return _ERRORS.get(name, CoordinationError)(text, index)

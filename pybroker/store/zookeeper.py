@@ -1,32 +1,32 @@
 """A ZooKeeper ensemble as coordination store, by kazoo.
 
-kazoo has threads of its own: one that owns the connection, two that call back. Calls go there from the event loop,
-their results and all news come back by ``call_soon_threadsafe``. What kazoo does not have is made here:
+kazoo has threads of its own: one that owns the connection, two that call back. The event loop calls it; results and
+events come back by ``call_soon_threadsafe``. This module adds what kazoo does not have:
 
 - After an expiry kazoo connects again by itself, in a new session. Calls are refused (SessionExpired) from the moment
-  when kazoo learns of the expiry until ``new_session``: a *generation* counts kazoo's sessions, on its thread, and
-  this store accepts one of them.
-- ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are armed for
-  every watched path. They are armed again before each callback and after each reconnection. Then every watch is called,
-  because what happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows the
-  arming cannot miss what the watch does not report.
-- kazoo's thread sends heartbeats whatever the event loop does. A loop that hangs for the session time-out loses the
-  session (``loop_guard``). The session is closed, so that others need not wait. A new one begins when the loop runs
-  again.
-- An answer that kazoo does not expect ends its thread, and with it every attempt to connect. The thread is started
-  again; for this store its end is the end of the session.
-- A server refuses a client that has seen later transactions than it has: for ever, where ZooKeeper came back from a
-  backup, or empty. A client that finds no server for the session time-out connects as one that has seen nothing. A
-  ``sync`` comes first then, so a server that merely lags takes nobody back in time.
-- A server that does not accept the broker's password ends kazoo's thread. A store that is not open yet says so. Later
-  the thread is started again after a pause: one server of several may have other settings, or all for a time.
-- While the session is SUSPENDED a call waits for the connection, at most one session time-out. A read that lost its
-  connection is repeated; a write is not: whether it happened is unknown (ConnectionLoss).
+  when kazoo learns of the expiry until ``new_session``. A *generation* counts kazoo's sessions, on its thread, and this
+  store accepts one of them.
+- ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are set for
+  every watched path. They are set again before each callback and after each reconnection. Then every watch is called,
+  because what happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows
+  cannot miss what the watch does not report.
+- kazoo's thread sends heartbeats whatever the event loop does. A loop that hangs for the session timeout loses the
+  session (``loop_guard``). The session is closed, so that other brokers need not wait. A new one begins when the loop
+  runs again.
+- An answer that kazoo does not expect ends its thread, and so every attempt to connect. The thread is started again.
+  For this store its end is the end of the session.
+- A server refuses a client that has seen later transactions than the server has. That lasts for ever if ZooKeeper was
+  restored from a backup, or is empty. A client that finds no server for the session timeout connects as one that has
+  seen nothing. A ``sync`` comes first then, so that a server that merely lags shows nobody old data.
+- A server that does not accept the broker's password ends kazoo's thread. A store that is not open yet reports that.
+  Later the thread is started again after a pause: one of several servers may have other settings, or all for a time.
+- While the session is SUSPENDED a call waits for the connection, at most one session timeout. A read that lost its
+  connection is repeated. A write is not: it is unknown whether it happened (ConnectionLoss).
 - ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
   again would never end. Such a ``multi`` is refused here (TooLarge).
 
-A read sees every earlier write of the same session, and everything before that; writes of others may be seen late,
-as ZooKeeper's servers follow their leader.
+A read sees every earlier write of the same session, and everything before that. Writes of other sessions may be seen
+late, because ZooKeeper's servers follow their leader.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ MAX_REQUEST = (1 << 20) - 1024
 PER_OPERATION = 60
 STOP_S = 5.0
 REFUSED_S = 1.0
-"""The pause after a login that is refused."""
+"""The pause after a refused login."""
 TOLD_S = 2.0
-"""A start that waits so long says for which server."""
+"""A start that waits longer logs for which servers."""
 _SECRETS = ("/pybroker", "/config/users", "/config/brokers", "/delegation_token/tokens")
-"""Nodes with passwords and the like, and what is below them: as Kafka has it, and of our own all."""
+"""Nodes with passwords and other secrets, and those below them: Kafka's list, and all of our own."""
 _SECRET = re.compile(rf"({'|'.join(_SECRETS)})(/|\Z)")
 ALONE = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
 
@@ -85,7 +85,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Watched:
-    """A path with its watches; ``on_event`` is what kazoo calls, on a thread of its own."""
+    """A path with its watches; kazoo calls ``on_event`` on a thread of its own."""
 
     def __init__(self, path: str, on_event: Callable[[WatchedEvent], None]) -> None:
         self.path = path
@@ -116,26 +116,26 @@ class ZooKeeperStore(StoreOfBatches):
             default_acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE if is_guarded else None,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
         )
-        logging.getLogger("kazoo").setLevel(logging.ERROR)  # below, every attempt, and the data of every node
+        logging.getLogger("kazoo").setLevel(logging.ERROR)  # lower levels log each attempt, and the data of nodes
         self._client.add_listener(self._on_state)
         self._logs_in = login is not None
         self._refusal = ""
-        """Why the last login was refused; empty once one is accepted."""
+        """Why the last login was refused; empty after an accepted one."""
         self._is_open = False
         if login is not None:
             KazooLogin(self._client, login, lambda: self._tell(KazooState.CONNECTED), self._on_refused)
         self._generation = 0
-        """Sessions that kazoo has lost: written by its thread."""
+        """How many sessions kazoo has lost; its thread writes this."""
         self._accepted = 0
         self._connected = asyncio.Event()
         self._closing = False
         self._stuck = False
-        """kazoo was stopped because the loop hangs."""
+        """True if kazoo was stopped because the loop hangs."""
         self._own_watch = LoopWatch(self._loop)
         self._guard: LoopGuard | None = None
         self._forgetting: asyncio.TimerHandle | None = None
         self._under_way: set[Callable[[], None]] = set()
-        """Each settles one of the calls that are not answered yet."""
+        """Functions that complete the unanswered calls."""
         self._watched: dict[str, _Watched] = {}
         self.session = Session(0)
 
@@ -153,8 +153,8 @@ class ZooKeeperStore(StoreOfBatches):
     ) -> ZooKeeperStore:
         """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss, NotAllowed.
 
-        ``watch`` watches this loop; without it the store has one of its own. ``is_guarded``: nodes that it makes are
-        its own, and that of others with the same certificate or ``login``.
+        ``watch`` watches this loop; without it the store makes one. With ``is_guarded``, only brokers with the same
+        certificate or ``login`` may access the nodes that it makes.
         """
         store = cls(hosts, session_timeout_ms / 1000, tls, login, is_guarded=is_guarded)
         chroot, store._client.chroot = store._client.chroot, ""
@@ -188,7 +188,7 @@ class ZooKeeperStore(StoreOfBatches):
         return store
 
     async def _tell_what_is_open(self) -> None:
-        """Logs which secrets were there before they were to be the brokers' alone, and are everybody's still."""
+        """Logs which secrets are still open to everybody, because they are older than the setting."""
         calls = [lambda path=path: self._client.get_acls_async(path) for path in _SECRETS]
         for path, result in zip(_SECRETS, await self._ask_all(calls), strict=True):
             acls = [] if isinstance(result, Exception) else result[0]
@@ -207,7 +207,7 @@ class ZooKeeperStore(StoreOfBatches):
     # -- the session -------------------------------------------------------------------------------
 
     def _on_state(self, state: str) -> None:
-        """On kazoo's thread."""
+        """Handles a state of kazoo, on its thread."""
         if state == KazooState.LOST:
             self._generation += 1
             is_refused = self._client.client_state == KeeperState.AUTH_FAILED
@@ -218,12 +218,12 @@ class ZooKeeperStore(StoreOfBatches):
             self._tell(state)
 
     def _tell(self, state: str) -> None:
-        """On kazoo's thread; a connection that logs in is one only then."""
+        """Reports a state, on kazoo's thread. A connection that logs in counts only after that."""
         if not self._closing:
             self._loop.call_soon_threadsafe(self._enter, state, self._generation, self._client.client_id)
 
     def _on_refused(self, why: str) -> None:
-        """On kazoo's thread."""
+        """Reports a refused login, on kazoo's thread."""
         if not self._closing:
             self._loop.call_soon_threadsafe(self._refuse, why)
 
@@ -235,23 +235,23 @@ class ZooKeeperStore(StoreOfBatches):
             self._connected.set()
 
     def _connect_again(self, is_refused: bool) -> None:
-        """On a thread of its own, which waits for the end of kazoo's."""
+        """Starts kazoo again, on a thread of its own, which waits for the end of kazoo's."""
         if is_refused:
             time.sleep(REFUSED_S)
         else:
             logger.error("ZooKeeper: kazoo's connection thread has ended; another one starts")
         self._client.start_async()
-        if self._closing:  # meanwhile: nobody else would end what has just begun
+        if self._closing:  # otherwise nobody would stop the client that was just started
             self._client.stop()
 
     def _on_stuck(self) -> None:
-        """On the guard's thread: what this process hangs in, others need not wait for."""
+        """Closes the session, on the guard's thread, so that other brokers need not wait for this one."""
         self._stuck = True
         logger.critical("the event loop has hung for %g s: closing the ZooKeeper session", self._timeout_s)
         self._client.stop()
 
     def _on_back(self) -> None:
-        """On the guard's thread."""
+        """Starts a new session, on the guard's thread."""
         logger.warning("the event loop runs again: starting a new ZooKeeper session")
         self._stuck = False
         self._client.start_async()
@@ -290,7 +290,7 @@ class ZooKeeperStore(StoreOfBatches):
             self._forgetting = None
 
     def _resume(self) -> None:
-        """Connected, in the accepted session: arms and calls every watch."""
+        """Handles a reconnection in the accepted session: sets and calls every watch."""
         self._client.sync_async("/")
         logger.info("ZooKeeper: connected, session 0x%x", self.session.id & (1 << 64) - 1)
         self.session.change(SessionState.CONNECTED)
@@ -331,7 +331,7 @@ class ZooKeeperStore(StoreOfBatches):
             logger.warning("ZooKeeper: %s: %s", type(error).__name__, error)
 
     async def _on_thread(self, work: Callable[[], None]) -> None:
-        """Runs ``work()`` on a thread and waits for it ``STOP_S`` at most."""
+        """Runs ``work()`` on a thread and waits at most ``STOP_S`` for it."""
         done = asyncio.Event()
 
         def run() -> None:
@@ -343,7 +343,7 @@ class ZooKeeperStore(StoreOfBatches):
         try:
             await asyncio.wait_for(done.wait(), STOP_S)
         except TimeoutError:
-            logger.warning("ZooKeeper does not answer: the session is left to expire")
+            logger.warning("ZooKeeper does not answer, so the session is left to expire")
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -359,14 +359,14 @@ class ZooKeeperStore(StoreOfBatches):
             raise SessionExpired(f"session {self.session.id} has expired")
 
     async def _ask(self, call: Callable[[], Any]) -> Any:
-        """The result of one of kazoo's asynchronous calls. Raises its exception."""
+        """Returns the result of one of kazoo's asynchronous calls. Raises its exception."""
         [result] = await self._ask_all([call])
         if isinstance(result, Exception):
             raise result
         return result
 
     def _ask_all(self, calls: Sequence[Callable[[], Any]]) -> asyncio.Future[list[Any]]:
-        """The results of several, values and exceptions, when all are there."""
+        """Returns the results of several calls, values and exceptions, when all are complete."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         results = [call() for call in calls]
         missing = len(results)
@@ -428,7 +428,7 @@ class ZooKeeperStore(StoreOfBatches):
     def _check_size(self, operations: Sequence[Operation]) -> None:
         size = sum(PER_OPERATION + len(self._client.chroot) + kazoo_results.size(each) for each in operations)
         if size > MAX_REQUEST:
-            raise TooLarge(f"{len(operations)} operations of {size} bytes: ZooKeeper takes {MAX_REQUEST}")
+            raise TooLarge(f"{len(operations)} operations have {size} bytes; ZooKeeper accepts {MAX_REQUEST} at most")
 
     # -- watches -----------------------------------------------------------------------------------
 
@@ -451,12 +451,12 @@ class ZooKeeperStore(StoreOfBatches):
         return watched
 
     def _on_event(self, watched: _Watched) -> None:
-        """Arms, and calls back when that is done: from then on the watch reports changes again."""
+        """Sets the watches again, and calls back when that is done: from then on they report changes again."""
         if self._watched.get(watched.path) is watched:
             self._arm(watched).add_done_callback(lambda _: self._fire(watched))
 
     def _arm(self, watched: _Watched) -> asyncio.Future[list[Any]]:
-        """Both watches; what goes wrong here is the connection, after which all are armed again."""
+        """Sets both watches. Only a lost connection makes this fail, after which all are set again."""
         path, on_event = watched.path, watched.on_event
         return self._ask_all(
             [
@@ -472,7 +472,7 @@ class ZooKeeperStore(StoreOfBatches):
                 watch.callback(watched.path)
 
     def _drop_watch(self, watch: StoreWatch) -> None:
-        """Watches armed on the servers fire once more, without effect."""
+        """Removes a watch. Those set on the servers fire once more, without effect."""
         watched = self._watched.get(watch.path)
         if watched is not None and watch in watched.watches:
             watched.watches.remove(watch)

@@ -75,7 +75,7 @@ def test_each_library_has_its_own_names(library: str) -> None:
     assert (names["bootstrap_servers"], names["security_protocol"]) == ("localhost:1", "SASL_PLAINTEXT")
     assert names["sasl_mechanism"] == "SCRAM-SHA-512"
     assert "secret" in str(found)
-    with pytest.raises(ValueError, match="user='eve' is none of the users: there are alice"):
+    with pytest.raises(ValueError, match="user='eve' is unknown: the users are alice"):
         known.login("eve")
 
 

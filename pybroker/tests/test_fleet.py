@@ -186,7 +186,8 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
         running.stop()
     ended = run("--port", 0, "--data-dir", tmp_path, "--join", "--node-id", 3)
     assert ended.code == 2
-    assert "store.sock: No such file or directory: no `pybroker start --processes` runs here" in one_line(ended.err)
+    why = "store.sock: No such file or directory: `pybroker start --processes` is not running here"
+    assert why in one_line(ended.err)
 
 
 def test_the_folder_of_a_broker_that_is_to_be_started_again_is_not_for_others(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ TWO = "PLAINTEXT://127.0.0.1:9092,SSL://:9093"
 def test_an_address_for_several_listeners_is_refused(tmp_path: Path, option: str, value: object) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"listeners={TWO}\n")
-    with pytest.raises(ConfigError, match=rf"--{option} is for one listener, listeners=.*:1\) has 2"):
+    with pytest.raises(ConfigError, match=rf"--{option} needs a single listener, but listeners=.*:1\) has 2"):
         configure(StartOptions(file=str(file), **{option: value}))  # type: ignore[arg-type]
 
 

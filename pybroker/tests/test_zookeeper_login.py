@@ -48,7 +48,8 @@ def test_brokers_share_their_secrets_with_nobody_who_is_another_user(zookeeper: 
         stranger.close()
         assert "Traceback" not in cluster.log
         assert "kafka-secret" not in cluster.log
-    why = r"does not let in kafka \(zookeeper.sasl" if is_sasl else "brokers with another certificate or login"
+    refused = r"does not accept the login of kafka \(zookeeper.sasl"
+    why = refused if is_sasl else "brokers with another certificate or login"
     with pytest.raises(pybroker.BrokerFailed, match=why) as failed:
         pybroker.run(**given | login("wrong"))
     assert "wrong" not in str(failed.value)

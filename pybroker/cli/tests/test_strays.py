@@ -158,7 +158,7 @@ def test_a_topic_is_adopted_in_a_zookeeper_with_tls_and_users(tmp_path: Path) ->
         adopt = ("log", "strays", "adopt", "t", "--data-dir", tmp_path / "data", "--execute", "--server-properties")
         given["zookeeper.connect"] = places[1]
         settings.write_text("".join(f"{name}={text}\n" for name, text in given.items()).replace('"secret"', '"wrong"'))
-        assert "does not let in kafka" in Shell().refused(*adopt, settings)
+        assert "does not accept the login of kafka" in Shell().refused(*adopt, settings)
         settings.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
         Shell().done(*adopt, settings)
         with pybroker.run(data_dir=tmp_path / "data", zookeeper_connect=places[1], **by_name) as broker:

@@ -209,7 +209,7 @@ def test_only_who_shows_the_same_certificate_changes_nodes_and_reads_secrets(by_
 def test_nodes_cannot_be_guarded_where_zookeeper_knows_no_certificate(by_tls: Secured) -> None:
     async def scenario() -> None:
         options = StoreOptions(zookeeper=f"{by_tls.ensemble.hosts}/unknown", is_guarded=True)
-        with pytest.raises(NotAllowed, match="/unknown: ZooKeeper knows of no certificate or login of this broker"):
+        with pytest.raises(NotAllowed, match="/unknown: ZooKeeper knows no certificate or login of this broker"):
             await open_store(options)
 
     asyncio.run(scenario())
@@ -220,9 +220,9 @@ def test_a_way_by_tls_that_does_not_go_is_told(by_tls: Secured) -> None:
 
     async def scenario() -> None:
         for hosts, tls, why in (
-            (by_tls.ensemble.tls_hosts, by_tls.stranger, "there is no TLS with it: unable to get local issuer"),
+            (by_tls.ensemble.tls_hosts, by_tls.stranger, "the TLS handshake fails: unable to get local issuer"),
             (by_name, by_tls.broker, "Hostname mismatch.*localhost"),
-            (by_tls.ensemble.hosts, by_tls.broker, "hangs up: is that its secureClientPort"),
+            (by_tls.ensemble.hosts, by_tls.broker, "closes the connection: is that its secureClientPort"),
             (by_tls.ensemble.tls_hosts, None, "listens, but serves no session"),
         ):
             with pytest.raises(ConnectionLoss, match=why):

@@ -79,7 +79,8 @@ def test_only_who_has_the_same_login_changes_nodes_and_reads_secrets(zookeeper: 
 @pytest.mark.parametrize("login", [replace(KAFKA, password="secret"), replace(KAFKA, user="nobody", password="secret")])
 def test_a_login_that_is_refused_is_one_clear_error_without_the_password(zookeeper: Ensemble, login: Login) -> None:
     async def scenario() -> None:
-        why = f"127.0.0.1 does not let in {login.user} ({KEY}): it accepts neither user nor password"
+        wrong = "it does not accept the user or the password"
+        why = f"127.0.0.1 does not accept the login of {login.user} ({KEY}): {wrong}"
         with pytest.raises(NotAllowed) as refused:
             await open_store(StoreOptions(zookeeper=f"{zookeeper.hosts}/refused", login=login))
         assert str(refused.value) == why
@@ -107,7 +108,7 @@ def test_secrets_that_were_there_before_they_were_the_brokers_alone_are_told(
 
 def test_a_zookeeper_without_sasl_is_told(tmp_path: Path) -> None:
     async def scenario(hosts: str) -> None:
-        with pytest.raises(NotAllowed, match="it knows no passwords, its JAAS section Server is missing"):
+        with pytest.raises(NotAllowed, match="it has no passwords, because its JAAS section Server is missing"):
             await open_store(StoreOptions(zookeeper=f"{hosts}/kafka", login=KAFKA))
         store = await open_store(StoreOptions(zookeeper=f"{hosts}/kafka", login=DIGEST, is_guarded=True))
         await store.close()
@@ -130,7 +131,7 @@ def test_a_password_that_is_wrong_for_a_time_is_said_once_and_the_store_comes_ba
         await restart(zookeeper, {"other": "changed"})
         await until_async(lambda: store.session.state is SessionState.EXPIRED)
         renewing = asyncio.ensure_future(store.new_session())
-        await until_async(lambda: "does not let in other" in caplog.text)
+        await until_async(lambda: "does not accept the login of other" in caplog.text)
         seen = store._generation
         await until_async(lambda: store._generation > seen + 1)
         assert not renewing.done()
@@ -144,7 +145,7 @@ def test_a_password_that_is_wrong_for_a_time_is_said_once_and_the_store_comes_ba
                 await store.new_session()
         await store.create("/after", ephemeral=True)
         await store.close()
-        assert caplog.text.count("does not let in other") == 1
+        assert caplog.text.count("does not accept the login of other") == 1
         assert caplog.text.count("has expired") == 1
 
     with ensemble(tmp_path, users={"other": OTHER.password}) as zookeeper:
