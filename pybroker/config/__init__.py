@@ -1,6 +1,6 @@
-"""Configuration: the tables of keys, where settings come from, and the effective values.
+"""Configuration: the tables of keys, the sources of settings, and the effective values.
 
-``KEYS`` has the broker's keys; ``topic_config`` makes a log's configuration of a topic's overrides.
+``KEYS`` has the broker's keys; ``topic_config`` makes the configuration of a log from a topic's overrides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The configuration of one broker: layers over the table of keys.
 
-From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over
-environment over file), default. The two dynamic layers change while the broker runs; listeners
-hear the names whose value changed, after the change.
+From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over environment over file),
+default. The two dynamic layers change while the broker runs. After each change, listeners are called with the names
+whose value changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Listener = Callable[[frozenset[str]], None]
 
 
 class Source(IntEnum):
-    """Where a value comes from; the number is DescribeConfigs' ``config_source`` (KIP-226)."""
+    """The source of a value; the number is ``config_source`` of DescribeConfigs (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -44,7 +44,7 @@ class Source(IntEnum):
 
 
 class Origin(NamedTuple):
-    """One layer's value of a key, as text, with its layer."""
+    """The value of a key in one layer, as text."""
 
     name: str
     text: str | None
@@ -52,20 +52,20 @@ class Origin(NamedTuple):
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``: did you mean log.segment.bytes?`` where a known name is near, else nothing."""
-    import difflib  # costs 3 ms, needed once, on the way out
+    """Returns ``: did you mean log.segment.bytes?`` if a known name is similar, else nothing."""
+    import difflib  # takes 3 ms, and is needed for errors only
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f": did you mean {near[0]}?" if near else ""
 
 
 def key_of(name: str) -> Key | None:
-    """The row of a key, also of one of a single listener; None where there is none."""
+    """Returns the row of a key, also of one for a single listener; None if there is none."""
     return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name) or _rate_of_listener(name)
 
 
 def _rate_of_listener(name: str) -> Key | None:
-    """The row of ``listener.name.<name>.max.connection.creation.rate``, None where it is something else."""
+    """Returns the row of ``listener.name.<name>.max.connection.creation.rate``, None for other names."""
     rate = "max.connection.creation.rate"
     listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{rate}")
     is_one = listener and name == f"{LISTENER_PREFIX}{listener}.{rate}"
@@ -77,19 +77,19 @@ def is_known(name: str) -> bool:
 
 
 def is_ignored(name: str) -> bool:
-    """True for settings of plug-ins and of single listeners, whose names no table can list."""
+    """Returns True for settings of plug-ins and of single listeners, whose names no table can list."""
     return name.startswith(LISTENER_PREFIX) or name.startswith(_FREE_PREFIXES)
 
 
 def unused_of(known: Mapping[str, Setting], given: Mapping[str, Setting]) -> tuple[str, ...]:
-    """The settings in ``known`` without meaning: a ZooKeeper that was left over in a file for KRaft, unless it was
-    ``given``."""
+    """Returns the settings in ``known`` without meaning: ZooKeeper's left in a file for KRaft, unless it was ``given``.
+    """
     is_left_over = "process.roles" in known and "zookeeper.connect" in known and "zookeeper.connect" not in given
     return ("zookeeper.connect",) if is_left_over else ()
 
 
 class BrokerConfig:
-    """``config["log.segment.bytes"]`` is the effective typed value of a broker key."""
+    """The settings of a broker: ``config["log.segment.bytes"]`` is the effective typed value."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class BrokerConfig:
     ):
         self._static_text: dict[str, Setting] = {}
         self.ignored: dict[str, Setting] = {}
-        """Settings of plug-ins, and of single listeners but for those of TLS and SASL."""
+        """Settings of plug-ins, and of single listeners except those of TLS and SASL."""
         self.foreign: dict[str, Setting] = {}
-        """Keys of files that are none of Kafka's."""
+        """Keys in files that are not Kafka's."""
         self.unused: dict[str, Setting] = {}
-        """Settings that another one takes the meaning from."""
+        """Settings that another setting makes meaningless."""
         self._static = self._parse_all(settings or {}, self._static_text, errors)
         self._broker: dict[str, Value] = {}
         self._cluster: dict[str, Value] = {}
@@ -121,13 +121,14 @@ class BrokerConfig:
         source: str = "--set",
         errors: list[ConfigError] | None = None,
     ) -> BrokerConfig:
-        """Reads the configuration from four sources. ``arguments`` (the texts of ``--set``) count most, then the
-        ``environment`` (by default the process's), ``file``, and ``base``, which is a file as well. ``source`` is the
-        name of the first in errors.
+        """Reads the configuration from four sources.
+
+        ``arguments`` (the texts of ``--set``) count most, then the ``environment`` (by default the process's),
+        ``file``, and ``base``, which is a file too. ``source`` is the name of the first source in errors.
 
         Raises ConfigError for the first unknown key or bad value. With ``errors``, it appends each error to that list,
-        and leaves the key out. It leaves out unknown variables, because clients share the environment and have settings
-        there. It also leaves out keys in files that belong to other programs (``foreign_keys``).
+        and omits the key. It ignores unknown variables, because clients share the environment. It also ignores keys in
+        files that belong to other programs (``foreign_keys``).
         """
         variables = sources.from_environment(os.environ if environment is None else environment)
         filed = {**(sources.from_file(base) if base else {}), **(sources.from_file(file) if file else {})}
@@ -163,12 +164,12 @@ class BrokerConfig:
 
     @staticmethod
     def key(name: str, source: str = "") -> Key | None:
-        """The row of ``name``, None for a plug-in's; raises ConfigError for an unknown one."""
+        """Returns the row of ``name``, None for a plug-in's. Raises ConfigError for an unknown name."""
         key = key_of(name)
         if key is None and not is_ignored(name):
             where = f" (from {source})" if source else ""
             if not sources.is_name(name):
-                raise ConfigError(f"a key is unknown, and not shown as it may be a part of a secret{where}")
+                raise ConfigError(f"a key is unknown; it is not shown, because it may be part of a secret{where}")
             raise ConfigError(f"{name} is unknown{suggestion(name, KEYS)}{where}")
         return key
 
@@ -182,31 +183,31 @@ class BrokerConfig:
         self.derived = {}
 
     def __getitem__(self, name: str) -> Any:
-        """The effective value, typed (LIST: tuple of str; null: None); KeyError if unknown."""
+        """Returns the effective value, typed (LIST: tuple of str; null: None). Raises KeyError for an unknown key."""
         return self._values[name]
 
     def of_listener(self, listener: str, name: str) -> Any:
-        """The value that a key has for one listener: its own, else that of all; None where nobody gives one."""
+        """Returns the value of a key for one listener: its own, else the one for all; None if neither is set."""
         own = of_listener(listener, name)
         if own in self._values:
             return self._values[own]
         return self._values[name] if self.is_set(name) else None
 
     def has_own(self, listener: str, name: str) -> bool:
-        """Whether a key has a value for that listener alone."""
+        """Returns whether a key has a value for that listener only."""
         return of_listener(listener, name) in self._values
 
     @property
     def keys_of_listeners(self) -> list[Key]:
-        """The rows of the keys of single listeners that are set."""
+        """The rows of the keys that are set for single listeners."""
         return [key for name in self._values if name not in KEYS and (key := key_of(name)) is not None]
 
     def is_set(self, name: str) -> bool:
-        """True where any layer but the default gives the key a value."""
+        """Returns whether any layer but the default sets the key."""
         return name in self._static or name in self._cluster or name in self._broker
 
     def static(self, name: str) -> Any:
-        """The typed value that holds where nothing is dynamic."""
+        """Returns the typed value without the dynamic layers."""
         return self._static.get(name, KEYS[name].default)
 
     def where(self, name: str) -> str:
@@ -215,15 +216,15 @@ class BrokerConfig:
         return found.source if found else ""
 
     def given(self) -> dict[str, str]:
-        """What arguments, environment and files say, as text, without plug-ins' keys."""
+        """Returns the settings of arguments, environment and files as text, without plug-ins' keys."""
         return {name: setting.text for name, setting in self._static_text.items()}
 
     def source(self, name: str) -> Source:
-        """The layer that the effective value comes from."""
+        """Returns the layer of the effective value."""
         return self.origins(name)[0].source
 
     def origins(self, name: str) -> list[Origin]:
-        """Every layer's value of the key, the effective one first."""
+        """Returns every layer's value of the key, the effective one first."""
         layers = (
             (self._broker, Source.DYNAMIC_BROKER),
             (self._cluster, Source.DYNAMIC_DEFAULT_BROKER),
@@ -242,8 +243,8 @@ class BrokerConfig:
     def override(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> frozenset[str]:
         """Replaces both dynamic layers by these texts and calls the listeners.
 
-        Returns the names whose value changed. A value that does not parse is left out: a broker
-        must not stop over what another version stored.
+        Returns the names whose value changed. A value that does not parse is ignored: a broker must not stop because of
+        what another version stored.
         """
         before = self._values
         self._broker, self._cluster = _parse_stored(broker), _parse_stored(cluster)
@@ -256,7 +257,7 @@ class BrokerConfig:
         return changed
 
     def overridden(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with other dynamic layers, as ``override`` would make it; nobody hears of it."""
+        """Returns this configuration with other dynamic layers, without calling listeners."""
         other = copy.copy(self)
         other._listeners = []
         other.override(broker, cluster)
@@ -276,7 +277,7 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """log.dirs, else log.dir, else nothing."""
+        """log.dirs, else log.dir, else an empty tuple."""
         return tuple(self["log.dirs"] or self["log.dir"] or ())
 
 

@@ -1,7 +1,7 @@
-"""How a setting is shown (DescribeConfigs): its value, its source, and what stands behind it.
+"""How DescribeConfigs shows a setting: its value, its source, and its synonyms.
 
-Behind a topic's ``retention.ms`` stand the broker's ``log.retention.ms``, ``.minutes`` and
-``.hours``, each with the layers that give it a value.
+The synonyms of a topic's ``retention.ms`` are the broker's ``log.retention.ms``, ``.minutes`` and ``.hours``, each with
+the layers that set it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pybroker.config.topic_config import TOPICS, parse_topic_overrides, topic_de
 
 
 class Described(NamedTuple):
-    """An effective value as text, its source, and every origin of a value, the strongest first."""
+    """An effective value as text, its source, and every layer's value, the strongest first."""
 
     text: str | None
     source: Source
@@ -26,7 +26,7 @@ class Described(NamedTuple):
 def describe_topic_key(
     config: BrokerConfig, name: str, overrides: Mapping[str, str]
 ) -> Described:
-    """A key of a topic with these overrides."""
+    """Describes a key of a topic with these overrides."""
     key = TOPICS[name]
     behind = _behind(config, key.synonyms)
     if name in overrides:
@@ -42,7 +42,7 @@ def describe_topic_key(
 def describe_group_key(
     config: BrokerConfig, name: str, overrides: Mapping[str, str]
 ) -> Described:
-    """A key of a group with these overrides."""
+    """Describes a key of a group with these overrides."""
     text = format_value(group_config(config, overrides, name))
     behind = _behind(config, GROUPS[name].synonyms)
     if name in overrides:
@@ -53,7 +53,7 @@ def describe_group_key(
 
 
 def describe_broker_key(config: BrokerConfig, name: str) -> Described:
-    """A key of this broker."""
+    """Describes a key of this broker."""
     synonyms = _behind(config, _CHAINS.get(name, (Synonym(name),)))
     own = config.origins(name)[0]
     return Described(own.text, own.source, synonyms)
@@ -68,7 +68,7 @@ def _behind(config: BrokerConfig, synonyms: Iterable[Synonym]) -> list[Origin]:
     ]
 
 
-# a broker key → itself and those that stand in for it where it is unset
+# # a broker key → itself and the keys that replace it if it is unset
 _CHAINS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     key.synonyms[position].name: key.synonyms[position:]
     for key in TOPICS.values()

@@ -1,4 +1,4 @@
-"""Group configuration: overrides over the broker keys that are their defaults and their bounds."""
+"""The configuration of groups: overrides over the broker keys that are their defaults and limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.config.key import ConfigError, Key, Value
 
 GROUPS: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
 
-# key of a group → the broker keys with its least and its largest value
+# # key of a group → the broker keys with its smallest and largest value
 _BOUNDS: Final = {
     f"consumer.{name}": (f"group.consumer.min.{name}", f"group.consumer.max.{name}")
     for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
@@ -19,7 +19,7 @@ _BOUNDS: Final = {
 
 
 def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Raises ConfigError for an unknown key, a bad value, or one outside the broker's bounds."""
+    """Raises ConfigError for an unknown key, a bad value, or a value outside the broker's limits."""
     for name, text in overrides.items():
         value = _parse(name, text)
         low, high = _BOUNDS.get(name, (None, None))
@@ -37,7 +37,7 @@ def _parse(name: str, text: str) -> Value:
 
 
 def group_config(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
-    """The typed value of one key for a group with these overrides."""
+    """Returns the typed value of one key for a group with these overrides."""
     key = GROUPS[name]
     if name in overrides:
         return key.parse(overrides[name])

@@ -19,7 +19,7 @@ from pybroker.config.key import (
 
 GROUP_KEYS: Final[tuple[Key, ...]] = (
     Key("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Least pause between two assignments of the group.",
+        "Shortest pause between two assignments of the group.",
         (Synonym("group.consumer.assignment.interval.ms"),)),
     Key("consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, CLUSTER_WIDE,
         "Heartbeat interval of the group's members.",

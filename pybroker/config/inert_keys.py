@@ -1,8 +1,8 @@
-"""Kafka's broker keys that have no meaning here.
+"""Kafka's broker keys that have no effect here.
 
-They are accepted, checked and shown, so that a real server.properties starts. Those that Kafka lets
-one change while it runs can be changed; passwords cannot: a secret without use is not kept.
-Each table gives its reason once; a key moves to ``broker_keys`` when the broker learns to obey it.
+They are accepted, checked and shown, so that a real server.properties works. Those that Kafka can change while it runs
+can be changed; passwords cannot, because an unused secret is not stored. Each table gives its reason once. A key moves
+to ``broker_keys`` when the broker learns to use it.
 """
 
 from __future__ import annotations
@@ -307,9 +307,9 @@ _OLDER_KAFKA: tuple[_Row, ...] = (
 REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
-    ("no class of Java is loaded, and no endpoint for tokens is asked", _SECURITY),
-    ("a broker needs no ticket of Kerberos, only its keytab", _TICKETS),
-    ("OpenSSL does this work, and ssl.enabled.protocols says what it speaks", _TLS_MACHINERY),
+    ("no Java class is loaded, and no endpoint for tokens is used", _SECURITY),
+    ("a broker needs no Kerberos ticket, only its keytab", _TICKETS),
+    ("OpenSSL does this work, and ssl.enabled.protocols selects the protocols", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
     ("there are no JMX metrics", _METRICS),
     ("one event loop does this work", _MACHINERY),
@@ -321,7 +321,7 @@ UNMET: Final[dict[str, str]] = {
     **{row[0]: reason for reason, rows in REASONS if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _METRICS)
        for row in rows},
     **dict.fromkeys(("alter.config.policy.class.name", "create.topic.policy.class.name"), "there are no policies"),
-    "client.quota.callback.class": "quotas cannot be decided on by a plug-in",
+    "client.quota.callback.class": "a plug-in cannot decide about quotas",
     **dict.fromkeys(
         ("quota.consumer.default", "quota.producer.default"),
         "Kafka 4 has no quotas in this file: set those of the default user or client (APIs 48 and 49)",
@@ -333,8 +333,8 @@ UNMET: Final[dict[str, str]] = {
     "cordoned.log.dirs": "no log dir can be cordoned",
     "transaction.two.phase.commit.enable": "there is no two-phase commit",
 }
-"""Keys that ask for something that is not here, and why: a start that is given one says so. The others only say how
-Kafka does its work.
+"""Keys that ask for a missing feature, with the reason: a start with one of them logs it. The other keys only tune how
+Kafka works.
 """
 
 INERT_KEYS: Final[tuple[Key, ...]] = tuple(

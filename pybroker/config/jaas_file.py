@@ -1,4 +1,4 @@
-"""Java's file of logins (``java.security.auth.login.config``), in which Kafka's users keep a section for ZooKeeper:
+"""Java's login file (``java.security.auth.login.config``), in which users of Kafka have a section for ZooKeeper:
 
     Client {
         org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="…";
@@ -19,14 +19,14 @@ _PIECE: Final = re.compile(
 
 
 def section(text: str, name: str) -> jaas.LoginModule | None:
-    """The login module of the section, None where there is no such section. Raises JaasError."""
+    """Returns the login module of the section, None if there is no such section. Raises JaasError."""
     title, inside = "", ""
     is_inside = False
     for piece in _PIECE.finditer(text):
         part = " " if piece["remark"] else piece[0]
         if piece["brace"]:
             if is_inside is (part == "{"):
-                raise jaas.JaasError("a section is `NAME { CLASS required …; };`")
+                raise jaas.JaasError("a section must be `NAME { CLASS required …; };`")
             if is_inside and title.strip("; \t\r\n\"'") == name:
                 return jaas.parse(inside)
             title, inside, is_inside = title if part == "{" else "", "", part == "{"

@@ -1,8 +1,8 @@
-"""What a configuration key is: its name, type, default and valid values, and how its text is read.
+"""The definition of a configuration key: name, type, default and valid values, and how its text is parsed.
 
-A value has two forms: the text of files, environment and wire, and the typed value of the program.
-``Key.parse`` goes one way with Kafka's rules for each type, ``format_value`` goes back. ``None`` is
-Kafka's null: not set, no default.
+A value has two forms: the text of files, environment and wire, and the typed value of the program. ``Key.parse``
+converts to the latter by Kafka's rules for each type, ``format_value`` converts back. ``None`` is Kafka's null: unset,
+without a default.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SEPARATOR = re.compile(r"\s*,\s*")
 
 
 class ConfigError(ValueError):
-    """An unknown key or a bad value; the text names key, value, source, and what would be right."""
+    """An unknown key or a bad value; the text names key, value, source, and what is valid."""
 
 
 class Type(IntEnum):
-    """Kafka's types of values; the number is DescribeConfigs' ``config_type``."""
+    """Kafka's types of values; the number is ``config_type`` of DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -42,7 +42,7 @@ class Type(IntEnum):
 
 
 class Scope(Enum):
-    """Where a broker key may be changed while the broker runs."""
+    """Whether, and for which brokers, a key may be changed while the broker runs."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -50,7 +50,7 @@ class Scope(Enum):
 
 
 class Importance(Enum):
-    """How many users need to know of a key, as Kafka's documentation grades it."""
+    """The importance of a key in Kafka's documentation."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -67,7 +67,7 @@ _BITS: Final = {SHORT: 15, INT: 31, LONG: 63}
 
 
 class Valid(NamedTuple):
-    """The values that a key takes: a range of numbers, or a few words (each member of a list)."""
+    """The valid values of a key: a range of numbers, or a few words (for each member of a list)."""
 
     low: float | None = None
     high: float | None = None
@@ -107,22 +107,22 @@ GZIP_LEVEL: Final = Valid(1, 9, besides=-1)
 
 
 def at_least(low: int) -> Valid:
-    """Numbers from ``low`` on."""
+    """Numbers of at least ``low``."""
     return Valid(low)
 
 
 def between(low: float, high: float) -> Valid:
-    """Numbers from ``low`` to ``high``, both included."""
+    """Numbers from ``low`` to ``high``, inclusive."""
     return Valid(low, high)
 
 
 def one_of(*words: str) -> Valid:
-    """One of these words; of a list, each member."""
+    """One of these words; for a list, each member."""
     return Valid(words=words)
 
 
 def any_case(*words: str) -> Valid:
-    """One of these words, in capitals or not."""
+    """One of these words, in any case."""
     return Valid(words=words, any_case=True)
 
 
@@ -136,8 +136,8 @@ class Synonym(NamedTuple):
 class Key(NamedTuple):
     """One row of a table of keys.
 
-    ``inert`` keys are Kafka's, are accepted and shown, and change nothing here. ``synonyms`` of a
-    topic or group key are the broker keys of its default, the strongest first.
+    ``inert`` keys are Kafka's; they are accepted and shown, but have no effect here. ``synonyms`` of a topic or group
+    key are the broker keys of its default, the strongest first.
     """
 
     name: str
@@ -152,11 +152,11 @@ class Key(NamedTuple):
 
     @property
     def is_sensitive(self) -> bool:
-        """True where the value must be neither shown nor logged."""
+        """True if the value must be neither shown nor logged."""
         return self.type is PASSWORD
 
     def parse(self, text: str, source: str = "") -> Value:
-        """The typed value of ``text``; raises ConfigError naming ``source``."""
+        """Returns the typed value of ``text``. Raises ConfigError, which names ``source``."""
         try:
             value = parse_type(self.type, text)
         except ValueError:
@@ -165,14 +165,15 @@ class Key(NamedTuple):
         return self.check(value, source)
 
     def parse_stored(self, text: str | None) -> Value:
-        """The typed value of what was stored, perhaps by another version; None where it does not parse, or is not."""
+        """Returns the typed value of a stored text, perhaps of another version; None if it is unset or does not parse.
+        """
         try:
             return None if text is None else self.parse(text)
         except ConfigError:
             return None
 
     def check(self, value: Value, source: str = "") -> Value:
-        """``value`` itself; raises ConfigError where it is not among the valid ones."""
+        """Returns ``value``. Raises ConfigError if it is not valid."""
         complaint = self.valid.complaint(value)
         if complaint is not None:
             raise self._error(format_value(value) or "", complaint, source)
@@ -185,7 +186,7 @@ class Key(NamedTuple):
 
 
 def parse_type(kind: Type, text: str) -> Value:
-    """Reads ``text`` as Kafka's ConfigDef does; raises ValueError."""
+    """Parses ``text`` like Kafka's ConfigDef. Raises ValueError."""
     if kind is PASSWORD:
         return text
     text = text.strip()
@@ -223,7 +224,7 @@ def _parse_double(text: str) -> float:
 
 
 def format_value(value: Value) -> str | None:
-    """The text of a typed value, as Kafka shows it."""
+    """Returns the text of a typed value, as Kafka shows it."""
     if value is None:
         return None
     if isinstance(value, bool):

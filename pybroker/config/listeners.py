@@ -19,9 +19,9 @@ BY_SASL: Final = frozenset({SASL_PLAIN, SASL_TLS})
 
 
 class Endpoint(NamedTuple):
-    """Where a listener listens, or is reached.
+    """An address at which a listener listens, or can be reached.
 
-    An empty host is every interface, port 0 a free one.
+    An empty host means every interface, port 0 a free port.
     """
 
     listener: str
@@ -31,12 +31,12 @@ class Endpoint(NamedTuple):
 
     @property
     def is_tls(self) -> bool:
-        """What goes over it is encrypted."""
+        """True if its connections are encrypted."""
         return self.security_protocol in BY_TLS
 
     @property
     def is_sasl(self) -> bool:
-        """A client has to say who it is before anything else."""
+        """True if clients must authenticate before anything else."""
         return self.security_protocol in BY_SASL
 
     def __str__(self) -> str:
@@ -45,10 +45,7 @@ class Endpoint(NamedTuple):
 
 
 def listeners(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """The listeners for clients, without those of a KRaft controller.
-
-    Raises ConfigError for bad text.
-    """
+    """Returns the listeners for clients, without those of a KRaft controller. Raises ConfigError for bad text."""
     texts = config["listeners"]
     if not config.is_set("listeners") and (config.is_set("port") or config.is_set("host.name")):
         texts = (f"PLAINTEXT://{config['host.name']}:{config['port']}",)
@@ -56,10 +53,7 @@ def listeners(config: BrokerConfig) -> tuple[Endpoint, ...]:
 
 
 def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
-    """Returns the address for clients by listener name; empty if it is unset.
-
-    Raises ConfigError for bad text.
-    """
+    """Returns the address for clients by listener name; empty if it is unset. Raises ConfigError for bad text."""
     key = "advertised.listeners"
     parsed = _parse(config, key, config[key] or ())
     names = {endpoint.listener for endpoint in listeners(config)}
@@ -72,7 +66,7 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
 
 
 def between_brokers(config: BrokerConfig) -> Endpoint | None:
-    """The listener that brokers use among themselves; None where the settings choose one that is not there.
+    """Returns the listener that brokers use among themselves; None if the settings name one that does not exist.
 
     Raises ConfigError for bad text.
     """
@@ -84,7 +78,8 @@ def between_brokers(config: BrokerConfig) -> Endpoint | None:
 
 
 def protected(config: BrokerConfig) -> str | None:
-    """The listener of brokers, which limits of connections must not close to them; None where it is the only one."""
+    """Returns the listener of brokers, to which limits of connections must not apply; None if it is the only listener.
+    """
     between = between_brokers(config) if len(listeners(config)) > 1 else None
     return None if between is None else between.listener
 
@@ -100,12 +95,12 @@ def _parse(config: BrokerConfig, key: str, texts: tuple[str, ...]) -> tuple[Endp
 
 
 def controllers(config: BrokerConfig) -> set[str]:
-    """The names of the listeners of a KRaft controller."""
+    """Returns the names of the listeners of a KRaft controller."""
     return {name.upper() for name in config["controller.listener.names"] or ()}
 
 
 def _origin(config: BrokerConfig, key: str) -> str:
-    """The source of the key, in parentheses; nothing where there is none."""
+    """Returns the source of the key, in parentheses; empty if there is none."""
     where = config.where(key)
     return f" (from {where})" if where else ""
 
@@ -121,7 +116,7 @@ def _endpoint(key: str, text: str, protocols: dict[str, str], origin: str) -> En
 
 
 def _protocol_map(config: BrokerConfig) -> dict[str, str]:
-    """By listener name. A controller's listener needs no entry where nobody has set the map."""
+    """Returns the protocols by listener name. A controller's listener needs no entry if the map is unset."""
     key = "listener.security.protocol.map"
     protocols = {} if config.is_set(key) else dict.fromkeys(controllers(config), PLAIN)
     for entry in filter(None, (part.strip() for part in config[key].split(","))):

@@ -1,8 +1,7 @@
-"""What a log needs to know of its topic's configuration.
+"""The part of a topic's configuration that a log needs.
 
-One field per topic key of Kafka, ``.`` written as ``_``; units are those of the key.
-``topic_config`` builds it from the table of keys. Equal configurations should be one object:
-10,000 partitions then share it.
+One field per topic key of Kafka, with ``_`` for ``.``; units are those of the key. ``topic_config`` builds it from the
+table of keys. Equal configurations should be one object, so that 10,000 partitions share it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DELETE = "delete"
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LogConfig:
-    """Topic-level configuration of one log; the defaults are Kafka's.
+    """The topic configuration of one log; the defaults are Kafka's.
 
     Two keys are accepted without effect, because POSIX makes them pointless: ``preallocate`` (files grow by appending)
     and ``file_delete_delay_ms`` (a reader of a deleted file keeps it open).
@@ -55,24 +54,26 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
 
     def asking_all_replicas(self) -> LogConfig:
-        """The same with the largest min.insync.replicas: nothing is acknowledged with fewer than were promised."""
+        """Returns the same with the largest min.insync.replicas, so that no write is acknowledged with fewer replicas
+        than guaranteed.
+        """
         return replace(self, min_insync_replicas=MAX_LONG)
 
     def keeping_everything(self) -> LogConfig:
-        """The same without retention and compaction: for a log whose topic's configuration is not known."""
+        """Returns the same without retention and compaction, for a log whose topic's configuration is unknown."""
         return replace(self, cleanup_policy=frozenset())
 
     @property
     def is_compacted(self) -> bool:
-        """True where the latest value of each key is kept, so that every record needs a key."""
+        """True if the latest value of each key is kept, so that every record needs a key."""
         return COMPACT in self.cleanup_policy
 
     @property
     def is_deleted_by_retention(self) -> bool:
-        """True where retention.ms and retention.bytes apply."""
+        """True if retention.ms and retention.bytes apply."""
         return DELETE in self.cleanup_policy
 
     @property
     def uses_log_append_time(self) -> bool:
-        """True where the broker's clock, not the producer's, dates the records."""
+        """True if the broker's clock sets the records' timestamps, not the producer's."""
         return self.message_timestamp_type == LOG_APPEND_TIME

@@ -1,4 +1,4 @@
-"""What the configuration says of who may do what. Callers are ``unprotected``, ``remarks`` and the broker."""
+"""The settings about rights, for ``unprotected``, ``remarks`` and the broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.config.listeners import TLS, Endpoint, listeners
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BUILT: Final = (STANDARD, "kafka.security.authorizer.AclAuthorizer")
-"""Kafka's own, by their names with and without KRaft. Here both are the same one."""
+"""Kafka's own authorizers, with KRaft and with ZooKeeper. Here both names mean the same one."""
 SUPER_USERS: Final = "super.users"
 STORE_ACL: Final = "zookeeper.set.acl"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
@@ -20,12 +20,12 @@ _SEPARATOR: Final = ";"
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
-    """The users who may do everything. A certificate of such a name may be a broker's."""
+    """Returns the users that may do everything. A certificate with such a name may be a broker's."""
     return frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
 
 
 def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
-    """Name and text of settings that cannot be obeyed, and why."""
+    """Yields name and text of settings that cannot be applied, and the reason."""
     name = config[AUTHORIZER]
     if name and name not in BUILT:
         yield AUTHORIZER, name, f"there is no such authorizer, only {' and '.join(BUILT)}. Without it {OPEN}"
@@ -34,23 +34,25 @@ def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
 
 
 def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
-    """What is said of rights, and does not hold. ``is_between_brokers``: they show certificates to each other."""
+    """Yields lines about settings of rights without effect. ``is_between_brokers`` tells that brokers show certificates
+    to each other.
+    """
     knows_clients = any(_knows_clients(config, each) for each in listeners(config))
     is_open = config["zookeeper.connect"] and not (config[STORE_ACL] or is_between_brokers)
     if is_open and (config[AUTHORIZER] or knows_clients):
-        yield f"{STORE_ACL} is not true: who reads ZooKeeper learns the brokers' secret, and may then do everything"
+        yield f"{STORE_ACL} is not true: each reader of ZooKeeper learns the brokers' secret and may then do everything"
     if config[AUTHORIZER]:
         if not knows_clients:
-            yield f"{AUTHORIZER} is set, and no listener asks clients who they are: all of them are User:ANONYMOUS"
+            yield f"{AUTHORIZER} is set, but no listener authenticates clients: all of them are User:ANONYMOUS"
         return
     names = [ALLOW_EVERYONE] if config[ALLOW_EVERYONE] else []
     if config[SUPER_USERS] and not is_between_brokers:
         names.append(SUPER_USERS)
     if names:
-        yield f"without effect, as there is no authorizer, so everybody may do everything: {', '.join(names)}"
+        yield f"without effect, because without an authorizer everybody may do everything: {', '.join(names)}"
 
 
 def _knows_clients(config: BrokerConfig, endpoint: Endpoint) -> bool:
-    """Its clients have passwords, or may have certificates."""
+    """Returns whether its clients have passwords, or may have certificates."""
     asks = config.of_listener(endpoint.listener, "ssl.client.auth") in ("required", "requested")
     return endpoint.is_sasl or (endpoint.security_protocol == TLS and asks)

@@ -1,10 +1,10 @@
-"""The broker keys of SASL: for all listeners, or for one of them, and there for one of its mechanisms.
+"""The broker keys of SASL: for all listeners, for one of them, or for one mechanism of a listener.
 
     sasl.enabled.mechanisms                                          of all listeners
     listener.name.<listener>.sasl.enabled.mechanisms                 of one
     listener.name.<listener>.<mechanism>.sasl.jaas.config            of one of its mechanisms; both in small letters
 
-Passwords cannot be changed while the broker runs: they would lie open in the coordination store.
+Passwords cannot be changed while the broker runs, because the coordination store would contain them in plain text.
 """
 
 from __future__ import annotations
@@ -51,55 +51,55 @@ RULES: Final = "sasl.kerberos.principal.to.local.rules"
 
 SASL_KEYS: Final[tuple[Key, ...]] = (
     Key(MECHANISMS, LIST, ("GSSAPI",), ANY, MEDIUM, READ_ONLY,
-        "The ways in which a client may say who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and "
-        "GSSAPI are there; GSSAPI needs the extra pybroker[gssapi]."),
+        "The mechanisms by which a client may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and "
+        "GSSAPI are supported; GSSAPI needs the extra pybroker[gssapi]."),
     Key(JAAS, PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The login module of a mechanism and its options, in Java's syntax. Those of PLAIN are users and passwords, "
-        "those of GSSAPI keytab and principal. Nothing is loaded."),
+        "those of GSSAPI keytab and principal. No class is loaded."),
     Key(HANDLER, CLASS, None, ANY, MEDIUM, READ_ONLY,
-        "A class that checks who clients are. None can be loaded: a listener of SASL with one does not start."),
+        "A class that authenticates clients. None can be loaded: with one, a SASL listener does not start."),
     Key(MAX_REAUTH, LONG, 0, ANY, MEDIUM, READ_ONLY,
-        "A client has to say again who it is after so long; 0, never."),
+        "A client must authenticate again after this time; 0 means never."),
     Key(MAX_RECEIVE, INT, 524_288, at_least(1), MEDIUM, READ_ONLY,
-        "The longest request of a client that has not said who it is."),
+        "The longest request of a client that has not authenticated."),
     Key(FAILED_DELAY, INT, 100, at_least(0), LOW, READ_ONLY,
-        "A client that could not say who it is hears so after this time."),
+        "A failed authentication is answered after this time."),
     Key(JWKS, STRING, None, ANY, MEDIUM, READ_ONLY,
         "file:///path or https://host/path of the keys (JWKS) that sign the tokens of OAUTHBEARER. A file is read "
         "again when it changes."),
     Key(REFRESH, LONG, 3_600_000, at_least(1), LOW, READ_ONLY,
-        "Keys that come by HTTP are fetched again after this time."),
+        "Keys from HTTP are fetched again after this time."),
     Key(RETRY, LONG, 100, at_least(1), LOW, READ_ONLY,
-        "The wait after the first attempt to fetch keys that fails; each further one doubles it."),
+        "The wait after the first failed attempt to fetch keys; each further failure doubles it."),
     Key(LONGEST_RETRY, LONG, 10_000, at_least(1), LOW, READ_ONLY,
-        "The longest wait after such an attempt."),
+        "The longest wait after a failed attempt."),
     Key(ISSUER, STRING, None, ANY, HIGH, READ_ONLY,
         "The issuer that a token must have."),
     Key(AUDIENCE, LIST, (), ANY, HIGH, READ_ONLY,
-        "For whom a token has to be made; one of these."),
+        "The audiences of which a token must have one."),
     Key(ANY_ISSUER, BOOLEAN, False, ANY, LOW, READ_ONLY,
         "Whether sasl.oauthbearer.expected.issuer may be unset."),
     Key(ANY_AUDIENCE, BOOLEAN, False, ANY, LOW, READ_ONLY,
         "Whether sasl.oauthbearer.expected.audience may be unset."),
     Key(SKEW, INT, 30, at_least(0), LOW, READ_ONLY,
-        "The seconds by which the clock of who makes tokens may differ."),
+        "By how many seconds the clock of the token's issuer may differ."),
     Key(USER_CLAIM, STRING, "sub", ANY, LOW, READ_ONLY,
-        "What of a token is the name of its user."),
+        "The claim of a token that is the name of its user."),
     Key(SERVICE, STRING, None, ANY, MEDIUM, READ_ONLY,
-        "The name of the broker's service at Kerberos, the first part of its principal."),
+        "The name of the broker's Kerberos service, the first part of its principal."),
     Key(RULES, LIST, ("DEFAULT",), ANY, MEDIUM, READ_ONLY,
-        "How a principal of Kerberos becomes the name of a user; the first rule that is about it counts."),
+        "Rules that turn a Kerberos principal into the name of a user; the first matching rule counts."),
 )
 _OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name not in (MAX_RECEIVE, FAILED_DELAY)}
 
 
 def of_mechanism(listener: str, mechanism: str, name: str) -> str:
-    """The name that a key has for one mechanism of a listener."""
+    """Returns the name of a key for one mechanism of a listener."""
     return of_listener(listener, f"{mechanism.lower()}.{name}")
 
 
 def key_of_listener(name: str) -> Key | None:
-    """The row of ``listener.name.<listener>[.<mechanism>].<key>``, None where it is something else."""
+    """Returns the row of ``listener.name.<listener>[.<mechanism>].<key>``, None for other names."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     for row in _OF_LISTENERS.values():

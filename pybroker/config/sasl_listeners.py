@@ -1,7 +1,7 @@
-"""What the configuration says of the listeners of SASL: their mechanisms, and users with their passwords.
+"""The settings of SASL listeners: their mechanisms, and users with their passwords.
 
-A mechanism that is not there, or whose settings cannot be obeyed, is an error: the broker does not start, so that
-nobody comes in by what was not understood. Callers are ``unprotected`` and the broker.
+A mechanism that is not supported, or whose settings cannot be applied, is an error: the broker does not start, so that
+a misunderstood setting lets nobody in. Callers are ``unprotected`` and the broker.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _OF_JWKS: Final = (
     f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
 )
-"""Kafka's classes that check the signatures of tokens, which is what is done here."""
+"""Kafka's classes that check the signatures of tokens; this broker does the same."""
 _FILE: Final = "file:"
 _NAMED: Final = re.compile(r"\Ahttps?://[^/?#]*@")
 JAVA_OPTIONS: Final = "KAFKA_OPTS"
 ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""Kafka's system property with the URLs from which keys may come; without it, any that the settings name."""
+"""Kafka's system property with the allowed URLs of keys; without it, every URL in the settings is allowed."""
 _ALLOWED: Final = re.compile(rf"-D{re.escape(ALLOWED)}=(\S*)")
 _SERVICE_PRINCIPAL: Final = re.compile(r"([^/@]+)/[^/@]+(?:@[^/@]+)?")
 _KAFKAS: Final = frozenset(each.lower() for each in BUILT)
@@ -74,11 +74,11 @@ _FAMILY: Final = "sasl."
 _OF_CLIENTS: Final = "sasl.mechanism"
 _OF_ALL: Final = [name for name in KEYS if name.startswith(_FAMILY)]
 _OF_SASL: Final = ("sasl", "reauth")
-"""What a key that is about SASL has in its name, also with a slip elsewhere."""
+"""The names of keys about SASL contain one of these, even with a typing error elsewhere."""
 
 
 class Remote(NamedTuple):
-    """Where keys come from by HTTP; times in seconds."""
+    """An HTTP source of keys; times are in seconds."""
 
     url: str
     refresh_s: float
@@ -87,10 +87,10 @@ class Remote(NamedTuple):
 
 
 class OAuth(NamedTuple):
-    """Which tokens of OAUTHBEARER count; without an issuer, or an audience, any do."""
+    """Which tokens of OAUTHBEARER are valid; without an issuer, or an audience, any is accepted."""
 
     jwks: str
-    """The path of the keys; without effect where they come by HTTP."""
+    """The path of the keys; without effect if they come by HTTP."""
     issuer: str | None
     audience: tuple[str, ...]
     skew_s: int
@@ -99,33 +99,33 @@ class OAuth(NamedTuple):
 
 
 class Kerberos(NamedTuple):
-    """The broker's service of GSSAPI."""
+    """The broker's service for GSSAPI."""
 
     principal: str
     keytab: str
-    """Empty: that of krb5.conf."""
+    """Empty: the keytab of krb5.conf."""
     rules: tuple[str, ...]
 
 
 class SaslListener(NamedTuple):
-    """One listener: its mechanisms, each with the time after which a client says again who it is (0: never)."""
+    """One listener: its mechanisms, each with the time after which a client must authenticate again (0: never)."""
 
     mechanisms: Mapping[str, int]
     passwords: Mapping[str, str]
-    """Of the users of PLAIN."""
+    """The passwords of PLAIN users."""
     oauth: OAuth | None = None
     kerberos: Kerberos | None = None
 
 
 def check(config: BrokerConfig) -> None:
-    """Raises ConfigError for the first setting that cannot be obeyed."""
+    """Raises ConfigError for the first setting that cannot be applied."""
     for error in errors_of(config):
         raise error
 
 
 def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
-    """One for each slip in a name, which others may come from, and one for each listener. Raises ConfigError for bad
-    listeners.
+    """Yields an error for each typing error in a name that may cause others, and for each listener. Raises ConfigError
+    for bad listeners.
     """
     secured = [each.listener for each in listeners(config) if each.is_sasl]
     if secured:
@@ -140,12 +140,14 @@ def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
 
 
 def _is_of_others(config: BrokerConfig, name: str) -> bool:
-    """A key of clients, which stands in many files, or a variable of the environment, which clients share."""
+    """Returns whether it is a key of clients, which is in many files, or a variable of the environment, which clients
+    share.
+    """
     return name == _OF_CLIENTS or config.where(name).startswith(ENVIRONMENT_PREFIX)
 
 
 def without_effect(config: BrokerConfig) -> list[str]:
-    """Keys of SASL whose listeners are without it. Raises ConfigError for bad listeners."""
+    """Returns the keys of SASL whose listeners do not use it. Raises ConfigError for bad listeners."""
     of_sasl = {each.listener.lower(): each.is_sasl for each in listeners(config)}
     names = [] if any(of_sasl.values()) else [key.name for key in SASL_KEYS if config.where(key.name)]
     others = [key.name for key in config.keys_of_listeners if key_of_listener(key.name) is not None]
@@ -153,7 +155,7 @@ def without_effect(config: BrokerConfig) -> list[str]:
 
 
 def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
-    """Keys of mechanisms that their listener of SASL has not. Raises ConfigError for bad listeners."""
+    """Yields keys of mechanisms that their SASL listener does not have. Raises ConfigError for bad listeners."""
     enabled = {
         each.listener.lower(): {
             name.lower() for name in config.of_listener(each.listener, MECHANISMS) or config[MECHANISMS]
@@ -169,21 +171,21 @@ def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
 
 
 def has_kerberos(config: BrokerConfig, listener: str) -> bool:
-    """Whether clients of a listener of SASL may come by GSSAPI."""
+    """Returns whether clients of a SASL listener may use GSSAPI."""
     return GSSAPI in (config.of_listener(listener, MECHANISMS) or config[MECHANISMS])
 
 
 def read(config: BrokerConfig, listener: str) -> SaslListener:
-    """What is set for one listener. Raises ConfigError."""
+    """Returns the settings of one listener. Raises ConfigError."""
     names = config.of_listener(listener, MECHANISMS)
     if names is None and _value(config, listener, GSSAPI, JAAS) is not None:
         names = config[MECHANISMS]  # Kafka's default is GSSAPI
     if not names:
-        complaint = f"is not set, and {GSSAPI}, which it would be, has no {JAAS}: set {_choice()}"
+        complaint = f"is not set, and its default {GSSAPI} has no {JAAS}: set {_choice()}"
         raise _error(config, listener, MECHANISMS, complaint)
     for name in names:
         if name not in BUILT:
-            raise _error(config, listener, MECHANISMS, f"has {name}, which is not there, only {_choice()}")
+            raise _error(config, listener, MECHANISMS, f"has {name}, which is not supported, only {_choice()}")
     passwords, kerberos = {}, None
     for name in names:
         handler = _value(config, listener, name, HANDLER)
@@ -203,21 +205,21 @@ def read(config: BrokerConfig, listener: str) -> SaslListener:
 
 
 def _kerberos(config: BrokerConfig, listener: str, options: Mapping[str, str], *, is_only: bool) -> Kerberos:
-    """The service, whose name the settings and the module may both have."""
+    """Returns the service, whose name the settings and the module may both have."""
     named, meant = _value(config, listener, GSSAPI, SERVICE), options.get("serviceName")
     if not named and not meant:
         raise _error(config, listener, SERVICE, "is not set: the first part of the broker's principal", GSSAPI)
     if named and meant and named != meant:
-        raise _error(config, listener, SERVICE, f"is {named}, and serviceName of {JAAS} is {meant}", GSSAPI)
+        raise _error(config, listener, SERVICE, f"is {named}, but serviceName of {JAAS} is {meant}", GSSAPI)
     principal = options.get("principal", "")
     found = _SERVICE_PRINCIPAL.fullmatch(principal)
     complaint = ""
     if options.get("useKeyTab", "").lower() != "true":
-        complaint = 'has not useKeyTab="true", and a broker has no other key than that of a keytab'
+        complaint = 'must have useKeyTab="true", because a broker\'s key is in a keytab'
     elif found is None:
-        complaint = f'has not principal="{named or meant}/HOST@REALM"'
+        complaint = f'must have principal="{named or meant}/HOST@REALM"'
     elif found[1] != (named or meant):
-        complaint = f"has the principal {principal}, and the service is {named or meant}"
+        complaint = f"has the principal {principal}, but the service is {named or meant}"
     if complaint:
         raise _error(config, listener, JAAS, complaint, GSSAPI, with_others=is_only)
     rules = _value(config, listener, GSSAPI, RULES)
@@ -225,7 +227,11 @@ def _kerberos(config: BrokerConfig, listener: str, options: Mapping[str, str], *
 
 
 def _oauth(config: BrokerConfig, listener: str) -> OAuth:
-    """CVE-2026-110985: no token counts of which nobody has the key, nor from or for anybody unless that is said."""
+    """Returns the settings of OAUTHBEARER.
+
+    CVE-2026-110985: a token is only valid with a known key, and unless the settings say otherwise, with the expected
+    issuer and audience.
+    """
 
     def value(name: str) -> Any:
         found = _value(config, listener, OAUTHBEARER, name)
@@ -235,12 +241,12 @@ def _oauth(config: BrokerConfig, listener: str) -> OAuth:
     if not url:
         raise _error(config, listener, JWKS, "is not set: without keys no token can be checked", OAUTHBEARER)
     if not url.startswith(_FILE) and http_call.parse(url) is None:
-        raise _error(config, listener, JWKS, "is none of file:///…, https://… and http://…", OAUTHBEARER)
+        raise _error(config, listener, JWKS, "must be file:///…, https://… or http://…", OAUTHBEARER)
     if _NAMED.search(url):
         raise _error(config, listener, JWKS, "must not have a name or password", OAUTHBEARER)
     allowed = _ALLOWED.search(os.environ.get(JAVA_OPTIONS, ""))
     if allowed is not None and url not in map(str.strip, allowed[1].split(",")):  # CVE-2025-27817
-        raise _error(config, listener, JWKS, f"is {url}, which -D{ALLOWED} of {JAVA_OPTIONS} has not", OAUTHBEARER)
+        raise _error(config, listener, JWKS, f"is {url}, which is not in -D{ALLOWED} of {JAVA_OPTIONS}", OAUTHBEARER)
     for name, any_name, expected in ((ISSUER, ANY_ISSUER, issuer), (AUDIENCE, ANY_AUDIENCE, audience)):
         if not expected and not value(any_name):
             raise _error(config, listener, name, f"is not set, and {any_name} is not true", OAUTHBEARER)
@@ -255,16 +261,18 @@ def _choice() -> str:
 
 
 def _options(config: BrokerConfig, listener: str, mechanism: str, *, is_only: bool) -> Mapping[str, str]:
-    """Of the login module. The key of all listeners counts where there is one mechanism only, which it must be for."""
+    """Returns the options of the login module. The key for all listeners counts only with a single mechanism, to which
+    it must apply.
+    """
     text = _value(config, listener, mechanism, JAAS, with_others=is_only)
     if text is None:
         return {}
     try:
         login = jaas.parse(text)
     except ValueError as error:
-        raise _error(config, listener, JAAS, f"cannot be read: {error}", mechanism) from None
+        raise _error(config, listener, JAAS, f"is malformed: {error}", mechanism) from None
     if login.class_name != _MODULES[mechanism]:
-        raise _error(config, listener, JAAS, f"is not of {_MODULES[mechanism]}, and nothing else is known", mechanism)
+        raise _error(config, listener, JAAS, f"is not of {_MODULES[mechanism]}, the only supported class", mechanism)
     return login.options
 
 
@@ -278,7 +286,9 @@ def _value(config: BrokerConfig, listener: str, mechanism: str, name: str, *, wi
 def _error(
     config: BrokerConfig, listener: str, name: str, complaint: str, mechanism: str = "", *, with_others: bool = True
 ) -> ConfigError:
-    """With the name under which the setting was given, or is to be given; ``with_others``: perhaps for others too."""
+    """Returns the error with the name under which the setting was given, or should be; ``with_others`` allows names for
+    other mechanisms too.
+    """
     names = [of_mechanism(listener, mechanism, name)] if mechanism else []
     names += [of_listener(listener, name), name] if with_others else []
     given = next((each for each in names if config.where(each)), names[0])
@@ -291,8 +301,9 @@ def _from(config: BrokerConfig, name: str) -> str:
 
 
 def slips(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    """Keys that are about SASL, and have no effect as the name of something in them is wrong; with what is meant, empty
-    where that is not known. Raises ConfigError for bad listeners.
+    """Yields keys about SASL that have no effect because a name in them is wrong, with a suggestion (empty if unknown).
+
+    Raises ConfigError for bad listeners.
     """
     for name in config.ignored:
         if name.startswith(_FAMILY):
@@ -314,7 +325,7 @@ def slips(config: BrokerConfig) -> Iterator[tuple[str, str]]:
 
 
 def _split(name: str, names: Iterable[str]) -> tuple[str, str]:
-    """The listener that a key is of, none where it is not there, and the rest of the key."""
+    """Returns the listener of a key (empty if it does not exist), and the rest of the key."""
     rest = name.removeprefix(LISTENER_PREFIX)
     for listener in sorted(names, key=len, reverse=True):
         if rest.startswith(f"{listener}."):

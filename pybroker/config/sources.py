@@ -1,4 +1,4 @@
-"""Where settings come from: ``--set``, the environment and a .properties file."""
+"""The sources of settings: ``--set``, the environment and a .properties file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pybroker.config.key import ConfigError
 
 
 class Setting(NamedTuple):
-    """A value as text, and where it was found, in words. ``is_marked``: ``=`` or ``:`` ends its key."""
+    """A value as text, and its source in words. ``is_marked`` tells that ``=`` or ``:`` ended its key."""
 
     text: str
     source: str
@@ -19,7 +19,7 @@ class Setting(NamedTuple):
 
 ENVIRONMENT_PREFIX: Final = "KAFKA_"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
-"""In the environment of Bitnami's image."""
+"""The prefix in the environment of Bitnami's image."""
 
 # Set by Kafka's own scripts, and by Kubernetes for a service named kafka: not configuration.
 _FOREIGN = re.compile(
@@ -27,17 +27,18 @@ _FOREIGN = re.compile(
     r"|JVM_PERFORMANCE_OPTS|CLASSPATH|HOST|SERVICE_\w+|PORT|PORT_\w+)|\w+_(SERVICE|PORT)_\w+)\Z"
 )
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}|[\w-]{1,40}(?:\.[\w-]{1,40})+", re.ASCII)
-"""What is surely a key: words in small letters or with dots, as no line of a private key is."""
+"""Matches only keys: words in small letters or with dots, which no line of a private key is."""
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def is_name(text: str) -> bool:
-    """Whether it looks like a key, so that it may be shown. Other text may be a line of a secret."""
+    """Returns whether the text looks like a key, so that it may be shown. Other text may be a line of a secret."""
     return _NAME.fullmatch(text) is not None
 
 
 def from_arguments(arguments: Iterable[str], source: str = "--set") -> dict[str, Setting]:
-    """``key=value`` texts of ``--set``; raises ConfigError where there is no ``=``. ``source``: who gave them."""
+    """Parses the ``key=value`` texts of ``--set``. Raises ConfigError without a ``=``. ``source`` names their origin.
+    """
     settings = {}
     for argument in arguments:
         name, equals, text = argument.partition("=")
@@ -48,8 +49,9 @@ def from_arguments(arguments: Iterable[str], source: str = "--set") -> dict[str,
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
-    """``KAFKA_NODE_ID=1`` is ``node.id=1``, as is ``KAFKA_CFG_NODE_ID=1``, which counts less; ``__`` stands for ``_``,
-    ``___`` for ``-``.
+    """Reads variables: ``KAFKA_NODE_ID=1`` is ``node.id=1``, and so is ``KAFKA_CFG_NODE_ID=1``, which counts less.
+
+    ``__`` means ``_``, ``___`` means ``-``.
     """
     return {
         _key_of_variable(variable): Setting(text, variable)
@@ -64,7 +66,7 @@ def _key_of_variable(variable: str) -> str:
 
 
 def from_file(path: str) -> dict[str, Setting]:
-    """The settings of a .properties file; raises ConfigError where it cannot be read."""
+    """Reads the settings of a .properties file. Raises ConfigError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             text = _decoded(file.read())
@@ -78,11 +80,11 @@ def from_file(path: str) -> dict[str, Setting]:
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8, with or without a mark at its beginning, or else the ISO-8859-1 of java.util.Properties. Raises ValueError
-    for other files.
+    """Decodes UTF-8, with or without a byte order mark, or else ISO-8859-1 like java.util.Properties. Raises ValueError
+    for binary files.
     """
     if b"\0" in data:
-        raise ValueError("is no text in UTF-8 or ISO-8859-1")
+        raise ValueError("is not a text in UTF-8 or ISO-8859-1")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -112,7 +114,7 @@ def _entries(text: str) -> Iterator[tuple[int, str, str, bool]]:
 
 
 def to_properties(settings: Mapping[str, str]) -> str:
-    """The text of a .properties file that has these."""
+    """Returns the text of a .properties file with these settings."""
     return "".join(f"{_escape(name)}={_escape(text)}\n" for name, text in settings.items())
 
 

@@ -1,7 +1,7 @@
 """The broker keys of TLS: for all listeners, or with ``listener.name.<name in small letters>.`` before them for one.
 
-Text of certificates and keys, as well as passwords, cannot be changed while the broker runs: they would lie open in the
-coordination store.
+Texts of certificates and keys, as well as passwords, cannot be changed while the broker runs, because the coordination
+store would contain them in plain text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ALLOW_SAN: Final = "ssl.allow.san.changes"
 
 TLS_KEYS: Final[tuple[Key, ...]] = (
     Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, PER_BROKER,
-        "The protocols that listeners of SSL speak."),
+        "The protocols of SSL listeners."),
     Key("ssl.cipher.suites", LIST, (), ANY, MEDIUM, PER_BROKER,
-        "The cipher suites that listeners of SSL accept; empty, those of OpenSSL."),
+        "The cipher suites of SSL listeners; empty, those of OpenSSL."),
     Key("ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER,
         "PEM, PKCS12 or JKS; unset, the first bytes of the file tell."),
     Key("ssl.keystore.location", STRING, None, ANY, MEDIUM, PER_BROKER,
@@ -45,7 +45,7 @@ TLS_KEYS: Final[tuple[Key, ...]] = (
     Key("ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The certificates of ssl.keystore.key, as PEM, its own first."),
     Key("ssl.key.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The password of the private key, where it has one of its own."),
+        "The password of the private key, if it has one of its own."),
     Key("ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER,
         "PEM, PKCS12 or JKS; unset, the first bytes of the file tell."),
     Key("ssl.truststore.location", STRING, None, ANY, MEDIUM, PER_BROKER,
@@ -56,28 +56,28 @@ TLS_KEYS: Final[tuple[Key, ...]] = (
     Key("ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "Those certificates themselves, as PEM, in place of a file."),
     Key(CLIENT_AUTH, STRING, "none", one_of("required", "requested", "none"), MEDIUM, PER_BROKER,
-        "Whether a client has to show a certificate, may show one, or is not asked."),
+        "Whether a client must show a certificate (required), may show one (requested), or is not asked (none)."),
     Key("ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, READ_ONLY,
-        "How the name in a client's certificate becomes the name of its user: RULE:pattern/replacement/[LU] and "
-        "DEFAULT, comma-separated; the first that matches."),
+        "Rules that turn the name in a certificate into the name of its user: RULE:pattern/replacement/[LU] and "
+        "DEFAULT, comma-separated; the first match counts."),
     Key(ALLOW_DN, BOOLEAN, False, ANY, LOW, READ_ONLY,
-        "Whether AlterConfigs may give a listener a certificate of another distinguished name."),
+        "Whether AlterConfigs may give a listener a certificate with another distinguished name."),
     Key(ALLOW_SAN, BOOLEAN, False, ANY, LOW, READ_ONLY,
-        "Whether AlterConfigs may give a listener a certificate that lacks host names of the one before."),
+        "Whether AlterConfigs may give a listener a certificate that lacks host names of the earlier one."),
     Key("ssl.endpoint.identification.algorithm", STRING, "https", ANY, LOW, PER_BROKER,
-        "https: another broker's certificate must have the name of its host; empty: it need not."),
+        "https: another broker's certificate must name its host; empty: it need not."),
 )
 
 _ROWS: Final = {key.name: key for key in TLS_KEYS}
 
 
 def of_listener(listener: str, name: str) -> str:
-    """The name that a key of TLS has for one listener."""
+    """Returns the name of a TLS key for one listener."""
     return f"{LISTENER_PREFIX}{listener.lower()}.{name}"
 
 
 def split(name: str, listeners: Iterable[str]) -> tuple[str, str]:
-    """The listener in ``listener.name.<name>.<key>``, one of ``listeners`` if it is there, and the key. Without a
+    """Returns the listener in ``listener.name.<name>.<key>``, preferably one of ``listeners``, and the key. Without a
     listener, that is empty.
     """
     rest = name.removeprefix(LISTENER_PREFIX)
@@ -89,7 +89,7 @@ def split(name: str, listeners: Iterable[str]) -> tuple[str, str]:
 
 
 def key_of_listener(name: str) -> Key | None:
-    """The row of ``listener.name.<name>.ssl.…``, None where it is something else."""
+    """Returns the row of ``listener.name.<name>.ssl.…``, None for other names."""
     listener, family, rest = name.removeprefix(LISTENER_PREFIX).partition(_FAMILY)
     row = _ROWS.get(_FAMILY[1:] + rest) if family and listener and name.startswith(LISTENER_PREFIX) else None
     return None if row is None else row._replace(name=name, default=None)

@@ -1,7 +1,7 @@
-"""Keys of TLS that would have no effect because of a slip: their name, or the listener in it, is wrong.
+"""Keys of TLS that would have no effect because of a typing error in their name or listener.
 
-A broker that passed over them would stand open, or let in others than those who were meant: it does not start. What
-an administrator sets is refused.
+A broker that ignored them would be open, or accept other clients than intended. So it does not start, and an
+administrator's change is refused.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _ASKING: Final = ("required", "requested")
 
 
 def check(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) -> None:
-    """Raises ConfigError for the first slip; ``dynamic``: only among these, which an administrator sets."""
+    """Raises ConfigError for the first typing error; with ``dynamic``, only among these, which an administrator sets.
+    """
     for error in errors_of(config, dynamic):
         raise error
 
 
 def errors_of(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) -> Iterator[ConfigError]:
-    """One for each slip; ``dynamic``: as for ``check``. Raises ConfigError for bad listeners."""
+    """Yields an error for each typing error; ``dynamic`` as for ``check``. Raises ConfigError for bad listeners."""
     static = config.given() | {name: setting.text for name, setting in config.ignored.items()}
     texts = static if dynamic is None else dynamic
     names = [name for name in texts if name.startswith((_FAMILY, LISTENER_PREFIX)) and name not in _OF_SSL]
@@ -43,14 +44,16 @@ def errors_of(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) ->
 
 
 def without_effect(config: BrokerConfig) -> Iterator[str]:
-    """Keys of TLS of a listener that is plain. Raises ConfigError for bad listeners."""
+    """Yields the TLS keys of listeners without TLS. Raises ConfigError for bad listeners."""
     names = [key.name for key in config.keys_of_listeners if ".ssl." in key.name]
     plain = {each.listener.lower() for each in listeners(config) if not each.is_tls} if names else ()
     yield from (name for name in names if split(name, plain)[0] in plain)
 
 
 def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *, is_asking: bool) -> str:
-    """What is wrong with it, nothing if all is well. ``others``: listeners of controllers, which are not opened."""
+    """Returns what is wrong with the key, empty if nothing. ``others`` are listeners of controllers, which are not
+    opened.
+    """
     is_strict = is_asking or not BY_TLS.isdisjoint(protocols.values())
     if name.startswith(_FAMILY):
         return f"is unknown{suggestion(name, _OF_SSL)}" if is_strict else ""
@@ -63,10 +66,10 @@ def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *,
     if key in _OF_TLS:
         if listener not in protocols:
             near = suggestion(name, [of_listener(each, key) for each in protocols])
-            return f"names no listener, and their names are in small letters there{near}"
+            return f"names no listener; names of listeners are in small letters there{near}"
         if is_asking and protocols[listener] not in BY_TLS:
             reason = f"listener {listener} is {protocols[listener]}"
-            return f"is without effect, as {reason}: no client would be asked for a certificate"
+            return f"has no effect, because {reason}: no client would be asked for a certificate"
         return ""
     return f"is unknown{suggestion(name, _names(protocols))}" if is_strict and key not in _OF_SSL else ""
 

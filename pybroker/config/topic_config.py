@@ -1,4 +1,4 @@
-"""Topic configuration: overrides over the broker keys that are their defaults, as one LogConfig."""
+"""The configuration of topics: overrides over the broker keys that are their defaults, as one LogConfig."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 _POLICY: Final = "cleanup.policy"
 _DELETING: Final = (_POLICY, "retention.ms", "retention.bytes", "delete.retention.ms", *_LAGS)
-"""Keys that say what may be deleted."""
+"""Keys that decide what may be deleted."""
 
 _FIELDS: Final = {
     name: name.replace(".", "_")
@@ -26,7 +26,7 @@ _FIELDS: Final = {
 
 
 def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The LogConfig of a topic with these overrides (as text); equal configurations are one object.
+    """Returns the LogConfig of a topic with these overrides (as text); equal configurations are one object.
 
     Raises ConfigError for an unknown key or a bad value.
     """
@@ -34,8 +34,8 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
 
 def stored_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Does what ``topic_config`` does, for overrides that are in the store. It leaves out those that it cannot parse,
-    which another version may have written, or an administrator by hand.
+    """Like ``topic_config``, for overrides from the store. It ignores those that it cannot parse, which another version
+    or an administrator may have written.
 
     If one of these decides what may be deleted, nothing is deleted.
     """
@@ -68,7 +68,7 @@ def _defaults(config: BrokerConfig) -> dict[str, Value]:
 
 
 def topic_default(config: BrokerConfig, key: Key) -> Value:
-    """The value of a topic key where the topic has no override."""
+    """Returns the value of a topic key for a topic without an override."""
     for name, factor in key.synonyms:
         value: Value = config[name]
         if value is not None:
@@ -77,7 +77,7 @@ def topic_default(config: BrokerConfig, key: Key) -> Value:
 
 
 def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Typed values of a topic's overrides.
+    """Returns the typed values of a topic's overrides.
 
     Raises ConfigError for an unknown key, a bad value or a contradiction.
     """

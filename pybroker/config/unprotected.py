@@ -1,7 +1,7 @@
-"""Settings that ask for protection which this broker, or its listeners, would not give: it does not start with them.
+"""Settings that ask for protection which this broker, or its listeners, would not provide: it does not start with them.
 
-Some protection is not built. Other settings ask for what no listener does: a certificate of each client, a listener
-for brokers. ``start_options.configure`` and the doctor ask for both.
+Some protection is not supported. Other settings ask for what no listener does: a certificate of each client, a listener
+for brokers. ``start_options.configure`` and the doctor check both.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ OPEN: Final = f". Without it {rights.OPEN}"
 ZOOKEEPER_TLS: Final = "zookeeper.ssl.client.enable"
 BETWEEN: Final = "security.inter.broker.protocol"
 BETWEEN_BY_NAME: Final = "inter.broker.listener.name"
-NO_WAY: Final = f"several brokers reach each other by it, and no listener is that: set {BETWEEN} or {BETWEEN_BY_NAME}"
+NO_WAY: Final = f"brokers would use it, but there is no such listener: set {BETWEEN} or {BETWEEN_BY_NAME}"
 
 
 def check(config: BrokerConfig, *, alone: bool) -> None:
-    """Raises ConfigError for the first setting whose promise would be broken. ``alone``: it has no other broker."""
+    """Raises ConfigError for the first setting whose protection is missing. ``alone`` tells that there is no other
+    broker.
+    """
     for error in errors_of(config, alone=alone):
         raise error
 
 
 def errors_of(config: BrokerConfig, *, alone: bool) -> Iterator[ConfigError]:
-    """One for each setting whose promise would be broken. Raises ConfigError for bad listeners."""
+    """Yields an error for each setting whose protection is missing. Raises ConfigError for bad listeners."""
     if any(endpoint.is_sasl for endpoint in listeners(config)):
-        from pybroker.config import sasl_listeners  # which nobody else needs
+        from pybroker.config import sasl_listeners  # only needed here
 
         yield from sasl_listeners.errors_of(config)
     for name, text, reason in broken_promises(config, alone=alone):
@@ -46,7 +48,7 @@ def _error(config: BrokerConfig, name: str, text: str, reason: str) -> ConfigErr
 
 
 def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
-    """Name and text of each such setting, and what is not there yet. Raises ConfigError for bad listeners."""
+    """Yields name and text of each such setting, and what is missing. Raises ConfigError for bad listeners."""
     yield from rights.broken_promises(config)
     endpoints = listeners(config)
     yield from _between_brokers(config, alone=alone)
@@ -54,7 +56,7 @@ def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str,
 
 
 def _of_zookeeper(config: BrokerConfig) -> Iterator[ConfigError]:
-    from pybroker.config import zookeeper_login  # which nobody else needs
+    from pybroker.config import zookeeper_login  # only needed here
 
     by_tls, keys = config[ZOOKEEPER_TLS], "zookeeper.ssl.keystore.location"
     try:
@@ -68,25 +70,25 @@ def _of_zookeeper(config: BrokerConfig) -> Iterator[ConfigError]:
             yield _error(config, "zookeeper.set.acl", "true", reason)
     for name in (keys, "zookeeper.ssl.truststore.location"):
         if config[name] and not by_tls:
-            reason = f"the way to ZooKeeper would be plain: {ZOOKEEPER_TLS}=true is missing{OPEN}"
+            reason = f"the connection to ZooKeeper would be plain: {ZOOKEEPER_TLS}=true is missing{OPEN}"
             yield _error(config, name, config[name], reason)
 
 
 def _between_brokers(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
-    """Brokers need a listener to reach each other by, unless there is only one broker."""
+    """Yields errors if brokers have no listener to connect to each other, unless there is only one broker."""
     name = BETWEEN if config[BETWEEN_BY_NAME] is None else BETWEEN_BY_NAME
     if name == BETWEEN_BY_NAME and config.is_set(BETWEEN):
-        yield name, config[name], f"{BETWEEN}={config[BETWEEN]} is set as well: one of them has to go"
+        yield name, config[name], f"{BETWEEN}={config[BETWEEN]} is set as well: remove one of them"
     elif not alone and between_brokers(config) is None:
         yield name, config[name], NO_WAY
 
 
 def _client_auth(config: BrokerConfig, endpoints: tuple[Endpoint, ...]) -> Iterator[tuple[str, str, str]]:
-    """A setting that wants certificates of clients needs a listener that asks for them. The key of all listeners is not
-    for those of SASL, as in Kafka.
+    """Yields errors if a setting requires certificates of clients, but no listener asks for them. As in Kafka, SASL
+    listeners ignore the key for all listeners.
     """
     if config[CLIENT_AUTH] == "required" and not any(each.security_protocol == TLS for each in endpoints):
-        yield CLIENT_AUTH, "required", f"no listener is {TLS}, no client would have to show a certificate{OPEN}"
+        yield CLIENT_AUTH, "required", f"no listener is {TLS}, so no client would have to show a certificate{OPEN}"
     own = {of_listener(each.listener, CLIENT_AUTH) for each in endpoints if each.is_tls}
     for name in (key.name for key in config.keys_of_listeners):
         if name.endswith(f".{CLIENT_AUTH}") and config[name] == "required" and name not in own:

@@ -1,4 +1,4 @@
-"""The user as whom this broker comes to ZooKeeper, and its password.
+"""The user and password with which this broker logs in to ZooKeeper.
 
     zookeeper.sasl.jaas.config   a login module of DIGEST-MD5, in Java's syntax
     the section Client           of the file that KAFKA_OPTS names, as Kafka's brokers have it
@@ -28,7 +28,7 @@ _IS_ON: Final = "zookeeper.sasl.client"
 
 @dataclass(frozen=True)
 class Login:
-    """``is_sasl``: by DIGEST-MD5; if not, by the scheme ``digest``. ``source``: where it is set."""
+    """A login at ZooKeeper: by DIGEST-MD5 if ``is_sasl``, else by the scheme ``digest``. ``source`` is its origin."""
 
     user: str
     password: str = field(repr=False)
@@ -37,14 +37,14 @@ class Login:
 
 
 def read(config: BrokerConfig) -> Login | None:
-    """None where ZooKeeper is to know no user. Reads the file of logins. Raises ConfigError."""
+    """Returns the login, None without one. Reads the login file. Raises ConfigError."""
     text, digest = config[JAAS], config[DIGEST]
     if digest is not None:
         if text is not None:
-            raise _error(config, DIGEST, f"{JAAS} is set as well: one of them has to go")
+            raise _error(config, DIGEST, f"{JAAS} is set as well: remove one of them")
         user, colon, password = digest.partition(":")
         if not (user and colon and password):
-            raise _error(config, DIGEST, "it is user:password")
+            raise _error(config, DIGEST, "it must be user:password")
         return Login(user, password, is_sasl=False, source=DIGEST)
     if text is None:
         return _of_file()
@@ -70,16 +70,16 @@ def _of_file() -> Login | None:
 
 
 def _login(module: jaas.LoginModule, source: str) -> Login:
-    """Raises ValueError."""
+    """Returns the login of a module. Raises ValueError."""
     if module.class_name != MODULE:
-        raise ValueError(f"its login module is not {MODULE}, and nothing else is known")
+        raise ValueError(f"its login module is not {MODULE}, the only one that is supported")
     if set(module.options) != {"username", "password"}:
-        raise ValueError("its options have to be username and password")
+        raise ValueError("its options must be username and password")
     return Login(module.options["username"], module.options["password"], is_sasl=True, source=source)
 
 
 def _java_option(name: str) -> str:
-    """What -D sets it to; as in Java, the last one counts."""
+    """Returns the value of a -D option; as in Java, the last one counts."""
     found = re.findall(rf"(?:^|\s)-D{re.escape(name)}=(\S*)", os.environ.get(_JAVA_OPTIONS, ""))
     return str(found[-1]) if found else ""
 

@@ -30,7 +30,7 @@ PATIENCE_S = 90.0
         ({"users": USERS}, "sasl and users go together"),
         ({"sasl": "PLAIN", "users": {"alice": ""}}, "is empty"),
         ({"sasl": "SCRAM-SHA-256", "users": {"alice": "hush\nhush"}}, "has a line break"),
-        ({"sasl": "PLAIN", "users": USERS, "listeners": "PLAINTEXT://:0"}, "choose listeners"),
+        ({"sasl": "PLAIN", "users": USERS, "listeners": "PLAINTEXT://:0"}, "give only one of the two"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], says: str) -> None:

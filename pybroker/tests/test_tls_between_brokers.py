@@ -132,7 +132,7 @@ def test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_
             plain = await cluster.start(2, inter_broker_listener_name="PLAINTEXT", ssl_client_auth="none")
             await cluster.until(lambda: len(plain.metadata.image.brokers) == 2)
             assert plain.peer_secret == first.peer_secret
-            with pytest.raises(errors.NetworkException, match="come by listener INTERNAL"):
+            with pytest.raises(errors.NetworkException, match="must use the listener INTERNAL"):
                 await plain.peers.request(1, DescribeCluster.Request())
 
     in_loop(scenario)

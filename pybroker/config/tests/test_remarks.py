@@ -53,8 +53,8 @@ def loaded(folder: Path, text: str, *arguments: str) -> BrokerConfig:
 def test_a_line_that_is_no_property_is_told_with_its_place(tmp_path: Path) -> None:
     told = list(of_settings(loaded(tmp_path, "num.partitions=2\nthis is not a property\nconfluent.license=x\n")))
     assert told == [
-        "ignored, as they are none of Kafka's keys: confluent.license",
-        f"{tmp_path}/server.properties:2 is ignored: it is no property, which is key=value",
+        "ignored, because they are not Kafka's keys: confluent.license",
+        f"{tmp_path}/server.properties:2 is ignored: it is not of the form key=value",
     ]
 
 
@@ -81,7 +81,7 @@ def test_all_that_is_wrong_is_collected_for_who_wants_it(tmp_path: Path) -> None
 
 def test_kafkas_own_file_says_what_is_not_here_and_is_quiet_about_how_work_is_done(tmp_path: Path) -> None:
     assert list(of_settings(loaded(tmp_path, KRAFT))) == [
-        "without effect, as there are no share and streams groups: "
+        "without effect, because there are no share and streams groups: "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor"
     ]
 
@@ -89,8 +89,8 @@ def test_kafkas_own_file_says_what_is_not_here_and_is_quiet_about_how_work_is_do
 def test_keys_of_a_vendor_are_named_in_one_line(tmp_path: Path) -> None:
     ignored, metrics = of_settings(loaded(tmp_path, CONFLUENT))
     names = [line.partition("=")[0] for line in CONFLUENT.split() if line.startswith("confluent.")]
-    assert ignored == f"ignored, as they are none of Kafka's keys: {', '.join(names)}"
-    assert metrics == "without effect, as there are no JMX metrics: metric.reporters"
+    assert ignored == f"ignored, because they are not Kafka's keys: {', '.join(names)}"
+    assert metrics == "without effect, because there are no JMX metrics: metric.reporters"
 
 
 def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_named(tmp_path: Path) -> None:
@@ -103,17 +103,17 @@ def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_nam
 def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(tmp_path: Path, key: str) -> None:
     (line,) = of_settings(loaded(tmp_path, key))
     name = key.partition("=")[0]
-    assert line == f"without effect, as there is no authorizer, so everybody may do everything: {name}"
+    assert line == f"without effect, because without an authorizer everybody may do everything: {name}"
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
         (["sasl.enabled.mechanisms=PLAIN", "connections.max.reauth.ms=1"],
-         ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
+         ["without effect, because none of their listeners is SASL_SSL or SASL_PLAINTEXT: "
           "sasl.enabled.mechanisms, connections.max.reauth.ms"]),
         (["listener.name.plaintext.plain.sasl.jaas.config=secret"],
-         ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
+         ["without effect, because none of their listeners is SASL_SSL or SASL_PLAINTEXT: "
           "listener.name.plaintext.plain.sasl.jaas.config"]),
         (["sasl.enabled.mechanism=PLAIN"],
          ["sasl.enabled.mechanism is ignored: it is unknown: did you mean sasl.enabled.mechanisms?"]),
@@ -123,15 +123,15 @@ def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(
           "listener.name.plaintext.sasl.enabled.mechanisms?"]),
         (["listeners=SASL_SSL://:1,PLAINTEXT://:2", "sasl.enabled.mechanisms=PLAIN",
           "listener.name.plaintext.sasl.enabled.mechanisms=PLAIN"],
-         ["without effect, as no listener that they are for is SASL_SSL or SASL_PLAINTEXT: "
+         ["without effect, because none of their listeners is SASL_SSL or SASL_PLAINTEXT: "
           "listener.name.plaintext.sasl.enabled.mechanisms"]),
         (["principal.builder.class=a.B"],
-         [f"without effect, as {UNMET['principal.builder.class']}: principal.builder.class"]),
+         [f"without effect, because {UNMET['principal.builder.class']}: principal.builder.class"]),
         (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=PLAIN", "connections.max.reauth.ms=1"], []),
         (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=SCRAM-SHA-256",
           "listener.name.sasl_ssl.plain.sasl.jaas.config=secret",
           "listener.name.sasl_ssl.scram-sha-256.connections.max.reauth.ms=1"],
-         ["without effect, as their mechanism is none of their listener's: "
+         ["without effect, because their listener does not have the mechanism: "
           "listener.name.sasl_ssl.plain.sasl.jaas.config"]),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
         ("listener.name.a.ssl.protocol=x", "creation.rate have an effect: listener.name.a.ssl.protocol"),
         ("sasl.mechanism.inter.broker.protocol=PLAIN", "secret of the cluster: sasl.mechanism.inter.broker.protocol"),
-        ("principal.builder.class=a.B", "endpoint for tokens is asked: principal.builder.class"),
+        ("principal.builder.class=a.B", "endpoint for tokens is used: principal.builder.class"),
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],
 )
@@ -208,7 +208,7 @@ def test_the_cluster_id_of_kafkas_image_is_named() -> None:
 
 
 OF_SASL = "listener.name.sasl_ssl.ssl.client.auth"
-SECRET = "zookeeper.set.acl is not true: who reads ZooKeeper learns the brokers' secret, and may then do everything"
+SECRET = "zookeeper.set.acl is not true: each reader of ZooKeeper learns the brokers' secret and may then do everything"
 
 
 @pytest.mark.parametrize(

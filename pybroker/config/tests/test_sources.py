@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.properties: No such file"):
         from_file(str(tmp_path / "none.properties"))
     (tmp_path / "wide").write_bytes("a=b".encode("utf-16"))
-    with pytest.raises(ConfigError, match="wide: is no text in UTF-8"):
+    with pytest.raises(ConfigError, match="wide: is not a text in UTF-8"):
         from_file(str(tmp_path / "wide"))
 
 

@@ -46,7 +46,7 @@ def test_a_key_of_a_plain_listener_that_asks_for_nothing_is_named() -> None:
     config = loaded(BOTH, f"{LISTENER}.plaintext.ssl.keystore.location=/k", f"{LISTENER}.ssl.ssl.keystore.location=/k")
     check(config)
     (line,) = of_settings(config)
-    assert line == f"without effect, as their listener is without TLS: {LISTENER}.plaintext.ssl.keystore.location"
+    assert line == f"without effect, because their listener has no TLS: {LISTENER}.plaintext.ssl.keystore.location"
 
 
 @pytest.mark.parametrize(

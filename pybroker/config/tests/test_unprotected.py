@@ -33,9 +33,9 @@ def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: lis
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["security.inter.broker.protocol=SSL"], "security.inter.broker.protocol=SSL .*: several brokers"),
-        (["listeners=SSL://:1"], "security.inter.broker.protocol=PLAINTEXT: several brokers"),
-        (["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=no"], "listener.name=no .*: several"),
+        (["security.inter.broker.protocol=SSL"], "security.inter.broker.protocol=SSL .*: brokers would use it"),
+        (["listeners=SSL://:1"], "security.inter.broker.protocol=PLAINTEXT: brokers would use it"),
+        (["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=no"], "listener.name=no .*: brokers would"),
     ],
 )
 def test_several_brokers_need_a_listener_for_each_other(settings: list[str], says: str) -> None:

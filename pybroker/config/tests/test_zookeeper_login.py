@@ -50,12 +50,12 @@ def test_a_login_by_the_keys_hides_its_password() -> None:
     ("settings", "why"),
     [
         ({"sasl_jaas_config": "x"}, "it is `CLASS required"),
-        ({"sasl_jaas_config": 'com.sun.Krb5LoginModule required principal="secret";'}, "nothing else is known"),
+        ({"sasl_jaas_config": 'com.sun.Krb5LoginModule required principal="secret";'}, "the only one"),
         ({"sasl_jaas_config": f'{MODULE} username="secret";'}, "username and password"),
         ({"sasl_jaas_config": f'{MODULE} username="a" password="secret" user_a="secret";'}, "username and password"),
-        ({"auth_digest": "secret"}, "it is user:password"),
-        ({"auth_digest": ":secret"}, "it is user:password"),
-        ({"auth_digest": "a:secret", "sasl_jaas_config": JAAS}, "one of them has to go"),
+        ({"auth_digest": "secret"}, "it must be user:password"),
+        ({"auth_digest": ":secret"}, "it must be user:password"),
+        ({"auth_digest": "a:secret", "sasl_jaas_config": JAAS}, "remove one of them"),
     ],
 )
 def test_a_login_that_cannot_be_read_stops_the_start_and_shows_no_secret(settings: dict[str, str], why: str) -> None:
@@ -86,7 +86,7 @@ def test_the_section_of_the_file_that_kafka_opts_names_counts(monkeypatch: pytes
     )
     path.write_text("Client { com.sun.security.auth.module.Krb5LoginModule required; };")
     [error] = errors_of(config(), alone=False)
-    assert "nothing else is known" in str(error)
+    assert "the only one" in str(error)
     path.unlink()
     with pytest.raises(ConfigError, match="No such file"):
         read(config())
