@@ -1,33 +1,86 @@
 """AlterUserScramCredentials (51), 0: stores and forgets users' passwords for SCRAM (KIP-554).
 
-The request has salted passwords, which are as secret as passwords.
+The request has salted passwords, which are as secret as passwords. Those of many users are stored piece by piece, and
+all changes of one user together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, settled, walk
+from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pyclient.protocol import AlterUserScramCredentials
 from pyclient.protocol.errors import KafkaError
 
+Request = AlterUserScramCredentials.Request
 Response = AlterUserScramCredentials.Response
 
+MOST_OF_A_USER: Final = 257
+"""Changes of one user that are looked at: with so many, one of the 256 mechanisms is named twice."""
 
-async def handle(request: AlterUserScramCredentials.Request, call: Call) -> AlterUserScramCredentials.Response:
+
+async def handle(request: Request, call: Call) -> Response:
     """Answers with one result per user, when the passwords are in effect."""
-    response: AlterUserScramCredentials.Response = await _at_controller(request, call)
-    return response
+
+    async def alter(piece: Request) -> Response:
+        response: Response = await _at_controller(piece, call)
+        return response
+
+    if len(request.deletions) + len(request.upsertions) <= ITEMS_AT_ONCE:
+        return await alter(request)
+    users: Iterable[Request] = (await settled(walk(_by_user(request), call))).values()
+    results = [each.results for each in await one_by_one(_pieces(users), alter, call)]
+    return Response(results=list(chain.from_iterable(results)))
 
 
-def refused(
-    request: AlterUserScramCredentials.Request, call: Call, error: KafkaError
-) -> AlterUserScramCredentials.Response:
+@in_turns
+def refused(request: Request, call: Call, error: KafkaError) -> Paced[Response]:
     """Returns the response to a client that may not change passwords."""
-    users = dict.fromkeys(each.name for asked in (request.deletions, request.upsertions) for each in asked)
-    return Response(results=[_result(user, error) for user in users])
+    results: dict[str, Response.AlterUserScramCredentialsResult] = {}
+    for each in _changes(request):
+        yield
+        if each.name not in results:
+            results[each.name] = _result(each.name, error)
+    return Response(results=list(results.values()))
 
 
-async def _alter(request: AlterUserScramCredentials.Request, call: Call) -> AlterUserScramCredentials.Response:
+def _changes(request: Request) -> Iterator[Any]:
+    return chain(request.deletions, request.upsertions)
+
+
+def _by_user(request: Request) -> Paced[dict[str, Request]]:
+    """What the request asks for each user, in its order."""
+    users: dict[str, Request] = {}
+    for field in ("deletions", "upsertions"):
+        for change in getattr(request, field):
+            yield
+            user = users.get(change.name)
+            if user is None:
+                user = users[change.name] = Request()
+            if len(user.deletions) + len(user.upsertions) < MOST_OF_A_USER:
+                getattr(user, field).append(change)
+    return users
+
+
+def _pieces(users: Iterable[Request]) -> Iterator[Request]:
+    """Joins users until they have as many changes as one write should have."""
+    piece = Request()
+    for user in users:
+        piece.deletions += user.deletions
+        piece.upsertions += user.upsertions
+        if len(piece.deletions) + len(piece.upsertions) >= ITEMS_AT_ONCE:
+            yield piece
+            piece = Request()
+    if piece.deletions or piece.upsertions:
+        yield piece
+
+
+async def _alter(request: Request, call: Call) -> Response:
     from pybroker.cluster.decisions.scram_changes import ScramChange  # a broker without users need not have it
 
     changes = [ScramChange(each.name, each.mechanism) for each in request.deletions]

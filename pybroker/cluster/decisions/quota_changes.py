@@ -28,6 +28,7 @@ _WHOLE: Final = {PRODUCE: ("a LONG", 1 << 63), FETCH: ("a LONG", 1 << 63), CONNE
 """Keys whose values are whole numbers below a limit."""
 _OF_CLIENTS: Final = frozenset({PRODUCE, FETCH, REQUEST, MUTATIONS})
 _OF_ADDRESSES: Final = frozenset({CONNECTIONS})
+_KEYS: Final = _OF_CLIENTS | _OF_ADDRESSES
 
 Named = tuple[tuple[str, str | None], ...]
 """An entity in a request: pairs of type and name, where None is the default."""
@@ -167,6 +168,8 @@ def quotas(image: MetadataImage) -> dict[Entity, dict[str, float]]:
     """Returns all quotas; skips unreadable ones."""
     found = {}
     for (kind, name), configs in image.resource_configs.items():
+        if _KEYS.isdisjoint(configs):
+            continue  # such as a user with passwords only: there may be thousands
         if entity := _of_resource(kind, name):
             values = dict(_values(configs, _OF_CLIENTS if entity.ip is None else _OF_ADDRESSES))
             if values:

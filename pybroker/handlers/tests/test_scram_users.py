@@ -1,0 +1,103 @@
+"""AlterUserScramCredentials (KIP-554) with more users than one write to the store has."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.cluster.decisions.scram_changes import users
+from pybroker.handlers import alter_user_scram_credentials
+from pybroker.handlers.alter_user_scram_credentials import MOST_OF_A_USER
+from pybroker.handlers.common.writes import ITEMS_AT_ONCE
+from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.harness import Node, OneItemTurns
+from pyclient.protocol import AlterUserScramCredentials, errors
+
+Request = AlterUserScramCredentials.Request
+MANY = 2 * ITEMS_AT_ONCE + 50
+NAMES = [f"u{number:03}" for number in range(MANY)]
+
+
+def upsertion(name: str, mechanism: int = 1) -> Request.ScramCredentialUpsertion:
+    return Request.ScramCredentialUpsertion(
+        name=name, mechanism=mechanism, iterations=4096, salt=b"salt", salted_password=b"salted"
+    )
+
+
+def deletion(name: str, mechanism: int = 1) -> Request.ScramCredentialDeletion:
+    return Request.ScramCredentialDeletion(name=name, mechanism=mechanism)
+
+
+async def asked(ask: Administration, request: Request) -> dict[str, int]:
+    """The error code of each user."""
+    response = await ask(AlterUserScramCredentials, 0, request)
+    found = {each.user: each.error_code for each in response.results}
+    assert len(found) == len(response.results)
+    return found
+
+
+def test_many_users_are_stored_piece_by_piece_and_those_of_a_user_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(ask: Administration) -> None:
+        sizes = []
+        alter = ask.node.controller.alter_scram
+
+        async def counted(changes: list[object]) -> object:
+            sizes.append(len(changes))
+            return await alter(changes)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(ask.node.controller, "alter_scram", counted)
+        ask.broker.turns = turns = OneItemTurns()
+        twice = [upsertion(name, mechanism) for mechanism in (1, 2) for name in NAMES]
+        assert await asked(ask, Request(upsertions=twice)) == dict.fromkeys(NAMES, 0)
+        assert (sum(sizes), max(sizes)) == (2 * MANY, ITEMS_AT_ONCE)
+        assert turns.count >= MANY
+        found = {user.name: set(user.iterations) for user in users(ask.broker.metadata.image)}
+        assert found == {name: {1, 2} for name in NAMES}
+
+    run(scenario)
+
+
+def test_what_a_long_request_names_twice_of_a_user_is_refused_and_nothing_of_that_user_changes() -> None:
+    async def scenario(ask: Administration) -> None:
+        first = Request(
+            deletions=[deletion(NAMES[0]), deletion(NAMES[1]), deletion("none", 2)],
+            upsertions=[*map(upsertion, NAMES[1:]), upsertion(NAMES[2], 2), upsertion(NAMES[3])],
+        )
+        expected = dict.fromkeys(NAMES, 0) | {
+            NAMES[0]: errors.ResourceNotFound.code,
+            "none": errors.ResourceNotFound.code,
+            NAMES[1]: errors.DuplicateResource.code,
+            NAMES[3]: errors.DuplicateResource.code,
+        }
+        assert await asked(ask, first) == expected
+        found = {user.name for user in users(ask.broker.metadata.image)}
+        assert found == {name for name, code in expected.items() if not code}
+
+    run(scenario)
+
+
+def test_of_one_user_no_more_changes_are_looked_at_than_there_can_be_mechanisms() -> None:
+    sizes = [
+        len(piece.deletions) + len(piece.upsertions)
+        for piece in alter_user_scram_credentials._pieces(
+            _walked(Request(deletions=[deletion("alice")] * 1000, upsertions=[upsertion("alice")] * 1000))
+        )
+    ]
+    assert sizes == [MOST_OF_A_USER]
+
+
+def _walked(request: Request) -> list[Request]:
+    work = alter_user_scram_credentials._by_user(request)
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        return list(done.value.values())
+
+
+def test_a_refusal_of_many_users_takes_turns(node: Node) -> None:
+    node.turns = turns = OneItemTurns()
+    request = Request(deletions=[deletion(name) for name in NAMES], upsertions=[upsertion(name) for name in NAMES])
+    error = errors.ClusterAuthorizationFailed()
+    response = node.run(alter_user_scram_credentials.refused(request, node.call(0), error))  # type: ignore[arg-type]
+    assert {each.user: each.error_code for each in response.results} == dict.fromkeys(NAMES, error.code)
+    assert turns.count >= 2 * MANY - 1
