@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.handlers.common.acls import ITEMS_AT_ONCE, refusal
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.pacing import one_by_one, pieces
+from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
 from pybroker.security.acls import AccessControlEntry, AclBinding, ResourcePattern, by_code
 from pyclient.protocol import CreateAcls
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
@@ -17,15 +17,20 @@ Creation = CreateAcls.Request.AclCreation
 
 async def handle(request: CreateAcls.Request, call: Call) -> CreateAcls.Response:
     """Answers with one result per ACL, in order; SECURITY_DISABLED without an authorizer."""
-    if (disabled := refusal(call)) is not None:
-        return refused(request, call, disabled)
-    response: CreateAcls.Response = await _at_controller(request, call)
+    disabled = refusal(call)
+    answer = _at_controller(request, call) if disabled is None else settled(refused(request, call, disabled))
+    response: CreateAcls.Response = await answer
     return response
 
 
-def refused(request: CreateAcls.Request, call: Call, error: KafkaError) -> CreateAcls.Response:
+@in_turns
+def refused(request: CreateAcls.Request, call: Call, error: KafkaError) -> Paced[CreateAcls.Response]:
     """Returns the response to a client that may not create ACLs."""
-    return Response(results=[_result(error) for _ in request.creations])
+    response = Response()
+    for _ in request.creations:
+        yield
+        response.results.append(_result(error))
+    return response
 
 
 async def _create(request: CreateAcls.Request, call: Call) -> CreateAcls.Response:

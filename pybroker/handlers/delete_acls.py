@@ -1,7 +1,7 @@
 """DeleteAcls (31), 1 to 3: deletes the ACLs that filters find, and returns them (KIP-140).
 
-When the reply comes, they no longer apply on any connection of this broker. A filter without a name walks all ACLs in
-turns, and deletes those that match piece by piece.
+When the reply comes, they no longer apply on any connection of this broker. A filter that names no resource walks all
+ACLs in turns, and deletes those that match piece by piece.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pybroker.cluster.decisions.acl_changes import Acls, candidates, finds
+from pybroker.cluster.decisions.acl_changes import Acls, candidates
 from pybroker.handlers.common.acls import filter_of, refusal
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.pacing import PIECE, Paced, one_by_one, pieces, settled, walk
+from pybroker.handlers.common.pacing import PIECE, Paced, in_turns, one_by_one, settled, walk
 from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 from pyclient.protocol import DeleteAcls
 from pyclient.protocol.errors import KafkaError
@@ -28,15 +28,20 @@ ACLS_AT_ONCE: Final = 1000
 
 async def handle(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
     """Answers with one result per filter, in order; SECURITY_DISABLED without an authorizer."""
-    if (disabled := refusal(call)) is not None:
-        return refused(request, call, disabled)
-    response: DeleteAcls.Response = await _at_controller(request, call)
+    disabled = refusal(call)
+    answer = _at_controller(request, call) if disabled is None else settled(refused(request, call, disabled))
+    response: DeleteAcls.Response = await answer
     return response
 
 
-def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> DeleteAcls.Response:
+@in_turns
+def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> Paced[DeleteAcls.Response]:
     """Returns the response to a client that may not delete ACLs."""
-    return Response(filter_results=[_refused(error) for _ in request.filters])
+    response = Response()
+    for _ in request.filters:
+        yield
+        response.filter_results.append(_refused(error))
+    return response
 
 
 async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
@@ -63,10 +68,19 @@ async def _delete_found(wanted: AclFilter, call: Call) -> Result:
 
 
 def _found(acls: Acls, wanted: AclFilter) -> Paced[list[ResourcePattern]]:
+    """The patterns of which any ACL is wanted."""
     found: list[ResourcePattern] = []
-    for piece in pieces(candidates(acls, wanted), PIECE):
-        found += (pattern for pattern in piece if finds(acls, wanted, pattern))
-        yield
+    looked_at = 0
+    for pattern in candidates(acls, wanted):
+        looked_at += 1
+        if wanted.matches_pattern(pattern):
+            entries = acls[pattern]
+            looked_at += len(entries)
+            if any(map(wanted.matches_entry, entries)):
+                found.append(pattern)
+        if looked_at >= PIECE:
+            looked_at = 0
+            yield
     return found
 
 

@@ -179,6 +179,23 @@ def test_a_filter_that_finds_many_acls_takes_turns(tmp_path: Path, monkeypatch: 
     in_loop(scenario)
 
 
+def test_the_acls_of_one_resource_count_where_turns_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delete_acls, "PIECE", 4)
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            names = [f"t{number}" for number in range(8)]
+            users = [f"User:{number}" for number in range(4)]
+            await create(broker, *(creation(name, user) for name in names for user in users))
+            broker.turns = turns = OneItemTurns()
+            (result,) = await delete(broker, wanted(principal_filter="User:nobody"))
+            assert result.matching_acls == []
+            assert turns.count >= len(names)
+
+    in_loop(scenario)
+
+
 def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:

@@ -61,17 +61,14 @@ def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> in
 
 
 def candidates(acls: Acls, wanted: AclFilter) -> Iterable[ResourcePattern]:
-    """Returns the patterns that a filter may match: the one that it names, or else all."""
+    """Returns the patterns that a filter may match: those of the resource that it names, or else all."""
     kind, name, pattern_type = wanted[:3]
-    if kind > AclResourceType.ANY and name is not None and pattern_type > PatternType.MATCH:
-        pattern = ResourcePattern(kind, name, pattern_type)
-        return [pattern] if pattern in acls else []
-    return acls
-
-
-def finds(acls: Acls, wanted: AclFilter, pattern: ResourcePattern) -> bool:
-    """Returns whether any ACL of the pattern matches."""
-    return wanted.matches_pattern(pattern) and any(map(wanted.matches_entry, acls.get(pattern, NO_ENTRIES)))
+    if name is None or pattern_type is PatternType.MATCH:
+        return acls
+    kinds = [kind] if kind is not AclResourceType.ANY else AclResourceType
+    types = [pattern_type] if pattern_type is not PatternType.ANY else PatternType
+    named = (ResourcePattern(kind, name, each) for kind in kinds for each in types)
+    return [pattern for pattern in named if pattern in acls]
 
 
 def delete(image: MetadataImage, wanted: AclFilter, among: Iterable[ResourcePattern]) -> Plan[list[AclBinding]]:

@@ -167,6 +167,25 @@ def test_a_filter_that_finds_nothing_writes_nothing() -> None:
         acl_changes.delete(image, AclFilter(AclResourceType.UNKNOWN), image.acls)
 
 
+def test_a_filter_that_names_a_resource_looks_at_no_others() -> None:
+    """Else a request of thousands of filters would look at thousands of ACLs for each."""
+    prefix, group = FLIGHTS._replace(pattern_type=PatternType.PREFIXED), FLIGHTS._replace(resource_type=GROUP)
+    other = FLIGHTS._replace(name="other")
+    image = with_acls({FLIGHTS: (ALICE,), prefix: (ALICE,), group: (BOB,), other: (BOB,)})
+    for wanted, expected in (
+        (AclFilter(name="flights"), {FLIGHTS, prefix, group}),
+        (AclFilter(TOPIC, "flights"), {FLIGHTS, prefix}),
+        (AclFilter(TOPIC, "flights", PatternType.PREFIXED), {prefix}),
+        (AclFilter(name="flights", pattern_type=PatternType.LITERAL), {FLIGHTS, group}),
+        (AclFilter(name="none"), set()),
+        (AclFilter(name="flights", pattern_type=PatternType.MATCH), set(image.acls)),
+        (AclFilter(TOPIC), set(image.acls)),
+    ):
+        assert set(acl_changes.candidates(image.acls, wanted)) == expected
+        found = {pattern for pattern in image.acls if wanted.matches_pattern(pattern)}
+        assert found <= expected
+
+
 # -- brokers -----------------------------------------------------------------------------------------
 
 

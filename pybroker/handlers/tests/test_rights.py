@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers import alter_client_quotas
+from pybroker.handlers import alter_client_quotas, create_acls, delete_acls
 from pybroker.handlers.common import identity, rights
 from pybroker.handlers.common.call import Call, ForwardedCall
 from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, check_all, check_topic, permitted
 from pybroker.handlers.tests.harness import Node, OneItemTurns
-from pyclient.protocol import AlterClientQuotas, errors
+from pyclient.protocol import AlterClientQuotas, CreateAcls, DeleteAcls, errors
 from pyclient.protocol.acls import AclOperation, AclResourceType
 
 NAMES = [f"t{number}" for number in range(5)]
@@ -115,11 +115,24 @@ def test_many_names_are_asked_for_in_several_turns(node: Node, authorizer: Count
     assert call.connection.held == 0  # type: ignore[attr-defined]
 
 
-def test_a_refusal_of_many_changes_takes_turns(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("handler", "request_of", "asked", "told"),
+    [
+        (alter_client_quotas, AlterClientQuotas.Request, ("entries", "EntryData"), "entries"),
+        (create_acls, CreateAcls.Request, ("creations", "AclCreation"), "results"),
+        (delete_acls, DeleteAcls.Request, ("filters", "DeleteAclsFilter"), "filter_results"),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_refusal_of_many_changes_takes_turns(
+    node: Node, handler: Any, request_of: Any, asked: tuple[str, str], told: str
+) -> None:
     node.turns = turns = OneItemTurns()
-    request = AlterClientQuotas.Request(entries=[AlterClientQuotas.Request.EntryData() for _ in NAMES])
-    response = node.run(alter_client_quotas.refused(request, node.call(1), errors.ClusterAuthorizationFailed()))
-    assert [each.error_code for each in response.entries] == [errors.ClusterAuthorizationFailed.code] * len(NAMES)
+    field, item = asked
+    request = request_of(**{field: [getattr(request_of, item)() for _ in NAMES]})
+    response = node.run(handler.refused(request, node.call(1), errors.ClusterAuthorizationFailed()))
+    codes = [each.error_code for each in getattr(response, told)]
+    assert codes == [errors.ClusterAuthorizationFailed.code] * len(NAMES)
     assert turns.count >= len(NAMES) - 1
 
 
