@@ -194,7 +194,7 @@ def fetches_wait_for_whatever_is_asked_for() -> list[Patch]:
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_sessions_remember_is_limited")
 def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
     """A thousand sessions of thirty thousand partitions each take as many gigabytes."""
-    return [(FetchSessions, "_has_room", lambda self, now_ms, more=0: True)]
+    return [(FetchSessions, "_has_room", lambda self, now_ms, owner, more=0: True)]
 
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_errors_of_partitions_leave_nothing_to_the_garbage_collector")

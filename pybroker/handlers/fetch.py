@@ -158,6 +158,7 @@ def context_of(
         () if have_changed else forgotten(request, by_id),
         by_id,
         broker.clock.monotonic_ms(),
+        call.principal,
     )
 
 

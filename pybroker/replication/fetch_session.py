@@ -18,12 +18,18 @@ and sends full requests. All sessions together also remember at most ``MOST_PART
 Beyond that, idle sessions are evicted, and a session that grows too large ends. No session begins for a topic name of
 more than ``LONGEST_NAME`` characters, which no topic has.
 
+A session may hold partitions that its owner may not read, or that do not exist, as in Kafka: they may be there later.
+So that nobody takes all slots or partitions with such, principals share both: where one has more than another would
+have with its new session, its session that was used longest ago is evicted. Nobody evicts a session of a principal
+that has fewer.
+
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from pybroker.replication.fetch_partition import UNKNOWN, FetchPartition, PartitionRead
 from pyclient.protocol import errors
@@ -54,13 +60,18 @@ class FetchSession:
         "created_ms",
         "epoch",
         "id",
+        "owner",
         "partitions",
         "used_ms",
         "uses_topic_ids",
     )
 
-    def __init__(self, id: int, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, id: int, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int, owner: str
+    ) -> None:
         self.id = id
+        self.owner = owner
+        """The principal that began it."""
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -119,10 +130,13 @@ def _are_short(partitions: Iterable[FetchPartition]) -> bool:
 class FullContext(Context):
     """The first request of a session. The session is created with the response."""
 
-    __slots__ = ("_is_short", "_own", "_sessions", "_uses_topic_ids")
+    __slots__ = ("_is_short", "_own", "_owner", "_sessions", "_uses_topic_ids")
 
-    def __init__(self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool) -> None:
+    def __init__(
+        self, partitions: Sequence[FetchPartition], sessions: FetchSessions, uses_topic_ids: bool, owner: str
+    ) -> None:
         super().__init__(partitions)
+        self._owner = owner
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
         self._own: dict[Key, FetchPartition] = {}
@@ -141,7 +155,7 @@ class FullContext(Context):
         """Creates the session and returns its id, NO_SESSION if there is no room for it."""
         if not self._is_short:
             return NO_SESSION
-        session = self._sessions.create(self._own, self._uses_topic_ids, now_ms)
+        session = self._sessions.create(self._own, self._uses_topic_ids, now_ms, self._owner)
         return NO_SESSION if session is None else session.id
 
 
@@ -197,6 +211,23 @@ def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
     return news
 
 
+class Share:
+    """What one principal has: its sessions, least recently used first, and their partitions."""
+
+    __slots__ = ("partitions", "sessions")
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, FetchSession] = {}
+        self.partitions = 0
+
+    def __len__(self) -> int:
+        return len(self.sessions)
+
+    def oldest(self) -> int:
+        """Returns the id of the session that was used longest ago. There must be one."""
+        return next(iter(self.sessions))
+
+
 class FetchSessions:
     """All sessions of a broker, in a bounded number of slots, least recently used first."""
 
@@ -205,11 +236,16 @@ class FetchSessions:
         self._slots = slots
         self._random_id = random_id
         self._sessions: dict[int, FetchSession] = {}
+        self._shares: dict[str, Share] = {}
+        """By principal."""
         self.partitions = 0
         """How many partitions all sessions together remember."""
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._sessions
 
     def context(
         self,
@@ -219,8 +255,9 @@ class FetchSessions:
         forgotten: Iterable[Key],
         uses_topic_ids: bool,
         now_ms: int,
+        owner: str,
     ) -> Context:
-        """Returns the context of a request, and begins, continues or ends its session.
+        """Returns the context of a request of a principal, and begins, continues or ends its session.
 
         Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
         """
@@ -229,12 +266,12 @@ class FetchSessions:
             wanted = tuple(partitions.values())
             if epoch == FINAL_EPOCH:
                 return Context(wanted)
-            return FullContext(wanted, self, uses_topic_ids)
+            return FullContext(wanted, self, uses_topic_ids, owner)
         session = self.update(session_id, epoch, partitions.values(), forgotten, uses_topic_ids)
         if not session.partitions:
             self._end(session_id)
             return Context(())
-        if not self._has_room(now_ms):
+        if not self._has_room(now_ms, session.owner):
             self._end(session_id)
             raise errors.FetchSessionIdNotFound(f"session {session_id} has grown too large")
         session.epoch = next_epoch(epoch)
@@ -264,53 +301,81 @@ class FetchSessions:
         if not _are_short(partitions):
             self._end(session_id)
             raise errors.FetchSessionIdNotFound(f"session {session_id} has ended, as no topic has a name so long")
-        self.partitions -= len(session.partitions)
+        before = len(session.partitions)
         session.update(partitions, forgotten)
-        self.partitions += len(session.partitions)
+        self._count(session, len(session.partitions) - before)
         return session
 
-    def create(self, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """Creates a session; None if there is no room for one of this size."""
-        if not self._has_room(now_ms, len(partitions)):
+    def create(
+        self, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int, owner: str
+    ) -> FetchSession | None:
+        """Creates a session of a principal; None if there is no room for one of this size."""
+        if not self._has_room(now_ms, owner, len(partitions)):
             return None
-        if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms, owner):
             return None
         id = self._random_id()
         while id in self._sessions:
             id = self._random_id()
-        session = self._sessions[id] = FetchSession(id, partitions, uses_topic_ids, now_ms)
-        self.partitions += len(partitions)
+        session = self._sessions[id] = FetchSession(id, partitions, uses_topic_ids, now_ms, owner)
+        self._shares.setdefault(owner, Share()).sessions[id] = session
+        self._count(session, len(partitions))
         return session
+
+    def _count(self, session: FetchSession, more: int) -> None:
+        self.partitions += more
+        self._shares[session.owner].partitions += more
 
     def _end(self, id: int) -> None:
         session = self._sessions.pop(id, None)
         if session is not None:
-            self.partitions -= len(session.partitions)
+            self._count(session, -len(session.partitions))
+            share = self._shares[session.owner]
+            del share.sessions[id]
+            if not share.sessions:
+                del self._shares[session.owner]
 
-    def _has_room(self, now_ms: int, more: int = 0) -> bool:
-        """Evicts idle sessions until ``more`` partitions fit; False if they still do not."""
+    def _has_room(self, now_ms: int, owner: str, more: int = 0) -> bool:
+        """Evicts sessions until ``more`` partitions of the principal fit; False if they still do not."""
         while self.partitions + more > MOST_PARTITIONS and self._sessions:
-            oldest = next(iter(self._sessions.values()))
-            if now_ms - oldest.used_ms <= EVICTION_MS:
+            own = self._shares.get(owner)
+            would_have = more if own is None else own.partitions + more
+            if not (self._end_idle(now_ms) or self._end_of_largest(attrgetter("partitions"), would_have)):
                 break
-            self._end(oldest.id)
         return self.partitions + more <= MOST_PARTITIONS
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.used_ms = now_ms
-        self._sessions[session.id] = self._sessions.pop(session.id)
+        for sessions in (self._sessions, self._shares[session.owner].sessions):
+            sessions[session.id] = sessions.pop(session.id)
 
-    def _evict(self, size: int, now_ms: int) -> bool:
-        """Evicts a session in favour of one with ``size`` partitions; False if none may be evicted."""
+    def _end_idle(self, now_ms: int) -> bool:
         oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
+        if oldest is None or now_ms - oldest.used_ms <= EVICTION_MS:
             return False
-        if now_ms - oldest.used_ms > EVICTION_MS:
-            self._end(oldest.id)
+        self._end(oldest.id)
+        return True
+
+    def _end_of_largest(self, size_of: Callable[[Share], int], would_have: int) -> bool:
+        """Evicts a session of the principal that has most, if that is more than another one ``would_have``."""
+        largest = max(self._shares.values(), key=size_of, default=None)
+        if largest is None or size_of(largest) <= would_have:
+            return False
+        self._end(largest.oldest())
+        return True
+
+    def _evict(self, size: int, now_ms: int, owner: str) -> bool:
+        """Evicts a session in favour of one with ``size`` partitions; False if none may be evicted."""
+        if self._end_idle(now_ms):
             return True
-        evictable = [s for s in self._sessions.values() if s.used_ms - s.created_ms > EVICTION_MS]
+        count = len(self._shares.get(owner, ()))
+        evictable = (
+            each
+            for each in self._sessions.values()
+            if each.used_ms - each.created_ms > EVICTION_MS and len(self._shares[each.owner]) >= count
+        )
         least = min(evictable, key=FetchSession.value, default=None)
         if least is None or (size, 0) < least.value():
-            return False
+            return self._end_of_largest(len, count + 1)
         self._end(least.id)
         return True

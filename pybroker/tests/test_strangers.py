@@ -9,6 +9,7 @@ import pytest
 
 import pyclient.protocol as p
 from pybroker.handlers.common import identity
+from pybroker.replication import fetch_session
 from pybroker.security import authentication
 from pybroker.tests.rights import CLUSTER, GROUP, TOPIC, TXN, batch, built, fetch, produce
 from pybroker.tests.test_delegation_tokens import KEY, RIGHTS
@@ -163,6 +164,25 @@ def test_in_a_fetch_session_of_others_nothing_is_read(served: Running, alice: Cl
     found = bob(p.Fetch, 12, **{**session, "session_id": begun.session_id, "session_epoch": 1}, min_bytes=0, topics=[])
     (partition,) = found.responses[0].partitions
     assert (partition.error_code, bytes(partition.records)) == (TOPIC, b"")
+
+
+def test_fetch_sessions_of_what_may_not_be_read_take_nobody_elses_place(
+    alice: Client, bob: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 100)
+    session: dict[str, Any] = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
+
+    def begun(client: Client, topic: str, *indexes: int) -> bool:
+        (asked,) = fetch({"topic": topic})["topics"]
+        (first,) = asked["partitions"]
+        topics = [{**asked, "partitions": [{**first, "partition": index} for index in indexes]}]
+        found: int = client(p.Fetch, 12, **session, min_bytes=0, topics=topics).session_id
+        return found > 0
+
+    while begun(bob, THEIRS, *range(10)) and begun(bob, "none", *range(10)):
+        pass
+    assert begun(alice, THEIRS, 0)
+    assert not begun(bob, "none", *range(10))
 
 
 def test_a_client_that_comes_again_as_another_user_ends_its_connection_and_nothing_of_others(

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from pybroker.replication import fetch_session
 from pybroker.replication.fetch_partition import FetchPartition, PartitionRead
 from pybroker.replication.fetch_session import (
     EVICTION_MS,
@@ -38,9 +39,12 @@ def read(size: int = 0, high_watermark: int = 0, start: int = 0) -> PartitionRea
     return found
 
 
-def start(each: FetchSessions, *indexes: int, now: int = 0) -> int:
+ALICE, BOB = "User:alice", "User:bob"
+
+
+def start(each: FetchSessions, *indexes: int, now: int = 0, owner: str = ALICE) -> int:
     """The id of a new session in which nothing was found."""
-    context = each.context(0, INITIAL_EPOCH, wanted(*indexes), (), False, now)
+    context = each.context(0, INITIAL_EPOCH, wanted(*indexes), (), False, now, owner)
     return context.answer([read() for _ in indexes], now)[0]
 
 
@@ -53,7 +57,7 @@ def go_on(
     now: int = 0,
 ) -> Context:
     keys = [("t", index) for index in forget]
-    return each.context(id, epoch, wanted(*indexes), keys, False, now)
+    return each.context(id, epoch, wanted(*indexes), keys, False, now, ALICE)
 
 
 def indexes(context: Context) -> list[int]:
@@ -66,7 +70,7 @@ def answered(context: Context, *reads: PartitionRead) -> list[int]:
 
 def test_final_epoch_is_a_fetch_without_a_session() -> None:
     each = sessions()
-    context = each.context(0, FINAL_EPOCH, wanted(0, 1), (), False, 0)
+    context = each.context(0, FINAL_EPOCH, wanted(0, 1), (), False, 0, ALICE)
     session_id, answers = context.answer([read(), read()], 0)
     assert session_id == 0
     assert [partition.index for partition, _ in answers] == [0, 1]
@@ -75,7 +79,7 @@ def test_final_epoch_is_a_fetch_without_a_session() -> None:
 
 def test_session_begins_with_the_first_response_which_has_everything() -> None:
     each = sessions()
-    context = each.context(0, INITIAL_EPOCH, wanted(0, 1), (), False, 0)
+    context = each.context(0, INITIAL_EPOCH, wanted(0, 1), (), False, 0, ALICE)
     assert len(each) == 0
     assert context.answer([read(), read()], 0)[0] == 1
     assert len(each) == 1
@@ -116,7 +120,7 @@ def test_partition_that_gave_records_goes_to_the_end() -> None:
 def test_partitions_are_added_changed_and_forgotten() -> None:
     each = sessions()
     id = start(each, 0, 1)
-    context = each.context(id, 1, wanted(1, 2, offset=50), [("t", 0)], False, 0)
+    context = each.context(id, 1, wanted(1, 2, offset=50), [("t", 0)], False, 0, ALICE)
     assert [(p.index, p.fetch_offset) for p in context.partitions] == [(1, 50), (2, 50)]
 
 
@@ -155,15 +159,15 @@ def test_topic_ids_and_names_do_not_mix() -> None:
     each = sessions()
     id = start(each, 0)
     with pytest.raises(errors.FetchSessionTopicIdError):
-        each.context(id, 1, {}, (), True, 0)
+        each.context(id, 1, {}, (), True, 0, ALICE)
 
 
 def test_full_request_ends_the_session_it_names() -> None:
     each = sessions()
     first = start(each, 0)
-    each.context(first, INITIAL_EPOCH, wanted(0), (), False, 0).answer([read()], 0)
+    each.context(first, INITIAL_EPOCH, wanted(0), (), False, 0, ALICE).answer([read()], 0)
     assert len(each) == 1
-    each.context(2, FINAL_EPOCH, {}, (), False, 0)
+    each.context(2, FINAL_EPOCH, {}, (), False, 0, ALICE)
     assert len(each) == 0
 
 
@@ -212,13 +216,13 @@ def test_names_that_no_topic_has_are_not_remembered() -> None:
     """Clients may make up any, and each may be as long as a request."""
     each = sessions()
     longest, longer = (wanted(0, topic="x" * length) for length in (LONGEST_NAME, LONGEST_NAME + 1))
-    context = each.context(0, INITIAL_EPOCH, longer, (), False, 0)
+    context = each.context(0, INITIAL_EPOCH, longer, (), False, 0, ALICE)
     id, answers = context.answer([read()], 0)
     assert (id, len(answers), len(each)) == (0, 1, 0)
-    id = each.context(0, INITIAL_EPOCH, longest, (), False, 0).answer([read()], 0)[0]
+    id = each.context(0, INITIAL_EPOCH, longest, (), False, 0, ALICE).answer([read()], 0)[0]
     assert id
     with pytest.raises(errors.FetchSessionIdNotFound):
-        each.context(id, 1, longer, (), False, 0)
+        each.context(id, 1, longer, (), False, 0, ALICE)
     assert (len(each), each.partitions) == (0, 0)
 
 
@@ -226,3 +230,44 @@ def test_ids_in_use_are_not_given_again() -> None:
     ids = iter([5, 5, 5, 6])
     each = FetchSessions(10, lambda: next(ids))
     assert [start(each, 0), start(each, 0)] == [5, 6]
+
+
+def test_one_principal_takes_not_all_partitions_with_what_it_may_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 20)
+    each = sessions()
+    strange = [start(each, *range(5), owner=BOB) for _ in range(4)]
+    assert start(each, 0, owner=BOB) == 0
+    mine = start(each, *range(6))
+    assert (mine > 0, each.partitions) == (True, 16)
+    assert start(each, *range(5), owner=BOB) == 0
+    for id in strange:
+        assert (id in each) is (id not in strange[:2])
+    assert indexes(go_on(each, mine, 1, 6, 7, 8, 9)) == [*range(10)]
+    with pytest.raises(errors.FetchSessionIdNotFound):
+        go_on(each, mine, 2, 10)
+    assert each.partitions == 10
+
+
+def test_a_session_that_grows_takes_from_a_principal_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 20)
+    each = sessions()
+    mine = start(each, 0)
+    strange = [start(each, *range(n), owner=BOB) for n in (10, 9)]
+    assert indexes(go_on(each, mine, 1, 1, 2)) == [0, 1, 2]
+    assert [id in each for id in strange] == [False, True]
+
+
+def test_one_principal_takes_not_all_slots_and_none_of_those_that_have_fewer() -> None:
+    each = sessions(4)
+    mine = start(each, 0)
+    strange = [start(each, *range(50), owner=BOB) for _ in range(3)]
+    late = EVICTION_MS + 1
+    go_on(each, mine, 1, now=late)
+    for id in strange:
+        go_on(each, id, 1, now=late)
+    assert start(each, *range(51), owner=BOB, now=late) > 0
+    assert mine in each
+    second = start(each, 1, now=late)
+    assert second > 0
+    assert start(each, 2, now=late) == 0
+    assert (mine in each, second in each, len(each)) == (True, True, 4)
