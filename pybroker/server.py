@@ -437,9 +437,9 @@ class Broker:
 
     def _on_config_change(self, names: frozenset[str]) -> None:
         """Applies new limits of connections to later connections."""
-        if any(name.startswith("max.connections") for name in names):
+        if any(limits.CONNECTIONS in name for name in names):
             try:
-                self.net.limits = limits.from_config(self.config)
+                self.net.limit(limits.from_config(self.config))
             except ConfigError as error:
                 logger.error("the limits of connections stay unchanged: %s", error)
 

@@ -61,15 +61,16 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def key_of(name: str) -> Key | None:
     """Returns the row of a key, also of one for a single listener; None if there is none."""
-    return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name) or _rate_of_listener(name)
+    return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name) or _limit_of_listener(name)
 
 
-def _rate_of_listener(name: str) -> Key | None:
-    """Returns the row of ``listener.name.<name>.max.connection.creation.rate``, None for other names."""
-    rate = "max.connection.creation.rate"
-    listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{rate}")
-    is_one = listener and name == f"{LISTENER_PREFIX}{listener}.{rate}"
-    return KEYS[rate]._replace(name=name, default=None, scope=Scope.PER_BROKER) if is_one else None
+def _limit_of_listener(name: str) -> Key | None:
+    """Returns the row of ``listener.name.<name>.max.connections`` or the like, None for other names."""
+    for limit in ("max.connections", "max.connection.creation.rate"):
+        listener = name.removeprefix(LISTENER_PREFIX).removesuffix(f".{limit}")
+        if listener and name == f"{LISTENER_PREFIX}{listener}.{limit}":
+            return KEYS[limit]._replace(name=name, default=None, scope=Scope.PER_BROKER)
+    return None
 
 
 def is_known(name: str) -> bool:

@@ -11,7 +11,8 @@ from pybroker.config.listeners import between_brokers
 from pybroker.config.tls_keys import CLIENT_AUTH, of_listener
 
 OF_LISTENERS = (
-    "of the settings of a single listener only those of TLS, of SASL and max.connection.creation.rate have an effect"
+    "of the settings of a single listener only those of TLS, of SASL, max.connections and max.connection.creation.rate "
+    "have an effect"
 )
 CLUSTER_ID = "CLUSTER_ID"
 ABOUT_SASL = ("sasl.", "connections.max.reauth.ms", "connection.failed.authentication.delay.ms")

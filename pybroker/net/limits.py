@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pybroker.config import BrokerConfig, ConfigError
-from pybroker.config.listeners import protected
+from pybroker.config.listeners import listeners, protected
 
 UNLIMITED = 1 << 62
 LEAST_RESERVED, MOST_RESERVED = 32, 256
 """Descriptors that are reserved for neither connections nor logs: for the store, other brokers, temporary needs."""
+CONNECTIONS = "max.connections"
 OVERRIDES = "max.connections.per.ip.overrides"
 
 
@@ -30,6 +31,8 @@ class Limits:
     """``max.connections``, or what the process's descriptors allow. One more closes an unauthenticated peer, or one
     that has sent nothing for ``silent_s``. If there is none, it waits in the backlog.
     """
+    per_listener: Mapping[str, int] = field(default_factory=dict)
+    """``listener.name.<name>.max.connections``. One more closes an unauthenticated peer of the same listener, or waits."""
     silent_s: float = 1.0
     protected: str | None = None
     """The listener of brokers: one more connection there closes the least recently used one of another listener."""
@@ -73,6 +76,10 @@ class Limits:
         """Returns how many connections ``address`` may have."""
         return self.per_ip.get(address, self.max_per_ip)
 
+    def of_listener(self, name: str) -> int:
+        """How many connections a listener may have."""
+        return self.per_listener.get(name, UNLIMITED)
+
 
 def from_config(config: BrokerConfig) -> Limits:
     """Returns the limits that ``config`` sets.
@@ -84,12 +91,14 @@ def from_config(config: BrokerConfig) -> Limits:
     def if_set(name: str, otherwise: int) -> int:
         return int(config[name]) if config.is_set(name) else otherwise
 
+    names = [each.listener for each in listeners(config) if config.has_own(each.listener, CONNECTIONS)]
     queued, idle = config["queued.max.request.bytes"], config["connections.max.idle.ms"]
     return Limits(
         max_request_bytes=config["socket.request.max.bytes"],
         queued_bytes=queued if queued > 0 else UNLIMITED,
         idle_ms=idle if idle >= 0 else UNLIMITED,
-        max_connections=min(config["max.connections"], descriptors_for_connections()),
+        max_connections=min(config[CONNECTIONS], descriptors_for_connections()),
+        per_listener={name: config.of_listener(name, CONNECTIONS) for name in names},
         protected=protected(config),
         max_per_ip=config["max.connections.per.ip"],
         per_ip=parse_overrides(config[OVERRIDES]),

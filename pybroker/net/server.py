@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
+from pybroker.config.tls_keys import of_listener
 from pybroker.descriptors import EXHAUSTED
 from pybroker.loop_watch import STALL_S, LoopWatch
 from pybroker.net.apart import Apart
 from pybroker.net.connection import Connection
-from pybroker.net.limits import UNLIMITED, Limits
+from pybroker.net.limits import CONNECTIONS, UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
 
@@ -88,6 +89,7 @@ class SocketServer:
         self.apart = Apart(loop)
         self._listeners: list[BoundSocket] = []
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
         self._authenticated: Mapping[str, Authenticated] = {}
         self.handshakes: dict[str, Handshakes] = {}
@@ -150,15 +152,8 @@ class SocketServer:
 
     def _on_acceptable(self, listener: BoundSocket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if self._is_full() and self._who_gives_way(listener) is None:
-                text = (
-                    f"{self._count()} connections, the most that max.connections and the file descriptors "
-                    "of this process (ulimit -n) allow: others have to wait"
-                )
-                self.log(logging.WARNING, "max connections", text)
-                self._accept(each for each in self._accepting if self._is_protected(each) and each is not listener)
-                if self.silent:
-                    self._try_later(self.limits.silent_s)
+            if self._is_full_for(listener) and self._who_gives_way(listener) is None:
+                self._let_wait(listener)
                 return
             try:
                 sock, address = listener.accept()
@@ -176,6 +171,24 @@ class SocketServer:
                 self._admit(listener, sock, address)
                 if self._pause(listener, self.arrivals.pause_s(listener.endpoint.listener)):
                     return
+
+    def _let_wait(self, listener: BoundSocket) -> None:
+        """Lets connections to the listener wait in the backlog, and those to others where the broker has all."""
+        name = listener.endpoint.listener
+        if self._has_all(listener):
+            key = of_listener(name, CONNECTIONS)
+            text = f"{self._per_listener[name]} connections to {name}, the most that {key} allows: others have to wait"
+            self.log(logging.WARNING, key, text)
+        else:
+            text = (
+                f"{self._count()} connections, the most that max.connections and the file descriptors "
+                "of this process (ulimit -n) allow: others have to wait"
+            )
+            self.log(logging.WARNING, "max connections", text)
+        going_on = self._accepting - {listener}
+        self._accept(each for each in going_on if self._is_protected(each) or not self._is_full())
+        if self.silent:
+            self._try_later(self.limits.silent_s)
 
     def _pause(self, listener: BoundSocket, pause_s: float) -> bool:
         """Lets connections to the listener wait in the backlog; returns False if that is unnecessary."""
@@ -213,7 +226,12 @@ class SocketServer:
 
     def _accept_again(self) -> None:
         if not self._is_full():
-            self._accept(self._listeners)
+            self._accept(each for each in self._listeners if not self._has_all(each))
+
+    def limit(self, limits: Limits) -> None:
+        """These limits hold for connections that come from now on, and for those that wait."""
+        self.limits = limits
+        self._accept_again()
 
     def _count(self) -> int:
         return len(self.connections) + sum(len(each.open) for each in self.handshakes.values())
@@ -221,24 +239,36 @@ class SocketServer:
     def _is_full(self) -> bool:
         return self._count() >= self.limits.max_connections
 
+    def _has_all(self, listener: BoundSocket) -> bool:
+        """Whether the listener has as many connections as it may have."""
+        name = listener.endpoint.listener
+        return self._per_listener[name] >= self.limits.of_listener(name)
+
+    def _is_full_for(self, listener: BoundSocket) -> bool:
+        return self._is_full() or self._has_all(listener)
+
     def _is_protected(self, listener: BoundSocket) -> bool:
         return listener.endpoint.listener == self.limits.protected
 
     def _who_gives_way(self, listener: BoundSocket) -> Callable[[], object] | None:
         """Returns a function that closes one peer for a new one, None if no peer may be closed.
 
-        It takes an unauthenticated peer of the largest group, so that silent peers keep nobody out. If there is none,
-        it takes one only for the listener of brokers.
+        It takes an unauthenticated peer of the largest group, so that silent peers keep nobody out. At a listener with
+        all the connections that it may have, it takes one of this listener. If there is none, it takes one only for the
+        listener of brokers.
         """
-        crowds: list[tuple[int, Callable[[], object]]] = []
-        crowds += [(len(each.open), each.give_way) for each in self.handshakes.values() if each.open]
-        crowds += [(len(each), next(iter(each)).give_way) for each in self.strangers.values() if each]
-        oldest = next(iter(self.silent), None)
+        has_all = self._has_all(listener)
+        names = {listener.endpoint.listener} if has_all else {*self.handshakes, *self.strangers}
+        handshakes = [each for name, each in self.handshakes.items() if name in names and each.open]
+        strangers = [each for name, each in self.strangers.items() if name in names and each]
+        crowds: list[tuple[int, Callable[[], object]]] = [(len(each.open), each.give_way) for each in handshakes]
+        crowds += [(len(each), next(iter(each)).give_way) for each in strangers]
+        oldest = next((each for each in self.silent if not has_all or each.listener_name in names), None)
         if oldest is not None and self.loop.time() - oldest.active_at >= self.limits.silent_s:
             crowds.append((len(self.silent), oldest.give_way))
         if crowds:
             return max(crowds, key=itemgetter(0))[1]
-        if not self._is_protected(listener):
+        if has_all or not self._is_protected(listener):
             return None
         others = (each for each in self.connections if each.listener_name != self.limits.protected)
         used = min(others, key=attrgetter("active_at"), default=None)
@@ -257,11 +287,12 @@ class SocketServer:
         except OSError:
             sock.close()
             return
-        if self._is_full() and (give_way := self._who_gives_way(listener)) is not None:
+        if self._is_full_for(listener) and (give_way := self._who_gives_way(listener)) is not None:
             give_way()
         local = self._addresses.setdefault(local, local)
-        self._per_ip[peer[0]] += 1
         name = listener.endpoint.listener
+        self._per_ip[peer[0]] += 1
+        self._per_listener[name] += 1
         handshakes = self.handshakes.get(name)
         if handshakes is None:
             self._number += 1
@@ -341,6 +372,7 @@ class SocketServer:
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
+        self._per_listener[gone.listener_name] -= 1
         if len(self._accepting) < len(self._listeners):
             self._accept_again()
 

@@ -127,6 +127,8 @@ def test_the_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
         assert broker.net.limits.max_per_ip == 7
         broker.config.override({}, {"max.connections.per.ip.overrides": "nonsense"})
         assert broker.net.limits.max_per_ip == 7
+        broker.config.override({"listener.name.plaintext.max.connections": "5"}, {})
+        assert broker.net.limits.of_listener("PLAINTEXT") == 5
         await broker.stop()
 
     in_loop(scenario)

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, Endpoint
-from pybroker.net.limits import Limits, from_config, parse_overrides
+from pybroker.net.limits import UNLIMITED, Limits, from_config, parse_overrides
 from pybroker.net.server import bind
 from pybroker.net.tests.harness import ECHO, WAIT, Answer, Harness, scenario, turns
 
@@ -71,6 +71,23 @@ async def test_one_that_waits_is_let_in_as_soon_as_another_has_been_silent_for_l
     silent, late = await harness.connect(), await harness.connect()
     assert await late.ask(ECHO, 1) == (1, b"")
     assert await silent.is_closed()
+
+
+@scenario(Limits(per_listener={"PLAINTEXT": 1}))
+async def test_raised_limits_let_those_in_that_wait(harness: Harness) -> None:
+    known, late = await harness.connect(), await harness.connect()
+    assert await known.ask(ECHO, 1) == (1, b"")
+    late.send(ECHO, 2)
+    await turns()
+    assert len(harness.server.connections) == 1
+    harness.server.limit(Limits(per_listener={"PLAINTEXT": 2}))
+    assert await late.receive() == (2, b"")
+    third = await harness.connect()
+    third.send(ECHO, 3)
+    await turns()
+    assert len(harness.server.connections) == 2
+    known.reset()
+    assert await third.receive() == (3, b"")
 
 
 @scenario()
@@ -169,6 +186,9 @@ def test_limits_come_from_the_configuration() -> None:
             "socket.request.max.bytes": 1000,
             "connections.max.idle.ms": -1,
             "max.connections.per.ip.overrides": "127.0.0.1:2",
+            "listeners": "PLAINTEXT://:9092,OWN://:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OWN:PLAINTEXT",
+            "listener.name.own.max.connections": 3,
             "socket.send.buffer.bytes": 4096,
         }
     )
@@ -177,4 +197,5 @@ def test_limits_come_from_the_configuration() -> None:
     assert limits.idle_ms > 1 << 60
     assert limits.of_address("127.0.0.1") == 2
     assert limits.of_address("10.0.0.1") == 2**31 - 1
+    assert (limits.of_listener("OWN"), limits.of_listener("PLAINTEXT")) == (3, UNLIMITED)
     assert (limits.send_buffer, limits.receive_buffer) == (4096, -1)

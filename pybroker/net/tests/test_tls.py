@@ -267,6 +267,28 @@ async def test_handshakes_count_as_connections(harness: Harness) -> None:
     assert await is_served(harness)
 
 
+@scenario(Limits(per_listener={"OUTSIDE": 2}), secured=server())
+async def test_one_listener_has_as_many_connections_as_its_own_limit_and_others_go_on(harness: Harness) -> None:
+    known = await harness.connect_tls(client())
+    assert await known.ask(ECHO, 1) == (1, b"")
+    silent = await raw(harness)
+    await harness.until(lambda: harness.server._count() == 2)
+    plain = [await harness.connect() for _ in range(3)]
+    for number, each in enumerate(plain):
+        assert await each.ask(ECHO, number) == (number, b"")
+    another = await harness.connect_tls(client())
+    assert await another.ask(ECHO, 2) == (2, b"")
+    assert await silent.is_closed()
+    waiting = await raw(harness)
+    assert await (await harness.connect()).ask(ECHO, 3) == (3, b"")
+    await turns()
+    assert len(harness.server.handshakes["OUTSIDE"].open) == 0
+    another.reset()
+    await harness.until(lambda: len(harness.server.handshakes["OUTSIDE"].open) == 1)
+    assert await known.ask(ECHO, 4) == (4, b"")
+    waiting.reset()
+
+
 @scenario(Limits(max_connections=2, protected="PLAINTEXT"), secured=server())
 async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_another(harness: Harness) -> None:
     first, second = [await harness.connect_tls(client()) for _ in range(2)]
