@@ -16,7 +16,10 @@ from pybroker.quotas.keys import DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Qu
 from pybroker.quotas.rate import TokenBucket, Windows
 
 MOST_CLIENTS: Final = 10_000
-"""How many clients are remembered; beyond that, idle ones are forgotten, or else the oldest ``PART``."""
+"""How many clients are remembered. Beyond that, idle ones are forgotten, or else ``PART`` of those within their quota.
+
+A client that made-up client ids push out would else be free of what it has used too much.
+"""
 PART: Final = MOST_CLIENTS // 10
 LONGEST: Final = 255
 """How many characters of a client id count; longer ones with the same beginning are one, so that they do not fill
@@ -29,6 +32,10 @@ class Used(Protocol):
 
     def is_idle(self, now_ms: int) -> bool:
         """Returns whether it can be forgotten without effect."""
+        ...
+
+    def delay_ms(self, now_ms: int) -> float:
+        """How long it would have to wait now."""
         ...
 
 
@@ -152,7 +159,9 @@ def make_room(known: dict[K, U], now_ms: int) -> bool:
     if len(known) < MOST_CLIENTS:
         return False
     gone = [key for key, each in known.items() if each.is_idle(now_ms)]
-    for key in gone if len(gone) >= PART else list(islice(known, PART)):
+    if len(gone) < PART:
+        gone = list(islice((key for key, each in known.items() if not each.delay_ms(now_ms)), PART))
+    for key in gone or list(islice(known, PART)):
         del known[key]
     return True
 

@@ -25,17 +25,19 @@ class Client:
     """A connection that asks one request after the other."""
 
     @classmethod
-    async def connect(cls, broker: Broker) -> Client:
+    async def connect(cls, broker: Broker, id: str = "app") -> Client:
         client = cls()
+        client.id = id
         [(host, port)] = broker.addresses()
         client.reader, client.writer = await asyncio.open_connection(host, port)
         return client
 
+    id: str
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def ask(self, api: Api, version: int, request: Any) -> Any:
-        self.writer.write(b"".join(map(bytes, _parts(api.encode_request(version, 1, "app", request)))))
+        self.writer.write(b"".join(map(bytes, _parts(api.encode_request(version, 1, self.id, request)))))
         async with asyncio.timeout(PATIENCE_S):
             (length,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(length)
@@ -80,6 +82,25 @@ def test_a_quota_holds_on_open_connections_from_its_answer_to_its_removal(tmp_pa
         assert await client.produce() == 0
         assert broker.quotas is broker.net.throttling is None
         client.writer.close()
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_a_user_gains_nothing_by_more_connections_or_made_up_client_ids(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        await set_quota(broker, (("user", "ANONYMOUS"),), producer_byte_rate=2000.0)
+        clients = [await Client.connect(broker, f"made up {number}") for number in range(12)]
+        delays = [await client.produce() for client in clients]
+        assert delays[:3] == [0, 0, 0]  # 20,000 bytes at once
+        assert delays[3] > 0
+        assert sorted(delays) == delays
+        assert len(broker.quotas._produce) == 1
+        for client in clients:
+            client.writer.close()
         await broker.stop()
 
     in_loop(scenario)

@@ -12,7 +12,6 @@ The broker that receives the request counts: this is the controller, unless it h
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pybroker.cluster.decisions.plan import Outcome
 from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.pacing import Paced, settled, walk
+from pybroker.handlers.common.pacing import Paced, in_pieces, repeated, settled, walk
 from pyclient.protocol import errors
 
 if TYPE_CHECKING:  # so that a broker without quotas does not import it
@@ -74,12 +73,12 @@ async def _serve(request: Any, call: Call, permits: Permits, mutation: Mutation,
     asked, told = mutation.lists(call.version)
     items, begun_ms = getattr(request, asked), call.broker.clock.monotonic_ms()
     is_strict = call.version >= mutation.strict_since
-    times = Counter(mutation.key(item, call) for item in items)
+    twice = await settled(walk(repeated(mutation.key(item, call) for item in items), call))
     accepted, refused = [], []
 
     def sort_out() -> Paced[None]:
         for item in items:
-            may_succeed = times[mutation.key(item, call)] == 1 and mutation.is_permitted(item, call)
+            may_succeed = mutation.key(item, call) not in twice and mutation.is_permitted(item, call)
             cost = mutation.cost(item, call) if may_succeed else 0
             if cost > 0 and is_strict and permits.delay_ms(begun_ms):
                 refused.append(item)
@@ -94,7 +93,8 @@ async def _serve(request: Any, call: Call, permits: Permits, mutation: Mutation,
     setattr(request, asked, accepted)
     response = await handle(request, call)
     error = errors.ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
-    getattr(response, told).extend(mutation.refused(item, error) for item in refused)
+    results = getattr(response, told)
+    await in_pieces(refused, lambda some: results.extend(mutation.refused(item, error) for item in some), call)
     response.throttle_time_ms = max(0, delay_ms - (call.broker.clock.monotonic_ms() - begun_ms))
     return response
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.handlers.tests.administration import Administration, run
-from pybroker.handlers.tests.harness import FakeConnection
+from pybroker.handlers.tests.harness import FakeConnection, OneItemTurns
 from pybroker.quotas.client_quotas import ClientQuotas
 from pybroker.quotas.keys import MUTATIONS, Entity
 from pybroker.quotas.rate import Windows
@@ -75,6 +75,18 @@ def test_of_one_request_those_are_done_that_come_before_the_debt() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await create(ask, 7, a=10, b=1, c=1) == (1000, [0, 0, REFUSED])
+
+    run(scenario)
+
+
+def test_a_request_of_many_topics_is_looked_at_and_refused_in_turns() -> None:
+    async def scenario(ask: Administration) -> None:
+        limit(ask, 1)
+        await create(ask, 7, a=11)
+        many = {f"t{number}": 1 for number in range(2500)}
+        ask.broker.turns = turns = OneItemTurns()
+        assert (await create(ask, 7, **many))[1] == [REFUSED] * len(many)
+        assert turns.count >= 2 * len(many)
 
     run(scenario)
 

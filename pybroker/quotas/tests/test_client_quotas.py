@@ -135,6 +135,45 @@ def test_as_many_clients_are_remembered_as_may_be() -> None:
     assert len(made.known) <= MOST_CLIENTS
 
 
+@pytest.mark.parametrize("key", [PRODUCE, MUTATIONS])
+def test_those_who_make_up_client_ids_let_nobody_off_who_has_used_too_much(key: str) -> None:
+    made = quotas({Entity("alice"): 1000.0, Entity(None, DEFAULT): 1000.0}, key)
+
+    def use(user: str, client: str, amount: float) -> float:
+        share = made.share(f"User:{user}", client, 0)
+        if key == PRODUCE:
+            assert share.produce is not None
+            return share.produce.use(amount, 0)
+        assert share.mutations is not None
+        share.mutations.take(amount, 0)
+        return share.mutations.delay_ms(0)
+
+    delay_ms = use("alice", "app", 20_000)
+    assert delay_ms > 0
+    for number in range(2 * MOST_CLIENTS):
+        assert use("bob", str(number), 1) == 0
+    assert use("alice", "app", 0) == delay_ms
+
+
+def test_the_clients_of_a_user_gain_nothing_by_other_ids_and_each_has_what_is_set_for_any_client() -> None:
+    """In Kafka the quota of the default client is for each id, so only one of a user limits the user."""
+
+    def without_delay(entity: Entity) -> int:
+        """How many bytes the user sends by a hundred client ids until each has to wait."""
+        made, sent = quotas({entity: 1000.0}), 0
+        for number in range(100):
+            share = made.share("User:alice", str(number), 0)
+            assert share.produce is not None
+            while not share.produce.use(1000, 0):
+                sent += 1000
+        return sent
+
+    for shared in (Entity("alice"), Entity(DEFAULT)):
+        assert without_delay(shared) == 10_000
+    for own in (Entity("alice", DEFAULT), Entity(DEFAULT, DEFAULT), Entity(None, DEFAULT)):
+        assert without_delay(own) == 100 * 10_000
+
+
 def test_the_quotas_of_addresses_are_none_of_clients() -> None:
     assert not has_client_quotas({Entity(ip="10.0.0.1"): {CONNECTIONS: 1.0}, Entity("alice"): {}})
     assert has_client_quotas({Entity("alice"): {PRODUCE: 1.0}})
