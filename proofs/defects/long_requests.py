@@ -9,6 +9,7 @@ from typing import Any
 
 from proofs.defects import Patch, defect
 from pybroker.cluster.decisions import topic_names
+from pybroker.coordinator import topic_regex
 from pybroker.handlers import delete_records, fetch, offset_fetch, write_txn_markers
 from pybroker.handlers.common import admission, existing, turns, writes
 from pybroker.handlers.common.pacing import one_by_one
@@ -268,3 +269,9 @@ def a_fetch_makes_all_its_logs_in_one_turn() -> list[Patch]:
 def all_names_are_gone_through_for_a_new_one() -> list[Patch]:
     """Beside 10,000 topics the plan of one took 1.3 ms, and not 0.05."""
     return [(topic_names, "NAMES_PER_LOOKUP", 1_000_000)]
+
+
+@defect("pybroker/tests/test_strangers.py::test_a_pattern_that_takes_long_to_parse_is_refused[repetitions]")
+def clients_send_regular_expressions_of_any_weight() -> list[Patch]:
+    """One of 32 KB in ListTransactions, which needs no right, held the loop for a second, or took gigabytes."""
+    return [(topic_regex, "HEAVIEST", 1 << 30)]

@@ -1,7 +1,8 @@
 """Resolves a regular expression to topics: it has RE2's syntax, and must match the whole name.
 
 RE2 takes time linear in the name, whatever the expression, so a client cannot block the broker. The memory for one
-expression is limited here too.
+expression is limited here too. RE2 is never asked for groups: thousands of them would take a gigabyte. While RE2 parses
+an expression, no other thread runs, so a client's expression has a largest weight. Stored ones beyond it still count.
 """
 
 from __future__ import annotations
@@ -16,20 +17,42 @@ from pyclient.protocol import errors
 
 MAX_MEMORY: Final = 1 << 20
 """How many bytes a compiled expression may take."""
-
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = MAX_MEMORY
+HEAVIEST: Final = 10_000
+"""The most that a client's expression may weigh: as much as this many letters, which parse in some milliseconds."""
+_WEIGHTS: Final = {**dict.fromkeys("?*+{", 20), r"\p": 200, r"\P": 200}
+"""The weights of repetitions and of Unicode classes."""
 
 logger = logging.getLogger(__name__)
+
+
+def options(memory: int) -> Any:
+    """Those for expressions that take so many bytes, of which only is asked whether they match."""
+    found = re2.Options()
+    found.log_errors, found.never_capture, found.max_mem = False, True, memory
+    return found
+
+
+_OPTIONS: Final = options(MAX_MEMORY)
 
 
 def _compile(regex: str) -> Any:
     return re2.compile(regex, _OPTIONS)
 
 
+def check_weight(regex: str) -> None:
+    """Raises InvalidRegularExpression where a client's expression would take long to parse."""
+    weight = len(regex)
+    if weight <= HEAVIEST:
+        weight += sum(each * regex.count(token) for token, each in _WEIGHTS.items())
+    if weight > HEAVIEST:
+        raise errors.InvalidRegularExpression(
+            f"a regular expression of {len(regex)} characters is too long, or has too many repetitions and classes"
+        )
+
+
 def check(regex: str) -> None:
-    """Raises InvalidRegularExpression if the expression is invalid."""
+    """Raises InvalidRegularExpression if a client's expression is invalid or too heavy."""
+    check_weight(regex)
     try:
         _compile(regex)
     except re2.error as error:

@@ -130,6 +130,20 @@ def test_the_producer_id_of_others_opens_nothing_of_their_transaction(
     assert not codes(alice(p.EndTxn, 3, transactional_id=THEIRS, **producer, committed=True))
 
 
+@pytest.mark.parametrize(
+    "pattern", ["(" * 16_000 + ")" * 16_000, r"\pL" * 10_000, "a?" * 1000], ids=["groups", "classes", "repetitions"]
+)
+def test_a_pattern_that_takes_long_to_parse_is_refused(bob: Client, pattern: str) -> None:
+    """The first took gigabytes where anybody had a transaction, the second a second of the loop."""
+    answer = bob(p.ListTransactions, 2, transactional_id_pattern=pattern)
+    assert codes(answer) == {errors.InvalidRegularExpression.code}
+    read = {"group_id": OWN, "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 1000, "topic_partitions": []}
+    answer = bob.until_ready(p.FindCoordinator, 3, key=OWN, key_type=0)
+    while (answer := bob(p.ConsumerGroupHeartbeat, 1, **read, subscribed_topic_regex=pattern)).error_code == 14:
+        pass
+    assert codes(answer) == {errors.InvalidRegularExpression.code}
+
+
 def test_the_id_of_a_hidden_topic_does_not_lead_to_its_name(served: Running, bob: Client) -> None:
     hidden = served.broker.metadata.image.topics[THEIRS].id
     by_id = {"name": None, "topic_id": hidden}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from pybroker.coordinator.txn.state import BY_LABEL, TransactionState
 from pybroker.coordinator.txn.transaction import Transaction
@@ -40,24 +39,17 @@ def listed(transaction: Transaction) -> ListTransactions.Response.TransactionSta
     )
 
 
-class Pattern(Protocol):
-    """A compiled regular expression with linear running time."""
-
-    def fullmatch(self, text: str, /) -> object | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which transactions to list. An empty, negative or None field does not filter.
 
     ``states`` is None if none is named, and empty if the named ones do not exist. ``duration_ms`` selects those that
-    began longer ago (KIP-994). ``pattern`` matches the transactional id (KIP-1152).
+    began longer ago (KIP-994).
     """
 
     states: frozenset[TransactionState] | None = None
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1
-    pattern: Pattern | None = None
 
     def matches(self, transaction: Transaction, now_ms: int) -> bool:
         """Returns whether the transaction matches."""
@@ -65,9 +57,7 @@ class Filter:
             return False
         if self.states is not None and transaction.state not in self.states:
             return False
-        if self.duration_ms >= 0 and now_ms - transaction.started_ms <= self.duration_ms:
-            return False
-        return self.pattern is None or self.pattern.fullmatch(transaction.transactional_id) is not None
+        return self.duration_ms < 0 or now_ms - transaction.started_ms > self.duration_ms
 
 
 def read_states(names: list[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:

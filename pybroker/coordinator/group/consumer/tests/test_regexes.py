@@ -140,6 +140,25 @@ def test_what_is_no_expression_is_said_to_be_none(regex: str) -> None:
         topic_regex.check(regex)
 
 
+@pytest.mark.parametrize(
+    "regex", ["a" * 10_001, "(" * 16_000 + ")" * 16_000, r"\pL" * 100, "a?" * 1000, "(a{1,30}){1,30}" * 200]
+)
+def test_an_expression_that_takes_long_to_parse_is_refused(regex: str) -> None:
+    with pytest.raises(errors.InvalidRegularExpression, match="is too long, or has too many repetitions") as raised:
+        topic_regex.check(regex)
+    assert len(str(raised.value)) < 200
+
+
+def test_a_long_list_of_names_is_an_expression() -> None:
+    topic_regex.check("|".join(f"topic-{number}" for number in range(800)))
+
+
+def test_no_group_of_an_expression_is_looked_for() -> None:
+    """To note where each of five thousand begins takes half a second and 780 MB for one name."""
+    assert topic_regex._compile("((a)(b))").groups == 0
+    assert topic_regex.matching(["(" * 4999 + "a" + ")" * 4999], ["a", "b"]).popitem()[1] == {"a"}
+
+
 def test_a_clock_that_is_set_back_does_not_keep_a_new_expression_waiting() -> None:
     driver = driver_of_topics()
     client = Client(driver, "m", **PATTERN).come()
