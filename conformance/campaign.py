@@ -82,7 +82,10 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
         (
             Suite(
                 ("conformance/faults", "conformance/api", "pybroker", "proofs"),
-                ("conformance/faults/test_exactly_once.py", "conformance/faults/test_sdk.py", CLUSTERS_IN_FAULTS),
+                (
+                    *("conformance/faults/test_exactly_once.py", "conformance/faults/test_sdk.py", CLUSTERS_IN_FAULTS),
+                    "pybroker/security",
+                ),
             ),
         ),
     ),
@@ -117,9 +120,9 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
         (Suite(("conformance/spark",), options=("-s",)),),
     ),
     "wire": Campaign(
-        "thousands of messages of every API and version, and assignments, against Kafka's classes; long fuzzing",
+        "thousands of messages of every API, assignments, and names of users, against Kafka's classes; long fuzzing",
         2 / 3,
-        (Suite(("pyclient",)),),
+        (Suite(("pyclient", "pybroker/security")),),
     ),
     "simulation": Campaign(
         "the broken protocols that must be found, then a million simulated histories (--seeds A-B: a part)",

@@ -19,9 +19,13 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 """The attribute types that RFC 2253 names. Java writes all others as numbers, and their values as bytes."""
-_TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1B: "latin-1", 0x1E: "utf-16-be"}
-"""The tags of strings that Java shows as text, and their encodings."""
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""The tags of strings that Java shows as text. It reads the bytes of each as UTF-8, whatever the string has."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
+_VERSION: Final = 0xA0
+"""The tag of the only field of a certificate that may be missing before its subject."""
+_SUBJECT: Final = 4
+"""Its place, without the version."""
 _LONG_FORM: Final = 0x80
 _HEADER: Final = 2
 
@@ -30,9 +34,15 @@ Element = tuple[int, bytes, bytes]
 
 
 def subject(certificate: bytes) -> str:
-    """Returns the subject of a DER certificate, its last part first. Raises ValueError."""
-    encoded = x509.load_der_x509_certificate(certificate).subject.public_bytes()
-    ((_, parts, _),) = elements(encoded)
+    """Returns the subject of a DER certificate, as ``shown``. Raises ValueError."""
+    ((_, content, _),) = elements(x509.load_der_x509_certificate(certificate).tbs_certificate_bytes)
+    fields = [whole for tag, _, whole in elements(content) if tag != _VERSION]
+    return shown(fields[_SUBJECT])
+
+
+def shown(name: bytes) -> str:
+    """Returns a DER name, its last part first."""
+    ((_, parts, _),) = elements(name)
     names = ["+".join(_attribute(content) for _, content, _ in elements(part)) for _, part, _ in elements(parts)]
     return ",".join(reversed(names))
 
@@ -54,7 +64,7 @@ def _attribute(data: bytes) -> str:
     keyword = _KEYWORDS.get(name)
     if keyword is None or tag not in _TEXTS:
         return f"{keyword or name}=#{whole.hex()}"
-    return f"{keyword}={escaped(content.decode(_TEXTS[tag], 'replace'))}"
+    return f"{keyword}={escaped(content.decode(errors='replace'))}"
 
 
 def _dotted(oid: bytes) -> str:

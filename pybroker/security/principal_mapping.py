@@ -4,23 +4,26 @@
                                      U: upper case
     DEFAULT                          the name itself
 
-The first matching rule counts. Patterns and replacements are Java's, as far as Python's ``re`` supports them.
+The first matching rule counts. Patterns and replacements are Java's (``java_patterns``). A number in a replacement
+that no group of the pattern has is text, as in Kafka.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
+
+from pybroker.security.java_patterns import compiled, expanded
 
 KEY: Final = "ssl.principal.mapping.rules"
 _RULE: Final = re.compile(
-    r"\s*(?:(?P<default>DEFAULT)"
+    r"\s*(?:(?P<default>DEFAULT)|(?P<nothing>)(?=\s*(?:,|\Z))"
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<letters>[LU]?))"
     r"\s*(?:,\s*|\Z)"
 )
-_PART: Final = re.compile(r"\\(?P<escaped>.)|\$(?P<number>\d+)|\$\{(?P<name>\w+)\}", re.DOTALL)
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
+_REFERENCE: Final = re.compile(r"\$([0-9]+)")
 
 Match = re.Match[str]
 
@@ -52,11 +55,12 @@ class PrincipalMapping:
             found = _RULE.match(text, position)
             if found is None:
                 raise ValueError(f"{text[position:]!r} is neither DEFAULT nor RULE:pattern/replacement/[LU]")
-            self._rules.append(_rule(found))
+            if found["nothing"] is None:
+                self._rules.append(_rule(found))
             position = found.end()
 
     def user(self, name: str) -> str:
-        """Returns the user for a certificate's name. Raises ValueError if no rule matches."""
+        """Returns the user for a certificate's name. Raises ValueError if no rule matches, or the matching one is wrong."""
         for rule in self._rules:
             user = rule.apply(name)
             if user is not None:
@@ -69,33 +73,18 @@ def _rule(found: Match) -> Rule:
         return Rule()
     pattern = compiled(found["pattern"])
     letters = {"L": str.lower, "U": str.upper}.get(found["letters"], str)
-    return Rule(pattern, replacement(found["replacement"], pattern), letters)
+    return Rule(pattern, partial(expanded, _with_literals(found["replacement"], pattern.groups)), letters)
 
 
-def compiled(text: str) -> re.Pattern[str]:
-    """Compiles a pattern of Java. Raises ValueError."""
-    try:
-        return re.compile(_NAMED_GROUP.sub("(?P<", text))
-    except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
-
-
-def replacement(text: str, pattern: re.Pattern[str]) -> Callable[[Match], str]:
-    """Replaces as Java does: ``$1``, ``${name}``; a backslash escapes the next character. A number without a group is
-    text.
-    """
-
-    def part(given: Match, found: Match) -> str:
-        if given["escaped"] is not None:
-            return given["escaped"]
-        if given["name"] is not None:
-            return found[given["name"]] or ""
-        digits = given["number"]
-        used = len(digits)
-        while used > 1 and int(digits[:used]) > pattern.groups:
-            used -= 1
-        if int(digits[:used]) > pattern.groups:
-            return given[0]
-        return (found[int(digits[:used])] or "") + digits[used:]
-
-    return lambda found: _PART.sub(lambda given: part(given, found), text)
+def _with_literals(text: str, groups: int) -> str:
+    """With a backslash before each number that no group has. Kafka puts it a place too early but for the first."""
+    if not groups:
+        return text
+    escaped = text
+    for found in _REFERENCE.finditer(text):
+        number = 0 if found[1].startswith("0") else int(found[1])
+        while number > groups and number >= 10:
+            number //= 10
+        if number > groups:
+            escaped = f"{escaped[: found.start()]}\\{escaped[found.start() :]}"
+    return escaped

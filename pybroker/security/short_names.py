@@ -5,16 +5,17 @@
                                            case, U: upper case
     DEFAULT                                the first part, if the realm is the default one
 
-The first matching rule counts. Patterns and replacements are Java's, as far as Python's ``re`` supports them.
+The first rule about the principal counts. Patterns and replacements are Java's (``java_patterns``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
-from pybroker.security.principal_mapping import compiled, replacement
+from pybroker.security.java_patterns import compiled, expanded
 
 _PRINCIPAL: Final = re.compile(r"([^/@\\]+)(?:/([^/@\\]*))?@([^/@\\]+)")
 _RULE: Final = re.compile(
@@ -94,5 +95,4 @@ def _rule(text: str, default: Apply) -> Apply:
 def _change(wanted: str, instead: str, count: int) -> Callable[[str], str]:
     """Returns a function that replaces a pattern; ``count`` is how often, 0 for all."""
     pattern = compiled(wanted)
-    by = replacement(instead, pattern)
-    return lambda base: pattern.sub(by, base, count)
+    return lambda base: pattern.sub(partial(expanded, instead), base, count)

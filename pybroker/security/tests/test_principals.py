@@ -70,7 +70,33 @@ def test_a_name_that_no_rule_matches_is_refused() -> None:
         PrincipalMapping("RULE:^CN=nobody$/x/").user(DN)
 
 
-@pytest.mark.parametrize("rules", ["DEFAULTS", "RULE:a", "RULE:a/b", "RULE:a/b/X", "RULE:(/b/", "DEFAULT DEFAULT"])
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        (r"^CN=(\w+),.*$/$1", "CN=größe,O=x"),
+        (r"^CN=(\d+),.*$/$1", "CN=٣,O=x"),
+        ("(?i)cn=ß.*/x", "CN=ẞ,O=x"),
+        ("^CN=.*$/x", "CN=a\rb"),
+        ("^CN=.*$/x", "CN=a\u2028b"),
+        ("CN=(.*)/${who}", "CN=a"),
+        ("CN=(.*)/$", "CN=a"),
+        ("CN=.*/$1", "CN=a"),
+        ("CN=(.*)/$7$8", "CN=a"),
+    ],
+)
+def test_what_a_pattern_or_its_replacement_does_not_mean_in_java_names_nobody(rule: str, name: str) -> None:
+    with pytest.raises(ValueError, match=r"matches its certificate's name|the replacement"):
+        PrincipalMapping(f"RULE:{rule}/").user(name)
+
+
+def test_empty_rules_are_none_and_a_line_break_at_the_end_is_not_looked_at() -> None:
+    assert PrincipalMapping(",, RULE:^CN=[a-z]+$.*/x/ ,DEFAULT,").user("CN=a") == "x"
+    assert PrincipalMapping("RULE:CN=a$\\r\\n/x/").user("CN=a\r\n") == "x"
+
+
+@pytest.mark.parametrize(
+    "rules", ["DEFAULTS", "RULE:a", "RULE:a/b", "RULE:a/b/X", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:[a[b]]/b/"]
+)
 def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
     with pytest.raises(ValueError, match=r"is neither DEFAULT nor RULE|is no regular expression"):
         PrincipalMapping(rules)
