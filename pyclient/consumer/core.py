@@ -30,6 +30,7 @@ from pyclient.consumer.group.classic import ClassicMembership
 from pyclient.consumer.group.modern import ConsumerMembership
 from pyclient.consumer.interceptors import Interceptors
 from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.missing import tell_missing
 from pyclient.consumer.poll_errors import PollErrors
 from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.questions import Questions
@@ -39,16 +40,10 @@ from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import may_pass
-from pyclient.core.reports.last_resort import URGENT
 from pyclient.core.reports.rights import CONSUMING
 from pyclient.core.tasks import ended, tell, watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
-from pyclient.protocol.errors import (
-    InvalidTopicException,
-    RebalanceInProgress,
-    TopicAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from pyclient.protocol.errors import InvalidTopicException, RebalanceInProgress, TopicAuthorizationFailed
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
@@ -203,12 +198,10 @@ class ConsumerCore:
                     await asyncio.sleep(backoff.next())
                     continue
             break
-        for topic in topics:
-            if isinstance(self.client.cluster.error(topic), UnknownTopicOrPartition):
-                told = self.client.why_unknown(TopicPartition(topic, 0))
-                log.warning("%s subscribes to missing topics: %s", self._name(), told, extra={URGENT: True})
-                if isinstance(self.membership, Alone):
-                    self.membership.is_missing(topic)
+        firsts = [TopicPartition(topic, 0) for topic in topics]
+        for topic, _ in tell_missing(self.client, f"{self._name()} subscribes to missing topics", firsts):
+            if isinstance(self.membership, Alone):
+                self.membership.is_missing(topic)
 
     def _name(self) -> str:
         return f"group {self.config.group_id}" if self.committed is not None else "a consumer without a group"
@@ -240,6 +233,14 @@ class ConsumerCore:
         with self.lock:
             self.subscription.assign(partitions)
         self.on_assignment()
+        self.hold(self._look_for_assigned(partitions))
+
+    async def _look_for_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Says which of these are not there. Whatever else fails, the search for positions reports."""
+        with contextlib.suppress(KafkaError):
+            await self.client.metadata({tp.topic for tp in partitions}, timeout=LOOK_S)
+        held = [tp for tp in partitions if tp in self.subscription.states]
+        tell_missing(self.client, f"{self._name()} is assigned missing partitions", held)
 
     async def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
         """Reads this partition alone, from one offset up to another. Raises UnknownTopicOrPartition."""
@@ -343,8 +344,7 @@ class ConsumerCore:
 
     def identity(self) -> GroupMetadata:
         """The identity for commits: the member, or the group alone where partitions were assigned by hand."""
-        member = self.membership
-        return member.metadata() if self.subscription.by_group else GroupMetadata(member.group_id)
+        return self.membership.metadata() if self.subscription.by_group else GroupMetadata(self.membership.group_id)
 
     def _who_commits(self) -> GroupMetadata:
         """The identity for commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where

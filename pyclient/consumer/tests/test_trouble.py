@@ -336,6 +336,23 @@ def test_a_subscription_to_a_topic_that_does_not_exist_is_warned_of_once(caplog:
     assert getattr(told, URGENT, False), "stderr has it without logging too"
 
 
+def test_an_assignment_of_what_does_not_exist_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    @reading()
+    async def check(broker: Broker, consumer: Consumer) -> None:
+        await consumer.assign([T0, NOPE, TopicPartition("nope", 1), TopicPartition("t", 9)])
+        while len(broker.asked(Metadata)) < 10 or not caplog.records:
+            await consumer.poll(timeout=0.01)
+
+    check()
+    told = [record for record in caplog.records if "missing partitions" in record.getMessage()]
+    what = "a consumer without a group is assigned missing partitions: "
+    assert [record.getMessage().partition(" (")[0] for record in told] == [
+        f"{what}there is no topic 'nope'",
+        f"{what}topic t has 2 partitions: there is no partition 9",
+    ]
+    assert all(getattr(record, URGENT, False) for record in told), "stderr has it without logging too"
+
+
 @reading(group_id="g", group_protocol="consumer")
 async def test_a_member_that_a_coordinator_has_not_answered_leaves_too(broker: Broker, consumer: Consumer) -> None:
     answer = ConsumerGroupHeartbeat.Response(error_code=COORDINATOR_LOADING)
