@@ -16,6 +16,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from cy.counted import counted
+
 FILE: Final = 0o600
 FOLDER: Final = 0o700
 UMASK: Final = 0o077
@@ -40,7 +42,8 @@ def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
     if len(ours) == len(entries) and not _is_shared(folder):
         mended += _tighten(folder)
     if mended:
-        logger.warning("%s: %d files and folders were open to other users; only this one has access", folder, mended)
+        found = counted(mended, "file or folder was", "files and folders were")
+        logger.warning("%s: %s open to other users; only this one has access", folder, found)
 
 
 def _with_contents(paths: Iterable[str]) -> Iterator[str]:

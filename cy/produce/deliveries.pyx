@@ -7,6 +7,7 @@ from cy.produce.producer_batch cimport DeliveryReport, ProducerBatch, await_of, 
 
 import time
 
+from cy.counted import counted
 from cy.produce.producer_batch import how_to_wait, not_within
 
 
@@ -49,13 +50,13 @@ cdef class Deliveries:
 
     def __repr__(self):
         state = "done" if self.done else f"pending: {how_to_wait('them')}"
-        return f"Deliveries({self.filled} records, {state})"
+        return f"Deliveries({counted(self.filled, 'record')}, {state})"
 
     def __getitem__(self, Py_ssize_t at):
         if at < 0:
             at += self.filled
         if not 0 <= at < self.filled:
-            raise IndexError(f"{at} of {self.filled} records")
+            raise IndexError(f"{at} of {counted(self.filled, 'record')}")
         if self.kept is not None:
             return self.kept[at]
         return new_report(self.batches[self.where[at]], self.index[at], self.timestamp)

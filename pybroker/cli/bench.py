@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cy.counted import counted
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import show, with_output
@@ -84,7 +85,8 @@ def produce_records(
         else:
             found, deliveries = runs.produce(producer, name, values, count, rate, tell)
             if deliveries.error is not None:
-                raise Failure(f"{deliveries.failed} records were refused: {sentence(deliveries.error)}")
+                failed = counted(deliveries.failed, "record was", "records were")
+                raise Failure(f"{failed} refused: {sentence(deliveries.error)}")
     report(output, found)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from cy.counted import counted
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.output import show, with_output
 from pybroker.cli.common.verbs import Suggesting
@@ -100,7 +101,7 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
         if trouble is not None:
             rows.setdefault((*trouble, topic), []).append(each.partition)
     for (severity, what, topic), partitions in rows.items():
-        more = f" and {len(partitions) - 1} more partitions" if len(partitions) > 1 else ""
+        more = f" and {counted(len(partitions) - 1, 'more partition')}" if len(partitions) > 1 else ""
         yield Trouble(severity, what, f"{topic}-{partitions[0]}{more}")
 
 
@@ -150,7 +151,7 @@ def replica_troubles(admin: Admin) -> Iterator[Trouble]:
     for count, found in sorted(rows.items()):
         has = "1 replica: it ends with its broker" if count == 1 else f"{count} replicas of {wanted}"
         topics = len({topic for topic, _ in found})
-        more = f" and {len(found) - 1} more, of {topics} topics" if len(found) > 1 else ""
+        more = f" and {len(found) - 1} more, of {counted(topics, 'topic')}" if len(found) > 1 else ""
         yield Trouble("warning", f"{has}; {remedy}", f"{found[0][0]}-{found[0][1]}{more}")
 
 

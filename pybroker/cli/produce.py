@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from cy.counted import counted
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.copying import with_room
@@ -100,7 +101,7 @@ def produce(
         producer.flush()
     refuse_failed(failed, sent, topic)
     if sys.stderr.isatty():
-        complain(f"{sent} {'record' if sent == 1 else 'records'} sent to {topic}")
+        complain(f"{counted(sent, 'record')} sent to {topic}")
     return 0
 
 
@@ -115,7 +116,9 @@ def common_headers(given: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
 def refuse_failed(failed: Failures, sent: int, topic: str) -> None:
     """Raises Failure for records that were not taken."""
     if failed.first is not None:
-        raise Failure(f"{failed.count} of {sent} records were refused: {sentence(failed.first, f'topic {topic}')}")
+        of = f"of {counted(sent, 'record')}"
+        refused = counted(failed.count, f"{of} was", f"{of} were")
+        raise Failure(f"{refused} refused: {sentence(failed.first, f'topic {topic}')}")
 
 
 def stdin() -> IO[bytes]:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from cy.counted import counted
 from pybroker.cluster.catching_up import catching_up
 from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.decisions import features
@@ -464,7 +465,7 @@ class ControllerService:
 
 def _tell(elections: Elections, *, is_start: bool = False) -> None:
     if elections.moved:
-        _log.info("%d partitions have a new leader", elections.moved)
+        _log.info("%s a new leader", counted(elections.moved, "partition has", "partitions have"))
     if elections.offline and is_start:
         _log.info("%s have no leader until a broker with all their records joins", _named(elections.offline))
     elif elections.offline:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from cy.batch import CorruptBatch, InvalidBatch, check_crc, iterate
 from cy.batch.compression import CompressionError
+from cy.counted import counted
 from pybroker.log.files import leader_epochs, partition_metadata
 from pybroker.log.files.batches import Located, MalformedBatch, walk
 from pybroker.log.files.file_cache import FileCache
@@ -154,7 +155,9 @@ def problem_of(segment: Segment, located: Located, data: bytes, deep: bool) -> s
         count = sum(1 for _ in iterate(data, check_crcs=False))
     except (CorruptBatch, InvalidBatch, CompressionError) as error:
         return f"records cannot be read: {error}"
-    return f"{count} records, the header says {batch.count}" if batch.magic == 2 and count != batch.count else ""
+    if batch.magic == 2 and count != batch.count:
+        return f"{counted(count, 'record')}, the header says {batch.count}"
+    return ""
 
 
 def overlaps(segments: list[Segment]) -> Iterator[Finding]:

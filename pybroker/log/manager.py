@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import partial
 
+from cy.counted import counted
 from pybroker.clock import Clock
 from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.folder_states import Start, folder_state
@@ -182,7 +183,7 @@ class LogManager:
         log_dir.unlink([f"{folder}/{strays.FILE_NAME}" for folder in opened.returned])
         self._strays.look_into(log_dir)
         stop = " after a clean stop" if was_clean else " after an unclean stop" if log_dir.logs else ""
-        logger.info("%d logs opened in %s%s", len(log_dir.logs), log_dir.path, stop)
+        logger.info("%s opened in %s%s", counted(len(log_dir.logs), "log"), log_dir.path, stop)
 
     def _remove_leftovers(self, log_dir: LogDir) -> None:
         """Continues interrupted removals, and removes the copies of interrupted moves."""

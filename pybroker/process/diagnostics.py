@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from typing import TextIO
 
+from cy.counted import counted
 from pybroker.printable import printable
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s {who}%(name)s: %(message)s"
@@ -123,7 +124,8 @@ class Lines(QueueHandler):
 
     def _tell_dropped(self) -> None:
         if self._dropped and self._lines.qsize() <= MOST // 2:
-            text = f"{self._dropped} log lines were dropped, because stderr was not read"
+            lines = counted(self._dropped, "log line was", "log lines were")
+            text = f"{lines} dropped, because stderr was not read"
             self._lines.put_nowait(logger.makeRecord(logger.name, logging.WARNING, __file__, 0, text, (), None))
             self._dropped = 0
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from cy.counted import counted
 from pybroker import data_folder, private_files
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.config.sources import to_properties
@@ -299,7 +300,7 @@ async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOpti
             settle()
             announce(fleet.addresses(), fleet.pids())
             await stop.wait()
-            logger.info("stopping %d brokers", options.processes)
+            logger.info("stopping %s", counted(options.processes, "broker"))
     except FleetFailed:
         misused = True  # the broker process has printed the reason
     finally:

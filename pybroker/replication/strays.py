@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cy.counted import counted
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.log.files.partition_metadata import ZERO_ID
 from pybroker.log.log import Log
@@ -23,7 +24,7 @@ def reason_to_leave(log: Log, image: MetadataImage, node_id: int) -> str:
             return f"the topic of this name is a new one: its id is not {to_base64(log.topic_id)}"
         return "" if name in image.unreadable else "its topic is not in the metadata"
     if index >= len(topic.partitions):
-        return f"the topic has only {len(topic.partitions)} partitions"
+        return f"the topic has only {counted(len(topic.partitions), 'partition')}"
     if node_id not in topic.partitions[index].replicas:
         return "its replicas are on other brokers"
     return ""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from cy.counted import counted
 from pybroker.security.acls import ResourcePattern, shown
 from pyclient.protocol.acls import AclOperation
 
@@ -100,10 +101,14 @@ class Audit:
         told, self._told, self._lines = self._told, {}, 0
         most = sorted(((each.left_out, who) for who, each in told.items() if each.left_out), reverse=True)
         for count, who in most[:MOST_COUNTED]:
-            _log.info("%d more denials of %s were not logged: they were repeated, or too many", count, shown(who))
+            _log.info("%s not logged: they were repeated, or too many", _left_out(count, shown(who)))
         if rest := most[MOST_COUNTED:]:
             count = sum(count for count, _ in rest)
-            _log.info("%d more denials of %d others were not logged", count, len(rest))
+            _log.info("%s not logged", _left_out(count, counted(len(rest), "other")))
+
+
+def _left_out(count: int, whose: str) -> str:
+    return counted(count, f"more denial of {whose} was", f"more denials of {whose} were")
 
 
 def _line(question: Question, result: str, rule: str) -> str:

@@ -14,6 +14,7 @@ from os import getpid
 from random import random as uniform
 from typing import Any, TypeVar
 
+from cy.counted import counted
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Broker, Cluster
@@ -173,7 +174,7 @@ class Client:
         if known is None:
             return self._keeper.why_unknown(tp.topic)
         unknown: type[KafkaError] = UnknownTopicOrPartition
-        return unknown(f"topic {tp.topic} has {len(known)} partitions: there is no partition {tp.partition}")
+        return unknown(f"topic {tp.topic} has {counted(len(known), 'partition')}: there is no partition {tp.partition}")
 
     def watch_all(self, wanted: bool = True) -> None:
         """Every refresh asks for all topics from now on (a consumer that subscribes by pattern)."""

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
+from cy.counted import counted
 from cy.produce.producer_batch import ProducerBatch
 from pyclient.core.reports import last_resort
 from pyclient.errors import KafkaError
@@ -138,10 +139,10 @@ def tell_open(owner: str, engine: Engine) -> None:
 
 
 NOT_CLOSED: Final = (
-    "a %s was not closed: %d records are lost, because they could not be delivered%s. "
+    "a %s was not closed: %s lost, because they could not be delivered%s. "
     "Use the producer in a with block, or close it"
 )
-CLOSED: Final = "a %s was closed before %d records could be delivered; they are lost%s"
+CLOSED: Final = "a %s was closed too early: %s lost%s"
 
 
 def tell_lost(owner: str, batches: Iterable[ProducerBatch], text: str = NOT_CLOSED) -> bool:
@@ -151,7 +152,8 @@ def tell_lost(owner: str, batches: Iterable[ProducerBatch], text: str = NOT_CLOS
     if not lost:
         return False
     why = next((str(error) for batch in lost if (error := batch.error or batch.last_error) is not None), "")
-    log.error(text, owner, sum(batch.count for batch in lost), f" ({why})" if why else "")
+    records = counted(sum(batch.count for batch in lost), "record is", "records are")
+    log.error(text, owner, records, f" ({why})" if why else "")
     return True
 
 

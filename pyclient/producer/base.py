@@ -11,6 +11,7 @@ from random import getrandbits
 from typing import Any, Final, NamedTuple
 
 from cy.batch.record_headers import listed, size_of_headers
+from cy.counted import counted
 from cy.produce.arrow_column import ArrowColumn, HeaderColumn
 from cy.produce.deliveries import Deliveries
 from cy.produce.partition_queue import TopicQueues
@@ -306,7 +307,7 @@ def header_column(headers: Any, values: Sequence[Any]) -> HeaderColumn | None:
         raise TypeError("send_many takes headers only with values that are an Arrow array: else use send")
     column = HeaderColumn(_array(headers))
     if len(column) != len(values):
-        raise ValueError(f"there are {len(values)} values, but headers for {len(column)}")
+        raise ValueError(f"got {counted(len(values), 'value')}, but headers for {len(column)}")
     return column
 
 
@@ -327,7 +328,7 @@ def _items(given: Any) -> Any:
 
 def _check_keys(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
     if keys is not None and len(keys) != len(values):
-        raise ValueError(f"there are {len(values)} values, but {len(keys)} keys")
+        raise ValueError(f"got {counted(len(values), 'value')}, but {counted(len(keys), 'key')}")
 
 
 def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:
@@ -384,4 +385,4 @@ def check_partition(queues: RecordQueues, topic: str, partition: int | None) -> 
 def unknown_partition(topic: str, partition: int, count: int) -> KafkaError:
     """Returns the error for a partition that does not exist."""
     unknown: type[KafkaError] = errors.UnknownTopicOrPartition
-    return unknown(f"topic {topic} has {count} partitions: there is no partition {partition}")
+    return unknown(f"topic {topic} has {counted(count, 'partition')}: there is no partition {partition}")

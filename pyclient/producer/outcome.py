@@ -16,6 +16,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from cy.counted import counted
 from cy.produce.phase import ARRIVED, FAILED, UNDER_WAY, WRITTEN
 from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
@@ -321,7 +322,7 @@ class Outcomes:
 
     def _say(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Logs a failure that the application would not notice."""
-        records = "1 record was" if batch.count == 1 else f"{batch.count} records were"
+        records = counted(batch.count, "record was", "records were")
         where = f"{batch.topic}-{batch.partition}"
         why = str(error).removeprefix(f"{where}: ")
         self._rare.warning(UNHEARD, where, records, why, error.name, error=error.name)
@@ -340,7 +341,7 @@ class Outcomes:
 def _overdue(batch: ProducerBatch, settings: Settings) -> KafkaError:
     """Returns the timeout error, with the result of the last attempt."""
     if batch.last_error is not None:
-        why = f"after {batch.attempts} attempts, the last: {batch.last_error}"
+        why = f"after {counted(batch.attempts, 'attempt')}, the last: {batch.last_error}"
     else:
         why = "its request was not answered" if batch.attempts else "it was never sent"
     where = f"{batch.topic}-{batch.partition}"
@@ -357,8 +358,7 @@ def _refusal(batch: ProducerBatch, row: Any) -> KafkaError:
     assert error is not None
     what = f"{batch.topic}-{batch.partition}"
     if error.name in TOO_LARGE:
-        records = "1 record" if batch.count == 1 else f"{batch.count} records"
-        what += f": a batch of {records} and {batch.plain_size} bytes (before compression)"
+        what += f": a batch of {counted(batch.count, 'record')} and {batch.plain_size} bytes (before compression)"
         limit = "the topic's max.message.bytes, by `pybroker config set topic`, or the broker's message.max.bytes"
         return type(error)(f"{what}: {str(error).rstrip('.')}: raise {limit}")
     return type(error)(f"{what}: {error}")

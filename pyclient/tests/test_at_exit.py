@@ -129,7 +129,7 @@ def test_a_producer_without_its_broker_takes_no_time_from_the_others(broker, top
         told = run(broker, topic, f"PAUSED, PID = {paused_broker.bootstrap!r}, {paused_broker.pid}\n{OTHER}")
     finally:
         os.kill(paused_broker.pid, signal.SIGCONT)
-    assert told.count("was not closed") == told.count("was not closed: 1 records are lost") == 1, told
+    assert told.count("was not closed") == told.count("was not closed: 1 record is lost") == 1, told
     assert numbers(broker, topic) == list(range(1000))
 
 
@@ -137,7 +137,7 @@ def test_what_the_broker_refuses_then_is_told_too(broker, new_topic):
     topic = new_topic(1, {"max.message.bytes": "1000"})
     text = "producer = Producer(BOOTSTRAP, linger_ms=60_000); producer.send(TOPIC, b'x' * 2000)"
     told = run(broker, topic, text)
-    assert "1 records are lost" in told, told
+    assert "1 record is lost" in told, told
     assert f"{topic}-0: a batch of 1 record" in told
 
 

@@ -415,14 +415,14 @@ def test_a_producer_that_is_closed_without_time_says_what_it_loses(broker, topic
     producer = Producer(broker.bootstrap, **LINGERING)
     producer.send_many(topic, [b"v"] * 7)
     producer.close(timeout=0)
-    assert caplog.text.count("was closed before 7 records could be delivered; they are lost") == 1, caplog.text
+    assert caplog.text.count("was closed too early: 7 records are lost") == 1, caplog.text
 
 
 def test_a_producer_that_is_closed_says_what_the_broker_refuses(broker, new_topic, caplog):
     topic = new_topic(1, {"max.message.bytes": "1000"})
     with Producer(broker.bootstrap, **LINGERING) as producer:
         producer.send(topic, b"v" * 2000)
-    assert caplog.text.count("was closed before 1 records could be delivered; they are lost (") == 1, caplog.text
+    assert caplog.text.count("was closed too early: 1 record is lost (") == 1, caplog.text
 
 
 def test_a_callback_that_is_told_is_enough(broker, new_topic, caplog):
@@ -440,4 +440,4 @@ def test_an_asynchronous_producer_that_is_closed_without_time_says_what_it_loses
         await producer.close(timeout=0)
 
     asyncio.run(work())
-    assert caplog.text.count("was closed before 7 records could be delivered; they are lost") == 1, caplog.text
+    assert caplog.text.count("was closed too early: 7 records are lost") == 1, caplog.text

@@ -232,7 +232,7 @@ def test_a_pending_report_says_how_to_wait_where_it_is_shown():
     assert repr(report) == "DeliveryReport(t-0, pending: result() waits for it)"
     many = Deliveries(1, 0)
     many.keep(report)
-    assert repr(many) == "Deliveries(1 records, pending: result() waits for them)"
+    assert repr(many) == "Deliveries(1 record, pending: result() waits for them)"
 
     async def show():
         return repr(report)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING
 
+from cy.counted import counted
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.record_documents import Given, given
 from pybroker.cli.common.verbs import Failure, complain
@@ -34,7 +35,8 @@ def with_room(cluster: Cluster, topic: str, records: Iterable[Given], files: Ite
                     count = partitions_with_room(admin, topic, record, list(files))
             if record.partition >= count:
                 named = f"record {number + 1} names partition {record.partition}, and topic {topic} has {count}"
-                raise Failure(f"{named}: the {number} before it were sent: {SPREAD}")
+                sent = counted(number, "record before it was", "records before it were")
+                raise Failure(f"{named}: {sent} sent: {SPREAD}")
         yield record
 
 
@@ -53,7 +55,7 @@ def partitions_with_room(admin: Admin, topic: str, first: Given, files: list[IO[
         return created(admin, topic, needed)
     if needed is not None and needed > there[topic]:
         more = f"`pybroker topic alter {topic} -p {needed}` adds some; {SPREAD}"
-        has = f"topic {topic} has {there[topic]} partitions, and the records need {needed}"
+        has = f"topic {topic} has {counted(there[topic], 'partition')}, and the records need {needed}"
         raise Failure(f"{has}: nothing was written: {more}")
     return there[topic]
 
@@ -82,7 +84,7 @@ def created(admin: Admin, topic: str, partitions: int) -> int:
         make = f"`pybroker topic create {topic} -p {partitions}` makes it"
         raise Failure(f"topic {topic} is not there, and this cluster creates none by itself: {make}")
     admin.create_topics(topic, num_partitions=partitions)
-    complain(f"topic {topic} was created with {partitions} partitions, as the records need")
+    complain(f"topic {topic} was created with {counted(partitions, 'partition')}, as the records need")
     return partitions
 
 

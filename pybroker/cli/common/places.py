@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from cy.counted import counted
 from pyclient import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def partitions_of(admin: Admin, topics: Iterable[str], chosen: Iterable[int] = (
     for name, topic in admin.describe_topics(topics).items():
         numbers = {each.partition for each in topic.partitions}
         if missing := sorted(wanted - numbers):
-            there = f"topic {name} has {len(numbers)} partitions"
+            there = f"topic {name} has {counted(len(numbers), 'partition')}"
             raise UnknownTopicOrPartition(f"{there}: there is no partition {missing[0]}")
         found += [TopicPartition(name, number) for number in sorted(wanted or numbers)]
     return found

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import click
 
+from cy.counted import counted
+
 Key = TypeVar("Key", bound=tuple[str, int])
 Replicas = tuple[int, ...]
 
@@ -27,7 +29,8 @@ def plan(now: Mapping[Key, Sequence[int]], brokers: Iterable[int], count: int | 
     sizes = {key: len(now[key]) if count is None else count for key in kept}
     for key, size in sizes.items():
         if size > len(wanted):
-            raise click.UsageError(f"{key[0]}-{key[1]}: {size} replicas do not fit onto {len(wanted)} brokers")
+            there = counted(len(wanted), "broker")
+            raise click.UsageError(f"{key[0]}-{key[1]}: {size} replicas do not fit onto {there}")
         del kept[key][size:]
     load = Counter(each for replicas in kept.values() for each in replicas)
     leaders = Counter(kept[key][0] for key in kept if kept[key][:1] == list(now[key][:1]))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from cy.counted import counted
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.reaching.network import Reach
 
@@ -80,7 +81,7 @@ def agreed(what: str, tls: ssl.SSLSocket, now: float) -> Finding:
     days = int((ssl.cert_time_to_seconds(end) - now) / DAY_S)
     text = f"{tls.version()}, the certificate is valid until {end}"
     if days < SOON_DAYS:
-        return Finding(WARNING, what, f"{text}: {days} days", "the broker needs a new one soon")
+        return Finding(WARNING, what, f"{text}: {counted(days, 'day')}", "the broker needs a new one soon")
     return Finding(OK, what, text)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cy.counted import counted
 from pybroker.cli.bench import progress
 from pybroker.cli.common.cluster_options import Cluster, configured, properties
 from pybroker.cli.common.completing import TOPIC
@@ -66,7 +67,8 @@ def producer_perf_test(
         measured, deliveries = runs.produce(producer, topic, values, num_records, rate, tell)
     write(summary(measured))
     if deliveries.error is not None:
-        raise Failure(f"{deliveries.failed} records were refused: {sentence(deliveries.error, f'topic {topic}')}")
+        failed = counted(deliveries.failed, "record was", "records were")
+        raise Failure(f"{failed} refused: {sentence(deliveries.error, f'topic {topic}')}")
 
 
 def parts(path: str, delimiter: str) -> list[bytes]:

@@ -36,7 +36,7 @@ from pyclient.errors import ConnectionFailed, UnsupportedByBroker, by_code
 from pyclient.protocol.errors import KafkaStorageError
 
 STORAGE_ERROR = KafkaStorageError.code
-WHERE = "t-0 and 1 more, of 1 topics"
+WHERE = "t-0 and 1 more, of 1 topic"
 
 
 class Cluster:

@@ -115,4 +115,4 @@ def test_a_reassignment_is_planned_and_says_what_the_broker_lacks(at: tuple[Shel
     assert "nothing to move" in shell.done("partition", "reassign", "t", "--brokers", 1).err
     assert "there is no broker 7" in shell.refused("partition", "reassign", "t", "--brokers", 7, code=2)
     too_many = shell.refused("partition", "reassign", "t", "--replicas", 2, code=2)
-    assert "2 replicas do not fit onto 1 brokers" in too_many
+    assert "2 replicas do not fit onto 1 broker" in too_many

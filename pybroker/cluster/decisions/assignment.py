@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
+from cy.counted import counted
 from pyclient.protocol import errors
 
 Places = Mapping[int, str | None]
@@ -98,5 +99,5 @@ def _complaint(replicas: Sequence[int], places: Places, factor: int) -> str | No
         if broker not in places:
             return f"broker {broker} is not registered"
     if len(replicas) != factor:
-        return f"{list(replicas)} has {len(replicas)} replicas, but others have {factor}"
+        return f"{list(replicas)} has {counted(len(replicas), 'replica')}, but others have {factor}"
     return None

@@ -19,6 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from cy.counted import counted
 from pybroker.cluster.decisions.elections import Rules, Standing, elect
 from pybroker.cluster.decisions.plan import PartitionChanges, Plan
 from pybroker.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage
@@ -75,7 +76,7 @@ def _moved(
     stable = [broker for broker in partition.replicas if broker not in partition.adding]
     if not may_change_factor and len(target) != len(stable):
         raise errors.InvalidReplicationFactor(
-            f"{list(target)} has {len(target)} replicas, but the partition has {len(stable)}"
+            f"{list(target)} has {counted(len(target), 'replica')}, but the partition has {len(stable)}"
         )
     return _towards(partition, target, stable)
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cy.counted import counted
 from pybroker.coordinator.group import describing
 from pybroker.coordinator.group.context import GroupContext
 from pybroker.coordinator.group.group import CLASSIC, CheckPartition, Commit, RetentionStart
@@ -282,10 +283,10 @@ class ClassicGroup:
         self.subscribed = self.find_subscribed()
         self._enter(COMPLETING, result)
         logger.info(
-            "group %s begins generation %d with %d members, %s",
+            "group %s begins generation %d with %s, %s",
             self.id,
             self.generation,
-            len(self.members),
+            counted(len(self.members), "member"),
             self.protocol,
         )
         self.unsynced = {member.id for member in self.members}

@@ -27,6 +27,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
+from cy.counted import counted
 from pybroker.clock import Clock
 from pybroker.config.log_config import LogConfig
 from pybroker.log.compaction.cleanable import Cleanable, cleanable, groups
@@ -288,13 +289,13 @@ def _identity(log: Log) -> Identity:
 
 def _tell(todo: Cleanable, end: int, stats: Stats, seconds: float) -> None:
     logger.info(
-        "%s compacted up to offset %d: %.1f MB became %.1f MB, %d of %d records stay, %d keys, %.1f MB/s",
+        "%s compacted up to offset %d: %.1f MB became %.1f MB, %d of %s stay, %s, %.1f MB/s",
         todo.log.topic_partition,
         end,
         todo.total_bytes / 1e6,
         stats.written_bytes / 1e6,
         stats.kept_records,
-        stats.read_records,
-        stats.keys,
+        counted(stats.read_records, "record"),
+        counted(stats.keys, "key"),
         todo.total_bytes / 1e6 / max(seconds, 1e-9),
     )

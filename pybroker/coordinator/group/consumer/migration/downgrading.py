@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from cy.counted import counted
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
 from pybroker.coordinator.group.consumer.member import ConsumerMember, Owned, Target
@@ -132,7 +133,7 @@ def _install(
         classic.die()
 
     when_refused(result, undo)
-    logger.info("group %s becomes a classic group of %d members", group.id, len(classic.members))
+    logger.info("group %s becomes a classic group of %s", group.id, counted(len(classic.members), "member"))
 
 
 def assigned_bytes(group: ConsumerGroup, partitions: Target | Owned, version: int) -> bytes:

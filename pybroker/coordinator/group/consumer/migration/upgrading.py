@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from cy.counted import counted
 from cy.wire.buffer import DecodeError
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import expecting, records
@@ -64,9 +65,7 @@ def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, result: Result) ->
     for member in upgraded.members.values():
         expecting.touch(upgraded, member, result)
     _send_away(classic, result)
-    logger.info(
-        "group %s becomes a consumer group with %d members", classic.id, len(classic.members)
-    )
+    logger.info("group %s becomes a consumer group of %s", classic.id, counted(len(classic.members), "member"))
 
 
 def _check(context: ConsumerContext, group: ClassicGroup) -> None:

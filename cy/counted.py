@@ -1,0 +1,8 @@
+"""Numbers of things in messages: ``1 record``, ``2 records``."""
+
+from __future__ import annotations
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Returns the number and the thing. ``many``: what several are called, where that is not ``one`` and an s."""
+    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"
