@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from pybroker.cli.common.output import csv_line, json_line
 from pybroker.cli.common.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
 from pybroker.cli.common.record_documents import document, shown
 from pybroker.cli.common.record_format import compiled
+from pybroker.cli.common.tables import Growing
 from pybroker.cli.common.verbs import Verb, complain, misuse
 from pybroker.cli.common.words import Bytes
 from pyclient import TopicPartition
@@ -88,7 +89,7 @@ def consume(
         raise click.UsageError("--group shares out the partitions: --partition does not go with it")
     if group is not None and begin.kind not in (EARLIEST, LATEST):
         raise click.UsageError("--group begins where it has committed: only --from earliest or latest go with it")
-    header, line = writer(output, pattern, null)
+    header, line = writer(output, pattern, null, topics)
     isolation = "read_committed" if committed else None
     seen = isolation or "read_uncommitted"
     with cluster.admin() as admin:
@@ -215,7 +216,9 @@ def is_read(consumer: Consumer, ends: Ends) -> bool:
     return all(tp in positions and positions[tp].offset >= ends.get(tp, 0) for tp in assigned)
 
 
-def writer(output: str, pattern: str | None, null: str) -> tuple[bytes, Callable[[Record], bytes]]:
+def writer(
+    output: str, pattern: str | None, null: str, topics: Iterable[str]
+) -> tuple[bytes, Callable[[Record], bytes]]:
     """Returns the head of the output, and the function that writes a record."""
     if pattern is not None:
         with misuse(f"-f {pattern}"):
@@ -225,11 +228,12 @@ def writer(output: str, pattern: str | None, null: str) -> tuple[bytes, Callable
     if output == "csv":
         return csv_line(COLUMNS).encode(), lambda record: csv_line(cells(record)).encode()
     if output == "table":
-        return b"", lambda record: ("  ".join(map(str, cells(record))) + "\n").encode()
+        table = Growing(COLUMNS, (max(topics, key=len), 0, 0, round(time.time() * 1000), "", ""))
+        return table.line(table.heads).encode(), lambda record: table.line(cells(record)).encode()
     return b"", compiled("%t[%p]@%o\\n" if output == "name" else "%s\\n", null.encode())
 
 
-def cells(record: Record) -> Iterable[object]:
+def cells(record: Record) -> Sequence[object]:
     """A row; bytes that are not text in base64."""
     both = (shown(record.key), shown(record.value))
     key, value = (each["base64"] if isinstance(each, dict) else each for each in both)

@@ -65,12 +65,32 @@ def numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]
 def aligned(cells: Sequence[Sequence[str]], right: Sequence[bool], width_of: Width) -> list[str]:
     """Each row of cells as a line."""
     widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
+    return [_line(row, widths, right, width_of) for row in cells]
 
+
+def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], width_of: Width) -> str:
     def cell(word: str, width: int, to_right: bool) -> str:
         space = " " * (width - width_of(word))
         return space + word if to_right else word + space
 
-    return [GAP.join(map(cell, row, widths, right)).rstrip() for row in cells]
+    return GAP.join(map(cell, row, widths, right)).rstrip()
+
+
+class Growing:
+    """A table whose rows come one by one: a column is as wide as its widest cell so far, and at least as ``sample``'s,
+    which also says which columns are numbers.
+    """
+
+    def __init__(self, columns: Sequence[str], sample: Sequence[Any]) -> None:
+        self.heads = [name.upper() for name in columns]
+        self._right = numeric(columns, [sample])
+        self._widths = [max(len(head), len(text(cell))) for head, cell in zip(self.heads, sample, strict=True)]
+
+    def line(self, row: Sequence[Any]) -> str:
+        """The next line, with its line feed."""
+        cells = [text(cell) or "-" for cell in row]
+        self._widths = list(map(max, self._widths, map(len, cells)))
+        return _line(cells, self._widths, self._right, len) + "\n"
 
 
 def widest(lines: Iterable[str], width_of: Width) -> int:

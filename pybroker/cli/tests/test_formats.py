@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cy.consume.records import Record
+from pybroker.cli import consume
 from pybroker.cli.common import places, record_documents, record_format
 from pybroker.cli.common.output import show
 from pybroker.cli.kafka.json_files import partitions_of_file
@@ -46,6 +47,18 @@ def test_names_are_the_first_column() -> None:
 
 
 RECORD = Record("t", 3, 42, 1700, b"key", None, [("h", b"1"), ("n", None)])
+
+
+def test_records_as_a_table_have_heads_and_a_dash_for_nothing() -> None:
+    heads, line = consume.writer("table", None, "", ["t", "flights"])
+    longer = Record("flights", 0, 1234567, 1700000000000, b"a longer key", b"v", [])
+    assert [each.decode() for each in (heads, line(RECORD), line(longer), line(RECORD))] == [
+        "TOPIC    PARTITION  OFFSET      TIMESTAMP  KEY  VALUE\n",
+        "t                3      42           1700  key  -\n",
+        "flights          0  1234567  1700000000000  a longer key  v\n",
+        "t                3       42           1700  key           -\n",
+    ]
+    assert consume.writer("csv", None, "", ["t"])[1](RECORD) == b"t,3,42,1700,key,\n"
 
 
 @pytest.mark.parametrize(
