@@ -31,17 +31,21 @@ def doctor(
     """Looks at this machine, at the settings of a broker, and at the way to the cluster.
 
     It checks names, ports and protocol, and above all whether this machine reaches the addresses that brokers
-    advertise. Changes nothing without --write. Exit code 1 where something is an error.
+    advertise. Looks at data folder and settings only if a broker may run here: not if -b names another machine.
+    Changes nothing without --write. Exit code 1 where something is an error.
     """
     from pybroker import data_folder
     from pybroker.cli.doctoring import cluster as clusters
     from pybroker.cli.doctoring import machine, settings
+    from pybroker.cli.reaching import network
     from pybroker.cli.reaching.finding import ERROR, Finding
 
-    log_dirs = settings.log_dirs(file) if data_dir is None else []
-    folder = Path(data_dir).absolute() if data_dir is not None else data_folder.users_folder().absolute()
-    looked = machine.examine(log_dirs, "log.dirs") if log_dirs else machine.examine([folder])
-    found = [*looked, *settings.examine(file)]
+    found = [*machine.examine()]
+    if local or file or data_dir or any(machine.is_here(host) for host, _ in network.addresses(cluster.bootstrap)):
+        log_dirs = settings.log_dirs(file) if data_dir is None else []
+        folder = Path(data_dir).absolute() if data_dir is not None else data_folder.users_folder().absolute()
+        found += machine.of_a_broker(log_dirs or [folder], "log.dirs" if log_dirs else "--data-dir")
+        found += settings.examine(file)
     if not local:
         found += clusters.examine(cluster, timeout, write)
     documents = [each._asdict() for each in found]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import resource
 import shutil
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -23,13 +25,27 @@ WHY_TIME = "retention goes by the time of records"
 VOLATILE = ("tmpfs", "ramfs")
 
 
-def examine(folders: Iterable[Path], option: str = "--data-dir") -> Iterator[Finding]:
-    """Everything; ``folders`` need not be there yet. ``option`` is what chooses them."""
+def examine() -> Iterator[Finding]:
+    """What clients need, too."""
     yield versions()
     yield clock(synchronized(), time.time())
+
+
+def of_a_broker(folders: Iterable[Path], option: str) -> Iterator[Finding]:
+    """What a broker needs here; ``folders`` need not be there yet. ``option`` is what chooses them."""
     yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     for folder in folders:
         yield from disk(folder, option)
+
+
+def is_here(host: str) -> bool:
+    """Whether an address of this name is one of this machine: others cannot be bound to."""
+    with contextlib.suppress(OSError, UnicodeError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                probe.bind(address)
+                return True
+    return False
 
 
 def versions() -> Finding:

@@ -180,6 +180,23 @@ def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart(
     assert "does a broker run there?" in ended.out
 
 
+@pytest.mark.parametrize(
+    ("words", "is_judged"),
+    [
+        (("-b", "192.0.2.1:9092"), False),
+        (("-b", "192.0.2.1:9092", "--data-dir", "."), True),
+        (("-b", "192.0.2.1:9092", "--local"), True),
+        (("-b", "127.0.0.1:1"), True),
+        (("-b", "192.0.2.1:9092,localhost:1"), True),
+    ],
+)
+def test_the_data_folder_is_judged_only_where_a_broker_may_run_here(words: tuple[str, ...], is_judged: bool) -> None:
+    ended = Shell()("doctor", "--timeout", 0.01, "-o", "jsonl", *words)
+    checks = {each["check"].split()[0] for each in ended.documents}
+    assert {"versions", "clock"} < checks
+    assert {"data", "settings", "open"} & checks == ({"data", "settings", "open"} if is_judged else set())
+
+
 def test_a_start_is_advised_only_where_nothing_answers() -> None:
     told = sentence(ConnectionFailed("localhost:1", "handshake", "closed by the broker"))
     assert told.endswith("(CONNECTION_FAILED): `pybroker doctor` finds out what answers there")
