@@ -35,10 +35,11 @@ LEVELS = ("debug", "info", "warning", "error")
 def start(settings: tuple[str, ...], add_scram: tuple[str, ...], **options: object) -> int:
     """Runs a broker until SIGTERM or SIGINT.
 
-    Settings are Kafka's. Precedence: --set, the environment (KAFKA_LOG_RETENTION_HOURS),
-    FILE.properties, with --join the settings of those who are joined, default. Without --log-level,
-    KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged.
+    Settings are Kafka's; --set also takes times and sizes with a unit (log.retention.ms=7d). Precedence: --set, the
+    environment (KAFKA_LOG_RETENTION_HOURS), FILE.properties, with --join the settings of those who are joined, default.
+    Without --log-level, KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged.
     """
+    from pybroker.cli.common.verbs import in_numbers
     from pybroker.process.diagnostics import level_of
     from pybroker.process.secret_settings import added_scram
     from pybroker.process.start_options import StartOptions
@@ -46,4 +47,5 @@ def start(settings: tuple[str, ...], add_scram: tuple[str, ...], **options: obje
 
     options["log_level"] = options["log_level"] or level_of(os.environ)
     users = (*add_scram, *added_scram(os.environ))
+    settings = tuple(in_numbers(settings, "" if options["embedded"] else "--set"))
     return run(StartOptions(settings=settings, add_scram=users, **options))  # type: ignore[arg-type]

@@ -256,6 +256,13 @@ def settings(given: Iterable[str], option: str) -> dict[str, str]:
     return {key: with_unit(key, value, option) for key, value in rows(given, option)}
 
 
+def in_numbers(given: Iterable[str], option: str) -> Iterator[str]:
+    """The same of what a broker reads itself: what is no ``key=value`` is left to it. Raises UsageError."""
+    for text in given:
+        key, mark, value = text.partition("=")
+        yield f"{key}={with_unit(key.strip(), value, option)}" if mark else text
+
+
 def with_unit(key: str, value: str, option: str = "") -> str:
     """The value of a key of the cluster, of which the unit may be given. Raises UsageError."""
     from pybroker.cli.common.units import taken

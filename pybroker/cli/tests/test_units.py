@@ -9,6 +9,7 @@ import pytest
 import pybroker
 from pybroker.cli.common.units import retention_text, size_text, taken, time_text
 from pybroker.cli.tests.running import Shell
+from pybroker.process.start_options import StartOptions
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,17 @@ def test_a_size_is_shown_in_the_greatest_unit_that_comes_out_even(size: int, tex
 )
 def test_retention_in_words(policy: str, ms: int, size: int, text: str) -> None:
     assert retention_text(policy, ms, size) == text
+
+
+def test_the_settings_of_a_start_take_units_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[StartOptions] = []
+    monkeypatch.setattr("pybroker.process.supervisor.run", started.append)
+    Shell().done("start", "--set", "log.retention.ms=7d", "--set", "log.segment.bytes =1GiB", "--set", "node.id=2")
+    assert started[0].settings == ("log.retention.ms=604800000", "log.segment.bytes =1073741824", "node.id=2")
+    told = Shell().refused("start", "--set", "log.retention.ms=5m", code=2)
+    assert told.startswith("pybroker: --set log.retention.ms=5m: 'm' is no unit of time: there are ms, s, min")
+    own = Shell().refused("start", "--embedded", "--set", "log.retention.ms=5m", code=2)
+    assert own.startswith("pybroker: log.retention.ms=5m: 'm' is no unit")
 
 
 @pytest.fixture(scope="module")
