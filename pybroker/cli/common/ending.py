@@ -12,6 +12,7 @@ import errno
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -24,6 +25,9 @@ SIGNALLED = 128
 CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What only a write to stdout fails with: the verbs write no other file."""
+NUMBERS = {"integer": "whole number", "float": "number"}
+NO_NUMBER = re.compile(r"is not a valid (integer|float)(?: range)?\.")
+"""How click says that a word is none of these."""
 
 _signal: int = signal.SIGINT
 
@@ -78,8 +82,11 @@ def closed_pipe() -> Iterator[None]:
 
 def code_of(error: BaseException) -> int:
     """Reports in one line what ended a verb, and returns the exit code."""
-    if isinstance(error, click.exceptions.Abort):
-        return after_signal() if isinstance(error.__cause__, KeyboardInterrupt) else 1
+    if isinstance(error, click.exceptions.Abort):  # which hides what it was raised for, at a prompt
+        if isinstance(error.__context__, KeyboardInterrupt):
+            return after_signal()
+        tell("pybroker: the input has ended before an answer")
+        return 1
     if isinstance(error, KeyboardInterrupt):
         return after_signal()
     if isinstance(error, BrokenPipeError):
@@ -96,7 +103,7 @@ def code_of(error: BaseException) -> int:
 def words_of(error: BaseException) -> str:
     """Returns what is wrong, where, and what to do."""
     if isinstance(error, click.ClickException):
-        return error.format_message()
+        return NO_NUMBER.sub(lambda found: f"is not a {NUMBERS[found[1]]}.", error.format_message())
     if isinstance(error, OSError) and error.errno is not None:
         where = "stdout" if error.filename is None and error.errno in IS_FULL else error.filename
         reason = error.strerror or os.strerror(error.errno)

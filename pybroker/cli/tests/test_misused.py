@@ -1,0 +1,37 @@
+"""What a person mistypes, or breaks off."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from pybroker.cli.common import ending
+from pybroker.cli.tests.running import Shell
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("start", "--port", "80a"), "'--port': '80a' is not a whole number."),
+        (("doctor", "--timeout", "3s"), "'--timeout': '3s' is not a number."),
+    ],
+)
+def test_a_word_that_is_no_number_is_called_that(words: tuple[str, ...], told: str) -> None:
+    assert told in Shell().refused(*words, code=2)
+
+
+def test_ctrl_c_at_a_prompt_ends_as_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.termui.hidden_prompt_func", interrupted)
+    with pytest.raises(click.Abort) as caught:
+        click.prompt("Password", hide_input=True, err=True)
+    assert ending.code_of(caught.value) == 130
+
+
+def test_the_end_of_the_input_at_a_prompt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    ended = Shell("127.0.0.1:1")("user", "create", "alice")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == "pybroker: the input has ended before an answer"
