@@ -6,7 +6,7 @@ It imports nothing of the broker, like ``embedded``, which uses it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 OPERATIONS: Final = (
@@ -14,6 +14,8 @@ OPERATIONS: Final = (
     *("ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
 )
 """Kafka's operations as the wire names them. Kafka's tools write them like ``DescribeConfigs``."""
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of every client that has not logged in."""
 CLUSTER_NAME: Final = "kafka-cluster"
 _BY_WORD: Final = {name.replace("_", ""): name for name in OPERATIONS}
 
@@ -70,6 +72,16 @@ class Acl:
         words += [f"{key}=True" for key in ("prefixed", "deny") if getattr(self, key)]
         words += [f"host={self.host!r}"] if self.host != "*" else []
         return f"Acl({', '.join(words)})"
+
+
+def check_known(acls: Iterable[Acl], super_users: str) -> None:
+    """Raises ValueError if these help nobody at a broker without users, whose clients are all User:ANONYMOUS."""
+    named = {acl.principal for acl in acls}
+    if named and not named & {ANONYMOUS, "User:*"} and ANONYMOUS not in super_users:
+        raise ValueError(
+            f"acls name {min(named)}, and this broker knows no users: each client is {ANONYMOUS}. Add users by"
+            " sasl='SCRAM-SHA-256', users={'alice': 'secret'}, or certificates by tls=True, ssl_client_auth='required'"
+        )
 
 
 def texts(acl: Acl) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pybroker.acl import Acl, texts
+from pybroker.acl import Acl, check_known, texts
 from pybroker.client_settings import protocol, settings_for
 from pybroker.passwords import passwords
 from pybroker.process.owned_process import OwnedProcess
@@ -39,6 +39,7 @@ CHOSEN = {
     *("security.inter.broker.protocol", "inter.broker.listener.name", "sasl.enabled.mechanisms"),
     *("ssl.keystore.location", "ssl.truststore.location"),
 }
+OWN_CERTIFICATES = "your own are listeners='SSL://localhost:0', ssl_keystore_type='PEM', ssl_keystore_location='…'"
 CLIENT_AUTH = "ssl.client.auth"
 OF_SASL_SSL = "listener.name.sasl_ssl."
 """The prefix of the keys of the listener that ``tls`` and ``sasl`` together choose."""
@@ -88,6 +89,9 @@ class EmbeddedBroker:
     ) -> None:
         """Starts nothing yet; the arguments are those of ``run``."""
         settings = dict(setting(key, value) for key, value in config.items())
+        _check_types(processes=(processes, int), port=(port, int), start_timeout_s=(start_timeout_s, (int, float)))
+        if not isinstance(tls, bool):
+            raise TypeError(f"tls={tls!r}: True makes certificates; {OWN_CERTIFICATES}")
         self._is_secured = tls
         self._passwords = passwords(sasl, users)
         secured = self._secured()
@@ -102,7 +106,10 @@ class EmbeddedBroker:
         self._port = port
         self._log_level = log_level
         self._timeout_s = start_timeout_s
-        self._acls = [text for acl in acls or () for text in texts(acl)]
+        rights = list(acls or ())
+        self._acls = [text for acl in rights for text in texts(acl)]
+        if self._passwords is None and not settings.keys() & {*CHOSEN, CLIENT_AUTH}:
+            check_known(rights, settings.get("super.users", ""))
         self._settings = {**DEFAULTS, **({} if acls is None else AUTHORIZER), **secured, **settings}
         self._bootstrap = ""
         self._pids: tuple[int, ...] = ()
@@ -380,8 +387,10 @@ def run(
     ``broker.client_settings("alice")`` returns the settings for a client.
 
     With ``acls`` a client may do only what these ACLs allow: ``acls=[Acl("alice", "READ", topic="flights")]``. An empty
-    list allows nothing, except to ``super_users="User:admin"``. ACLs that are already in ``data_dir`` stay. Raises
-    BrokerFailed.
+    list allows nothing, except to ``super_users="User:admin"``. Without ``users`` or client certificates each client is
+    ``User:ANONYMOUS``. ACLs that are already in ``data_dir`` stay.
+
+    Raises BrokerFailed, and ValueError or TypeError for unsuitable arguments.
     """
     broker = EmbeddedBroker(
         processes,
@@ -417,11 +426,18 @@ def brokers_environment() -> dict[str, str]:
     return {name: text for name, text in environment().items() if not name.startswith(OTHERS)}
 
 
+def _check_types(**given: tuple[object, type | tuple[type, ...]]) -> None:
+    """Raises TypeError."""
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}={value!r} is no number")
+
+
 def setting(key: str, value: object) -> tuple[str, str]:
     """Returns key and text as ``--set`` takes them."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, (list, tuple)):
-        text = ",".join(map(str, value))
+        text = (";" if key == "super_users" else ",").join(map(str, value))
     return key.replace("_", "."), text
 
 

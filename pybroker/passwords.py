@@ -69,7 +69,7 @@ def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | 
         return None
     if not sasl or not users:
         raise ValueError("sasl and users go together: run(sasl='SCRAM-SHA-256', users={'alice': 'secret'})")
-    mechanism = sasl.upper()
+    mechanism = str(sasl).upper()
     if mechanism not in MODULES:
         raise ValueError(f"sasl={sasl!r} is none of {', '.join(MODULES)}")
     if not isinstance(users, Mapping) or not all(isinstance(text, str) for pair in users.items() for text in pair):

@@ -10,6 +10,7 @@ import pytest
 
 import pybroker
 from pybroker.client_settings import LIBRARIES, settings_for
+from pybroker.embedded import setting
 from pybroker.passwords import MODULES, PLAIN, SCRAM, passwords
 from pyclient import Admin, Producer
 from pyclient.admin.types import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -20,17 +21,21 @@ ODD = "bo=b,x"
 USERS = {"alice": 's"ec\\r,et=ä', ODD: "x"}
 TOPIC = "secured"
 PATIENCE_S = 90.0
+READS = pybroker.Acl("alice", "READ", topic="t")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ({"sasl": "GSSAPI", "users": USERS}, "is none of PLAIN, SCRAM-SHA-256"),
+        ({"sasl": True, "users": USERS}, "sasl=True is none of PLAIN, SCRAM-SHA-256"),
         ({"sasl": "PLAIN"}, "sasl and users go together"),
         ({"users": USERS}, "sasl and users go together"),
         ({"sasl": "PLAIN", "users": {"alice": ""}}, "is empty"),
         ({"sasl": "SCRAM-SHA-256", "users": {"alice": "hush\nhush"}}, "has a line break"),
         ({"sasl": "PLAIN", "users": USERS, "listeners": "PLAINTEXT://:0"}, "give only one of the two"),
+        ({"acls": [READS]}, "acls name User:alice, and this broker knows no users: each client is User:ANONYMOUS"),
+        ({"acls": [READS], "tls": True, "super_users": "User:bob"}, "tls=True, ssl_client_auth='required'"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], says: str) -> None:
@@ -44,12 +49,36 @@ def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], say
     [
         ({"sasl": "PLAIN", "users": ["alice"]}, "users are passwords by name"),
         ({"sasl": "PLAIN", "users": {"alice": 1}}, "users are passwords by name"),
+        ({"processes": "3"}, "processes='3' is no number"),
+        ({"port": "9092"}, "port='9092' is no number"),
+        ({"start_timeout_s": "5"}, "start_timeout_s='5' is no number"),
+        ({"tls": "cert.pem"}, r"tls='cert.pem': True makes certificates; your own are listeners='SSL:"),
         ({"acls": {"alice": "READ"}}, r"acls contains 'alice', which is not an Acl: acls=\[Acl\("),
     ],
 )
 def test_arguments_of_the_wrong_type_are_refused_with_the_right_one(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(TypeError, match=says):
         pybroker.EmbeddedBroker(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"acls": [READS], "sasl": "PLAIN", "users": USERS},
+        {"acls": [READS], "tls": True, "ssl_client_auth": "required"},
+        {"acls": [READS], "listeners": "SASL_PLAINTEXT://localhost:0"},
+        {"acls": [READS], "super_users": ["User:bob", "User:ANONYMOUS"]},
+        {"acls": [READS, pybroker.Acl("*", "READ", topic="t")]},
+        {"acls": []},
+    ],
+)
+def test_acls_go_with_whatever_knows_users_and_with_those_for_everybody(arguments: dict[str, object]) -> None:
+    pybroker.EmbeddedBroker(**arguments)  # type: ignore[arg-type]
+
+
+def test_several_super_users_are_a_list() -> None:
+    assert setting("super_users", ["User:a,b", "User:c"]) == ("super.users", "User:a,b;User:c")
+    assert setting("log_dirs", ["a", "b"]) == ("log.dirs", "a,b")
 
 
 def test_without_users_nothing_is_set() -> None:

@@ -121,8 +121,7 @@ def deliver() -> None:
 
 
 def _is_due(producer: Forgettable, unclosed: Unclosed) -> bool:
-    """Returns whether to flush the producer. Does not flush a transaction, since the application has not committed it.
-    """
+    """Returns whether to flush the producer. Does not flush a transaction, since the application has not committed it."""
     if producer.closed or producer._is_told or unclosed.process != os.getpid():
         return False
     if not unclosed.engine.is_transactional:
@@ -138,10 +137,7 @@ def tell_open(owner: str, engine: Engine) -> None:
         log.error("a %s was not closed: its transaction is not committed", owner)
 
 
-NOT_CLOSED: Final = (
-    "a %s was not closed: %s lost, because they could not be delivered%s. "
-    "Use the producer in a with block, or close it"
-)
+NOT_CLOSED: Final = "a %s was not closed: %s lost%s. Use the producer in a with block, or close it"
 CLOSED: Final = "a %s was closed too early: %s lost%s"
 
 
