@@ -7,7 +7,9 @@ Cython looks newer than every file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import os
 import shlex
 import shutil
@@ -36,6 +38,9 @@ CORES = os.cpu_count() or 1
 # PYBROKER_ONLY="cy/batch/builder.pyx" builds one module; used while developing.
 ONLY = os.environ.get("PYBROKER_ONLY", "").split()
 
+# PYBROKER_PROGRESS=/dev/stderr names a file for a line per module: pip hides what a build prints.
+PROGRESS = os.environ.get("PYBROKER_PROGRESS")
+
 HEADERS = Path("cy")
 TRANSLATED = Path("build") / "translated"
 """Says what the C files are of: ``recipe()``."""
@@ -53,6 +58,13 @@ def extensions() -> list[Extension]:
         )
         for source in sources
     ]
+
+
+def tell(line: str) -> None:
+    """Adds a line to ``PROGRESS``, if it can be written."""
+    if PROGRESS:
+        with contextlib.suppress(OSError), open(PROGRESS, "a", encoding="utf-8") as out:
+            print(line, file=out)
 
 
 def preprocesses(text: str) -> bool:
@@ -131,6 +143,7 @@ class Build(build_ext):
         flags = shlex.join(FLAGS)
         if not ONLY and not (COMPILED.is_file() and COMPILED.read_text() == flags):
             self.force = True
+        self._numbers = itertools.count(1)
         in_place = self.inplace and not ONLY
         if in_place:
             COMPILED.unlink(missing_ok=True)
@@ -145,6 +158,7 @@ class Build(build_ext):
         if ONLY or not is_translated(sources, wanted):
             from Cython.Build import cythonize
 
+            tell("translating the modules into C")
             force = renew(wanted)
             translated = cythonize(
                 extensions(), nthreads=CORES, compiler_directives=DIRECTIVES, force=force, quiet=True
@@ -160,7 +174,9 @@ class Build(build_ext):
         """Compiles a module, or takes the one that was compiled in place of the same sources: pip builds elsewhere."""
         made = Path(self.get_ext_fullpath(ext.name))
         there = Path(*ext.name.split(".")).with_name(made.name)
+        number = next(self._numbers)
         if self.force or not is_compiled(there, Path(ext.sources[0])):
+            tell(f"compiling {number} of {len(self.extensions)}: {ext.name}")
             super().build_extension(ext)
         elif made.absolute() != there.absolute():
             made.parent.mkdir(parents=True, exist_ok=True)

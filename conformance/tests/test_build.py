@@ -169,6 +169,23 @@ def test_modules_that_were_compiled_by_other_flags_are_compiled_again(
     assert compiled("") > quick
 
 
+def test_the_modules_are_named_while_they_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip shows nothing of a build, which takes minutes; what is there already is not named again."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "setup.py", "setup.py")
+    Path("cy").mkdir()
+    Path("cy/__init__.py").touch()
+    for name in ("one", "two"):
+        Path(f"cy/{name}.pyx").write_text(ITEM)
+    for _ in range(2):
+        assert build(tmp_path, PYBROKER_CFLAGS="-O0", PYBROKER_PROGRESS="told").returncode == 0
+    first, *rest = Path("told").read_text().splitlines()
+    assert first == "translating the modules into C"
+    assert sorted(line.partition(":")[0] for line in rest) == ["compiling 1 of 2", "compiling 2 of 2"]
+    assert sorted(line.rpartition(": ")[2] for line in rest) == ["cy.one", "cy.two"]
+    assert build(tmp_path, PYBROKER_CFLAGS="-O1", PYBROKER_PROGRESS="/no/such/file").returncode == 0
+
+
 def test_in_a_clone_where_nothing_is_compiled_the_installed_modules_are_taken(clone: Path) -> None:
     program = "import cy.wire.codec, pybroker, pyclient; print(pybroker.__file__, cy.wire.codec.__file__)"
     shown = subprocess.run(
