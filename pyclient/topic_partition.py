@@ -27,5 +27,7 @@ def partition_of(given: object) -> TopicPartition:
 
 
 def partitions_of(given: Iterable[object]) -> list[TopicPartition]:
-    """Converts all like ``partition_of``."""
+    """Converts all like ``partition_of``. Raises TypeError also for a single one."""
+    if isinstance(given, (str, TopicPartition)):
+        raise TypeError(f"{given!r} is not a list of TopicPartition(topic, partition)")
     return [partition_of(each) for each in given]

@@ -6,11 +6,21 @@ more likely it is (KIP-794). More batches wait for a slow broker, so it gets few
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
 from cython cimport final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from cy.produce.murmur2 cimport murmur2_of
 from cy.produce.partition_queue cimport PartitionQueue, TopicQueues
+
+import operator
+
+
+cdef object whole(object partition):
+    try:
+        return operator.index(partition)
+    except TypeError:
+        raise TypeError(f"partition is {type(partition).__name__}, not int") from None
 
 
 @final
@@ -29,7 +39,7 @@ cdef class Partitioner:
         """Returns the queue for a record, None for an unknown partition."""
         cdef int32_t number = -1
         if partition is not None:
-            number = partition
+            number = partition if PyLong_CheckExact(partition) else whole(partition)
             if not 0 <= number < topic.count:
                 return None
         elif key is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from pyclient.consumer.errors import not_answered
 from pyclient.consumer.types import OffsetAndTimestamp
@@ -15,6 +15,8 @@ from pyclient.protocol import ListOffsets
 from pyclient.topic_partition import TopicPartition
 
 Found = OffsetAndTimestamp | None
+LOOK_S: Final = 1.0
+"""For the metadata of a partition that was added just now."""
 
 
 class OffsetLookup:
@@ -31,6 +33,7 @@ class OffsetLookup:
         LATEST; None where there is none. Raises the last error at ``deadline`` (of the client's clock).
         """
         left, found = dict(times), dict[TopicPartition, Found]()
+        await self._check_there(times, deadline)
 
         async def attempt() -> None:
             await self._client.metadata({tp.topic for tp in left}, timeout=deadline - self._client.clock())
@@ -43,6 +46,18 @@ class OffsetLookup:
 
         await self._client.retrying(attempt, deadline=deadline)
         return found
+
+    async def _check_there(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        """Raises UnknownTopicOrPartition for a partition that its topic does not have, by the next metadata either."""
+        client = self._client
+
+        async def attempt() -> None:
+            for tp in partitions:
+                if client.cluster.partition(tp) is None:
+                    raise client.why_unknown(tp)
+
+        await client.metadata({tp.topic for tp in partitions}, timeout=deadline - client.clock())
+        await client.retrying(attempt, deadline=min(deadline, client.clock() + LOOK_S))
 
     async def once(
         self, times: Mapping[TopicPartition, int]

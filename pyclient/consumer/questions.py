@@ -34,9 +34,11 @@ class Questions:
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms). Raises ValueError
-        for a negative time, which would mean something else in the protocol.
+        for a negative time, which would mean something else in the protocol, and TypeError for what is no whole number.
         """
         for tp, time in times.items():
+            if not hasattr(time, "__index__"):
+                raise TypeError(f"{tp}: a time is in ms since 1970, as an int, not {time!r}")
             if time < 0:
                 raise ValueError(f"{tp}: a time is in ms since 1970, not {time}")
         return await self._find(times, timeout)

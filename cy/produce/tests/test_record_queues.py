@@ -53,6 +53,14 @@ def test_explicit_partition_is_honoured():
     assert records_of(queues) == {2: [b"a"]}
 
 
+@pytest.mark.parametrize("partition", ["0", 1.5])
+def test_a_partition_that_is_no_whole_number_is_refused(partition):
+    queues, _ = make()
+    with pytest.raises(TypeError, match=f"partition is {type(partition).__name__}, not int"):
+        queues.send("t", b"a", partition=partition)
+    assert queues.send("t", b"a", partition=True).partition == 1
+
+
 def test_a_topic_is_forgotten_when_nothing_waits_and_its_queues_come_back():
     queues, _ = make()
     queues.send("t", b"a", partition=2)

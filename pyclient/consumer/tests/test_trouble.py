@@ -194,6 +194,24 @@ async def test_a_partition_that_does_not_exist_is_told(broker: Broker, consumer:
 
 
 @reading()
+async def test_the_end_of_a_partition_that_does_not_exist_is_told_and_not_waited_for(
+    broker: Broker, consumer: Consumer
+) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="topic t has 2 partitions: there is no partition 9"):
+        await consumer.end_offsets([T0, TopicPartition("t", 9)], timeout=3600)
+    broker.topics["t"] = 10
+    assert await consumer.end_offsets([TopicPartition("t", 9)]) == {TopicPartition("t", 9): 0}
+
+
+@reading()
+async def test_a_time_that_is_a_word_is_refused(broker: Broker, consumer: Consumer) -> None:
+    with pytest.raises(TypeError, match="t-0: a time is in ms since 1970, as an int, not 'earliest'"):
+        await consumer.offsets_for_times({T0: "earliest"})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="is not a list of TopicPartition"):
+        await consumer.assign(T0)  # type: ignore[arg-type]
+
+
+@reading()
 async def test_a_topic_that_is_forbidden_is_told_and_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
     broker.topics["secret"] = -FORBIDDEN
     await consumer.assign([T0, TopicPartition("secret", 0)])
