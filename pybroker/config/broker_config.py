@@ -278,8 +278,8 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """log.dirs, else log.dir, else an empty tuple."""
-        return tuple(self["log.dirs"] or self["log.dir"] or ())
+        """log.dirs, else log.dir, else an empty tuple. As in Kafka, an extra comma adds no folder."""
+        return tuple(filter(None, self["log.dirs"] or self["log.dir"] or ()))
 
 
 def _parse_stored(texts: Mapping[str, str]) -> dict[str, Value]:

@@ -19,6 +19,7 @@ MAX_LONG: Final = (1 << 63) - 1
 MAX_DOUBLE: Final = 1.7976931348623157e308
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_WITH_UNIT = re.compile(r"\s*[0-9]+(\.[0-9]+)? ?[A-Za-z]+\s*\Z")
 _SEPARATOR = re.compile(r"\s*,\s*")
 
 
@@ -161,7 +162,8 @@ class Key(NamedTuple):
             value = parse_type(self.type, text)
         except ValueError:
             article = "an" if self.type is INT else "a"
-            raise self._error(text, f"is not {article} {self.type.name}", source) from None
+            hint = ": only the command line takes units" if self.type in _BITS and _WITH_UNIT.match(text) else ""
+            raise self._error(text, f"is not {article} {self.type.name}{hint}", source) from None
         return self.check(value, source)
 
     def parse_stored(self, text: str | None) -> Value:

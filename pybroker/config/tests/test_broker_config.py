@@ -289,3 +289,4 @@ def test_the_older_name_of_the_node_id_is_understood() -> None:
     assert BrokerConfig({"broker.id": "3"}).node_id == 3
     assert BrokerConfig({"broker.id": "-1"}).node_id is None
     assert BrokerConfig({"log.dir": "/x"}).log_dirs == ("/x",)
+    assert BrokerConfig({"log.dirs": "/x, /y,"}).log_dirs == ("/x", "/y")
