@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import index
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class TopicPartition(NamedTuple):
@@ -24,6 +26,13 @@ def partition_of(given: object) -> TopicPartition:
         if isinstance(topic, str) and hasattr(number, "__index__"):
             return TopicPartition(topic, index(number))
     raise TypeError(f"{given!r} is not a TopicPartition(topic, partition)")
+
+
+def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
+    """The same mapping, its keys as ``partition_of``. Raises TypeError for what is no mapping, too."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{given!r} is not a mapping of TopicPartition(topic, partition)")
+    return {partition_of(tp): each for tp, each in given.items()}
 
 
 def partitions_of(given: Iterable[object]) -> list[TopicPartition]:

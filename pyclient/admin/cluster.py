@@ -35,7 +35,7 @@ from pyclient.protocol import (
 )
 from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.apis import Api, by_key
-from pyclient.topic_partition import TopicPartition, partition_of
+from pyclient.topic_partition import TopicPartition, by_partition
 
 
 class ClusterAdmin(Base):
@@ -276,7 +276,7 @@ class ClusterAdmin(Base):
         """
         request = AlterPartitionReassignments.Request
         deadline = self._deadline(timeout)
-        wanted = {partition_of(tp): ids for tp, ids in replicas.items()}
+        wanted = by_partition(replicas)
 
         def row(key: TopicPartition) -> AlterPartitionReassignments.Request.ReassignablePartition:
             ids = wanted[key]

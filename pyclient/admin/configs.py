@@ -86,6 +86,8 @@ class Configs(Base):
         """
         request = IncrementalAlterConfigs.Request
         ops = {resource: list(rows) for resource, rows in changes.items()}
+        if wrong := [op for rows in ops.values() for op in rows if not isinstance(op, AlterConfigOp)]:
+            raise TypeError(f"{wrong[0]!r} is not an AlterConfigOp(name, value)")
 
         async def ask(
             node: int, some: list[ConfigResource]
@@ -138,6 +140,8 @@ class Configs(Base):
     ) -> Results[ConfigResource, R]:
         """Asks about each resource at a broker that knows it."""
         given = [resources] if isinstance(resources, ConfigResource) else list(resources)
+        if wrong := [each for each in given if not isinstance(each, ConfigResource)]:
+            raise TypeError(f"{wrong[0]!r} is not a ConfigResource(ResourceType.TOPIC, name)")
         deadline = self._deadline(timeout)
 
         async def place(resource: ConfigResource) -> int | KafkaError:

@@ -33,7 +33,7 @@ from pyclient.protocol import (
 )
 from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.uuids import to_base64
-from pyclient.topic_partition import TopicPartition, partition_of
+from pyclient.topic_partition import TopicPartition, by_partition
 
 if TYPE_CHECKING:
     _Described = DescribeTopicPartitions.Response.DescribeTopicPartitionsResponseTopic
@@ -219,7 +219,7 @@ class Topics(Base):
         """
         deadline = self._deadline(timeout)
         request = DeleteRecords.Request
-        targets = {partition_of(tp): offset for tp, offset in before.items()}
+        targets = by_partition(before)
 
         async def ask(
             node: int, keys: list[TopicPartition]
@@ -262,7 +262,7 @@ class Topics(Base):
         """
         deadline = self._deadline(timeout)
         isolation = _ISOLATION[isolation_level]
-        targets = {partition_of(tp): OffsetSpec.of(spec) for tp, spec in specs.items()}
+        targets = {tp: OffsetSpec.of(spec) for tp, spec in by_partition(specs).items()}
         request = ListOffsets.Request
 
         async def ask(

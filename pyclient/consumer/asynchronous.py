@@ -26,7 +26,7 @@ from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, Rebal
 from pyclient.core.cluster import PartitionInfo
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
-from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
+from pyclient.topic_partition import TopicPartition, by_partition, partition_of, partitions_of
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
@@ -378,7 +378,7 @@ class Consumer(ConsumerApi):
         """Returns the first record at or after a time (ms), or None. After ``timeout`` seconds (default.api.timeout.ms)
         the last error is raised.
         """
-        return await self._core.questions.offsets({partition_of(tp): ms for tp, ms in times.items()}, timeout)
+        return await self._core.questions.offsets(by_partition(times), timeout)
 
     # -- the cluster -----------------------------------------------------------------------------------
 

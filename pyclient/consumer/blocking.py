@@ -24,7 +24,7 @@ from pyclient.core.cluster import PartitionInfo
 from pyclient.core.threads.bell import Bell
 from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import ClientClosed
-from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
+from pyclient.topic_partition import TopicPartition, by_partition, partition_of, partitions_of
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
@@ -387,8 +387,7 @@ class Consumer(ConsumerApi):
         """Returns the first record at or after a time (ms), or None. After ``timeout`` seconds (default.api.timeout.ms)
         the last error is raised.
         """
-        wanted = {partition_of(tp): ms for tp, ms in times.items()}
-        return self._run(self._core.questions.offsets(wanted, timeout), timeout)
+        return self._run(self._core.questions.offsets(by_partition(times), timeout), timeout)
 
     # -- the cluster -----------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from pyclient.protocol.errors import (
 from pyclient.tests.brokers import broker, unique  # noqa: F401
 from pyclient.tests.support import until
 
+OF_T = ConfigResource(ResourceType.TOPIC, "t")
 NOW_MS = int(time.time() * 1000) - 60_000
 """Records are as old as that: young enough for retention."""
 
@@ -103,6 +104,21 @@ def test_validation_alone_creates_nothing(admin):
     name = unique("dry")
     admin.create_topics(name, num_partitions=1, validate_only=True)
     assert name not in admin.list_topics()
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda admin: admin.describe_configs("t"), r"'t' is not a ConfigResource\(ResourceType.TOPIC, name\)"),
+        (lambda admin: admin.incremental_alter_configs({OF_T: {"retention.ms": "1"}}), "is not an AlterConfigOp"),
+        (lambda admin: admin.list_offsets(["t"]), r"\['t'\] is not a mapping of TopicPartition"),
+        (lambda admin: admin.list_offsets({"t": "latest"}), "'t' is not a TopicPartition"),
+        (lambda admin: admin.delete_records([("t", 0)]), "is not a mapping of TopicPartition"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_with_the_right_one(admin, ask, says):
+    with pytest.raises(TypeError, match=says):
+        ask(admin)
 
 
 def test_the_first_error_is_raised_or_left_to_the_results(admin, topic):
