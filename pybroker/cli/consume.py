@@ -189,7 +189,9 @@ def searching(expression: str) -> Callable[[bytes], object]:
     try:
         search: Callable[[bytes], object] = re2.compile(expression.encode(), options).search
     except re2.error as error:
-        raise click.UsageError(f"--grep {expression}: {error}") from error
+        why = error.args[0] if error.args else b""
+        told = why.decode(errors="replace") if isinstance(why, bytes) else why
+        raise click.UsageError(f"--grep {expression}: {told}") from error
     return search
 
 

@@ -162,7 +162,7 @@ class Key(NamedTuple):
             value = parse_type(self.type, text)
         except ValueError:
             article = "an" if self.type is INT else "a"
-            hint = ": only the command line takes units" if self.type in _BITS and _WITH_UNIT.match(text) else ""
+            hint = ": only pybroker's own verbs take units" if self.type in _BITS and _WITH_UNIT.match(text) else ""
             raise self._error(text, f"is not {article} {self.type.name}{hint}", source) from None
         return self.check(value, source)
 

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from pybroker.cli.common.verbs import BOOTSTRAP, pairs
+from pybroker.cli.common.verbs import settings as in_units
 from pybroker.cli.common.wrong_addresses import told
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def by_words(function: Callable[..., Any]) -> Callable[..., Any]:
             logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         else:  # an error is one line, the verb's
             logging.getLogger("pyclient").addHandler(logging.NullHandler())
-        return function(cluster=chosen(bootstrap, profile, pairs(settings, "-X")), **options)
+        return function(cluster=chosen(bootstrap, profile, in_units(settings, "-X")), **options)
 
     return call
 

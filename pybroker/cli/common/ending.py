@@ -103,7 +103,10 @@ def code_of(error: BaseException) -> int:
 def words_of(error: BaseException) -> str:
     """Returns what is wrong, where, and what to do."""
     if isinstance(error, click.ClickException):
-        return NO_NUMBER.sub(lambda found: f"is not a {NUMBERS[found[1]]}.", error.format_message())
+        text = NO_NUMBER.sub(lambda found: f"is not a {NUMBERS[found[1]]}.", error.format_message())
+        if isinstance(error, click.UsageError) and error.ctx is not None and text.startswith("Got unexpected extra"):
+            return f"{text}: `{error.ctx.command_path} --help` shows what it takes"
+        return text
     if isinstance(error, OSError) and error.errno is not None:
         where = "stdout" if error.filename is None and error.errno in IS_FULL else error.filename
         reason = error.strerror or os.strerror(error.errno)

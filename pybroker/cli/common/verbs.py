@@ -44,6 +44,11 @@ HINTS: Mapping[str, str] = {
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
 
 
+SAME: Mapping[str, str] = {
+    **{"ls": "list", "show": "describe", "info": "describe", "get": "describe", "add": "create", "new": "create"},
+    **{"make": "create", "rm": "delete", "remove": "delete", "drop": "delete", "change": "alter", "move": "reassign"},
+}
+"""Verbs that others may say, and ours."""
 NEAR = 0.7
 """How alike a name is that was mistyped; difflib's ratio."""
 COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "command_config", "file", "more"})
@@ -115,7 +120,9 @@ class Suggesting(click.Group):
         if self.get_command(context, args[0]) is None and not args[0].startswith("-"):
             known = self.list_commands(context)
             raise click.UsageError(
-                f"{context.command_path} {args[0]}: no such verb: {suggestion(args[0], known)}", context
+                f"{context.command_path.removeprefix('pybroker ')} {args[0]}: no such verb:"
+                f" {suggestion(args[0], known)}",
+                context,
             )
         return super().resolve_command(context, args)
 
@@ -183,9 +190,9 @@ class Lazy(click.Group):
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
-    """Returns a similar name, or all names."""
+    """Returns a similar name or one of the same meaning, or all names."""
     names = list(known)
-    near = difflib.get_close_matches(given, names, 1, NEAR)
+    near = [SAME[given]] if SAME.get(given) in names else difflib.get_close_matches(given, names, 1, NEAR)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
 
 

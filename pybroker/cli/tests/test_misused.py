@@ -13,10 +13,14 @@ from pybroker.cli.tests.running import Shell
     ("words", "told"),
     [
         (("start", "--port", "80a"), "'--port': '80a' is not a whole number."),
+        (("quota", "set", "rate=1"), "extra argument (rate=1): `pybroker quota set --help` shows what it takes"),
+        (("topic", "ls"), "pybroker: topic ls: no such verb: did you mean 'list'?"),
+        (("topic", "rm", "t"), "did you mean 'delete'?"),
+        (("topic", "list", "-X", "request.timeout.ms=5m"), "-X request.timeout.ms=5m: 'm' is no unit of time"),
         (("doctor", "--timeout", "3s"), "'--timeout': '3s' is not a number."),
     ],
 )
-def test_a_word_that_is_no_number_is_called_that(words: tuple[str, ...], told: str) -> None:
+def test_what_was_mistyped_is_answered_with_what_is_right(words: tuple[str, ...], told: str) -> None:
     assert told in Shell().refused(*words, code=2)
 
 
