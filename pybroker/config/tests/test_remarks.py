@@ -203,7 +203,7 @@ def test_a_zookeeper_that_was_left_over_in_a_file_for_kraft_is_not_used_and_name
 
 def test_a_home_folder_that_no_shell_has_put_in_is_told() -> None:
     (told,) = of_settings(BrokerConfig({"log.dirs": "/x,~/data"}))
-    assert told.startswith("log.dirs=~/data is no home folder")
+    assert told.startswith("log.dirs=~/data is not in the home folder")
 
 
 def test_the_cluster_id_of_kafkas_image_is_named() -> None:
