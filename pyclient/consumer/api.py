@@ -9,9 +9,8 @@ from cy.consume.fetched import Chunk
 from cy.consume.records import Record, Records, RecordsIterator
 from cy.produce.callback_order import check_parameters
 from pyclient.config import CONSUMER, Config, load
-from pyclient.consumer.alone import NEEDED
-from pyclient.consumer.core import ConsumerCore, OnCommit, Topics
-from pyclient.consumer.errors import IllegalState
+from pyclient.consumer.commits import OnCommit
+from pyclient.consumer.core import ConsumerCore, Topics
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.showing import shown
@@ -236,7 +235,7 @@ class ConsumerApi:
 
     def group_metadata(self) -> GroupMetadata:
         """Returns this consumer's membership, for ``Producer.send_offsets``. Raises IllegalState without a group."""
-        return self._core.identity()
+        return self._core.commits.identity()
 
     def wakeup(self) -> None:
         """Ends the waiting poll, or the next one, with WakeupError. Any thread or signal handler may call this."""
@@ -245,8 +244,7 @@ class ConsumerApi:
     def _to_commit(
         self, offsets: Offsets | Record | None, on_commit: OnCommit | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        if self._core.committed is None:
-            raise IllegalState(NEEDED)
+        self._core.commits.of_group()  # raises without one
         if on_commit is not None:
             check_parameters(on_commit, "on_commit", "offsets")
         if offsets is None:

@@ -332,7 +332,7 @@ class Consumer(ConsumerApi):
         Raises CommitFailed if the group has given the partitions to other members, and RebalanceInProgress if the
         consumer has to poll first.
         """
-        await self._core.commit(self._to_commit(offsets), timeout)
+        await self._core.commits.commit(self._to_commit(offsets), timeout)
 
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
         """Like ``commit``, but does not wait.
@@ -340,7 +340,7 @@ class Consumer(ConsumerApi):
         ``on_commit(offsets, error)`` is called when it is done, before a later ``commit`` of the same partitions
         returns. After such a later commit this one is not sent again, so ``error`` may be retriable.
         """
-        self._core.hold(self._core.commit_telling(self._to_commit(offsets, on_commit), on_commit))
+        self._core.hold(self._core.commits.commit_telling(self._to_commit(offsets, on_commit), on_commit))
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -348,7 +348,7 @@ class Consumer(ConsumerApi):
         """Returns the group's committed offsets; None for a partition without one."""
         wanted = partitions_of(partitions)
         await self.connect()
-        return await self._core.fetch_committed(wanted, timeout)
+        return await self._core.commits.fetch(wanted, timeout)
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """Returns the offset of the next record of a partition, looking it up if necessary."""

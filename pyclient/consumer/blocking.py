@@ -327,7 +327,7 @@ class Consumer(ConsumerApi):
         Raises CommitFailed if the group has given the partitions to other members, and RebalanceInProgress if the
         consumer has to poll first.
         """
-        self._run(self._core.commit(self._to_commit(offsets), timeout), timeout)
+        self._run(self._core.commits.commit(self._to_commit(offsets), timeout), timeout)
 
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
         """Like ``commit``, but does not wait.
@@ -336,7 +336,7 @@ class Consumer(ConsumerApi):
         partitions returns. After such a later commit this one is not sent again, so ``error`` may be retriable.
         """
         committed = self._to_commit(offsets, on_commit)
-        self._runner.call(lambda: self._core.hold(self._core.commit_telling(committed, on_commit)))
+        self._runner.call(lambda: self._core.hold(self._core.commits.commit_telling(committed, on_commit)))
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -344,7 +344,7 @@ class Consumer(ConsumerApi):
         """Returns the group's committed offsets; None for a partition without one."""
         wanted = partitions_of(partitions)
         self.connect()
-        return self._run(self._core.fetch_committed(wanted, timeout), timeout)
+        return self._run(self._core.commits.fetch(wanted, timeout), timeout)
 
     @overload
     def position(self, partition: None = None) -> dict[TopicPartition, OffsetAndMetadata]: ...

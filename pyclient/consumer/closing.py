@@ -33,7 +33,7 @@ async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> N
     try:
         await core.stop()
         if commit and core.subscription.states:
-            missed += await _missed("commit", while_reached(core.commit_or_raise(COMMIT_SHARE * timeout)))
+            missed += await _missed("commit", while_reached(core.commits.commit_or_raise(COMMIT_SHARE * timeout)))
         left = max(0.0, deadline - clock())
     finally:
         try:
@@ -49,9 +49,9 @@ async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> N
 async def commit_first(core: ConsumerCore, timeout: float) -> None:
     """Commits settled records before the listener hears of the last revocation. Runs on the loop, like ``close``."""
     try:
-        await core.client.outages.while_reached(core.commit_or_raise(timeout))
+        await core.client.outages.while_reached(core.commits.commit_or_raise(timeout))
     except KafkaError as error:
-        core.on_commit_failed(error)
+        core.commits.on_failed(error)
 
 
 async def _missed(what: str, work: Awaitable[None]) -> list[str]:

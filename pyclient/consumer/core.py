@@ -12,19 +12,17 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any, Final
 
 from cy.client import held_signals
 from cy.client.signal_safe_lock import SignalSafeLock
 from cy.consume.fetched import Chunk
 from pyclient.config import Config
-from pyclient.consumer.alone import NEEDED, Alone
+from pyclient.consumer.alone import Alone
 from pyclient.consumer.appointments import SETTLE, Appointments
-from pyclient.consumer.commit_timer import CommitTimer
-from pyclient.consumer.committed import CommittedOffsets
-from pyclient.consumer.errors import CommitFailed, IllegalState
+from pyclient.consumer.commits import Commits
+from pyclient.consumer.errors import IllegalState
 from pyclient.consumer.fetching.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
 from pyclient.consumer.group.classic import ClassicMembership
 from pyclient.consumer.group.modern import ConsumerMembership
@@ -36,14 +34,14 @@ from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.questions import Questions
 from pyclient.consumer.readers import reader
 from pyclient.consumer.subscription import PartitionState, Subscription
-from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
+from pyclient.consumer.types import OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import may_pass
 from pyclient.core.reports.rights import CONSUMING
-from pyclient.core.tasks import ended, tell, watched
+from pyclient.core.tasks import ended, watched
 from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
-from pyclient.protocol.errors import InvalidTopicException, RebalanceInProgress, TopicAuthorizationFailed
+from pyclient.protocol.errors import InvalidTopicException, TopicAuthorizationFailed
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
@@ -53,11 +51,8 @@ LOOK_S: Final = 1.0
 """For the metadata of a topic, before it counts as one that is not there."""
 PAUSE_S: Final = 0.1
 """Between attempts to reach the cluster."""
-COMMIT_S: Final = 5.0
-"""For a commit without a waiting caller."""
 
 Topics = str | Collection[str] | re.Pattern[str]
-OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
 
 
 class ConsumerCore:
@@ -78,7 +73,6 @@ class ConsumerCore:
         self._last_poll = time.monotonic()
         self._given: list[PartitionState] = []
         self._errors = PollErrors()
-        self._timer = CommitTimer(loop, config.auto_commit_interval_ms / 1000, self._commit_by_time, self.hold)
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self.timeout: float = config.default_api_timeout_ms / 1000
@@ -86,9 +80,17 @@ class ConsumerCore:
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         lookup = OffsetLookup(self.client, isolation, self.timeout)
         self.questions = Questions(self.client, lookup, self.start, self.timeout)
-        self.committed = CommittedOffsets(self.client, config.group_id, self._who_commits) if config.group_id else None
+        self.commits = Commits(
+            self.client,
+            config,
+            self.subscription,
+            self.lock,
+            self.interceptors,
+            lambda: self.membership,
+            self.hold,
+        )
         self._positions = PositionFinder(
-            self.client, config, self.subscription, self.lock, lookup, self.committed, self, time.time
+            self.client, config, self.subscription, self.lock, lookup, self.commits.committed, self, time.time
         )
         self.fetcher = Fetcher(
             self.client,
@@ -112,8 +114,7 @@ class ConsumerCore:
             return
         self.is_started = True
         self.client.cluster.subscribe(self._on_metadata)
-        if self.config.enable_auto_commit and self.committed is not None:
-            self._timer.start()
+        self.commits.start()
 
     # -- what to read: on the loop ---------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class ConsumerCore:
                 self.membership.is_missing(topic)
 
     def _name(self) -> str:
-        return f"group {self.config.group_id}" if self.committed is not None else "a consumer without a group"
+        return f"group {self.config.group_id}" if self.config.group_id else "a consumer without a group"
 
     def _topics_in_use(self) -> dict[str, bool]:
         watched = self.membership.watched_topics()
@@ -263,6 +264,10 @@ class ConsumerCore:
         self._errors.forget()
         with self.lock:
             self.subscription.unsubscribe()
+
+    async def commit_settled(self) -> None:
+        """The membership asks for it before partitions are given up."""
+        await self.commits.commit_settled()
 
     def on_assignment(self) -> None:
         """There are partitions without positions, maybe."""
@@ -340,55 +345,13 @@ class ConsumerCore:
         limit: float = self.config.max_poll_interval_ms / 1000
         return not self._is_polling and time.monotonic() - self._last_poll > limit
 
-    # -- commits: on the loop ----------------------------------------------------------------------------
+    def hold(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it beside everything else. On the loop."""
+        task = watched(self.client.loop, work, "what a consumer does by itself", self.on_fault)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def identity(self) -> GroupMetadata:
-        """The identity for commits: the member, or the group alone where partitions were assigned by hand."""
-        return self.membership.metadata() if self.subscription.by_group else GroupMetadata(self.membership.group_id)
-
-    def _who_commits(self) -> GroupMetadata:
-        """The identity for commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where
-        it waits."""
-        member, who = self.membership, self.identity()
-        if not self.subscription.by_group:
-            return who
-        if member.is_out:
-            raise CommitFailed("removed from the group since the last poll: others may have the partitions")
-        if who.generation_id < 1:
-            raise CommitFailed("not a member of the group now: poll to join again")
-        if member.is_joining:
-            raise RebalanceInProgress("the group is rebalancing: poll, then commit again")
-        return who
-
-    def _may_commit(self) -> bool:
-        try:
-            self._who_commits()
-        except KafkaError:
-            return False
-        return True
-
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None = None) -> None:
-        """Commits offsets. Raises CommitFailed, RebalanceInProgress …"""
-        if self.committed is None:
-            raise IllegalState(NEEDED)
-        with self.lock:
-            held = {tp: self.subscription.states.get(tp) for tp in offsets}
-        limit = self.timeout if timeout is None else timeout
-        await self.committed.commit(offsets, limit, partial(self._still_holds, held))
-        with self.lock:
-            for tp, state in held.items():
-                if state is not None:
-                    state.committed = offsets[tp].offset
-        if offsets:
-            self.interceptors.on_commit(offsets)
-
-    def _still_holds(self, held: Mapping[TopicPartition, PartitionState | None]) -> bool:
-        """We are a member, and none of these was given up: no other member can have committed meanwhile."""
-        with self.lock:
-            states = self.subscription.states
-            return self.identity().generation_id > 0 and all(
-                state is not None and states.get(tp) is state for tp, state in held.items()
-            )
+    # -- where it stands ---------------------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Behind what was given, of each partition that has a position."""
@@ -399,68 +362,8 @@ class ConsumerCore:
                 if state.position is not None
             }
 
-    async def commit_settled(self, timeout: float = COMMIT_S) -> None:
-        """With auto-commit: what the application is done with. No error: it is tried again later."""
-        try:
-            await self.commit_or_raise(timeout)
-        except KafkaError as error:
-            self.on_commit_failed(error)
-
-    async def commit_or_raise(self, timeout: float) -> None:
-        """As ``commit_settled``. Raises what ``commit`` does."""
-        if not self.config.enable_auto_commit or self.committed is None:
-            return
-        with self.lock:
-            offsets = {
-                tp: OffsetAndMetadata(state.settled, state.settled_epoch)
-                for tp, state in self.subscription.states.items()
-                if state.settled is not None and state.settled != state.committed
-            }
-        await self.commit(offsets, timeout)
-
-    async def commit_telling(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit | None
-    ) -> None:
-        """Commits; ``on_commit`` learns how it went, without it a failure is logged; so is what it raises itself."""
-        failure: KafkaError | None = ClientClosed()
-        try:
-            await self.commit(offsets)
-            failure = None
-        except KafkaError as error:
-            failure = error
-        finally:
-            if on_commit is not None:
-                tell(self.client.loop, "on_commit", on_commit, offsets, failure)
-            elif failure is not None:
-                self.on_commit_failed(failure)
-
-    def on_commit_failed(self, error: KafkaError) -> None:
-        """Handles the failure of a commit without a waiting caller."""
-        log.warning("a commit of group %s failed: %s", self.config.group_id, error)
-
-    async def _commit_by_time(self) -> None:
-        """Unless the application is committing, which is not overtaken, or the group takes no commits of us now."""
-        if self.committed is not None and not self.committed.is_busy and self._may_commit():
-            await self.commit_settled()
-
-    def hold(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs it beside everything else. On the loop."""
-        task = watched(self.client.loop, work, "what a consumer does by itself", self.on_fault)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    # -- where it stands: on the loop --------------------------------------------------------------------
-
-    async def fetch_committed(
-        self, partitions: Collection[TopicPartition], timeout: float | None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed."""
-        if self.committed is None:
-            raise IllegalState(NEEDED)
-        return await self.committed.fetch(partitions, self.timeout if timeout is None else timeout)
-
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
-        """The offset of the next record, when it is known. Raises RequestTimedOut."""
+        """The offset of the next record, when it is known; on the loop. Raises RequestTimedOut."""
         deadline = self.client.clock() + (self.timeout if timeout is None else timeout)
         while True:
             with self.lock:
@@ -478,7 +381,7 @@ class ConsumerCore:
 
     async def stop(self) -> None:
         """Nothing is begun any more: no search for the cluster, no join, no commit by itself."""
-        self._timer.stop()
+        self.commits.stop()
         try:
             await self._end_opening()
         finally:

@@ -289,8 +289,8 @@ class History:
     async def check(self) -> None:
         """What is committed may be, also if it is time now for what members commit by themselves."""
         for member in self.members:
-            if member.commits_by_itself and member.consumer._core._may_commit():
-                await member.consumer._core.commit_settled(COMMIT_S)
+            if member.commits_by_itself and member.consumer._core.commits.are_taken():
+                await member.consumer._core.commits.commit_settled(COMMIT_S)
         for place, row in (await self.admin.list_consumer_group_offsets(self.group, check=False)).items():
             undone = self.model.undone_before(place, row.offset)
             assert not undone, f"{row.offset} of {place} is committed, {sorted(undone)} are not done"

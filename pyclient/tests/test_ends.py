@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio
-from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.commits import Commits
 from pyclient.errors import ClientClosed, ConfigError
 from pyclient.tests.support import PATIENCE_S, read_all, take, until
 
@@ -89,14 +89,14 @@ def test_an_iteration_that_is_left_commits_none_of_its_batch(admin, member, grou
 def test_what_is_in_hand_is_not_committed_when_the_iteration_pauses(admin, member, group, place, monkeypatch):
     """To pause, or to seek, fetches the rest again; the record in hand is not done by that."""
     commits = 0
-    settle = ConsumerCore.commit_settled
+    settle = Commits.commit_settled
 
     async def counted(self, *options):
         nonlocal commits
         await settle(self, *options)
         commits += 1
 
-    monkeypatch.setattr(ConsumerCore, "commit_settled", counted)
+    monkeypatch.setattr(Commits, "commit_settled", counted)
     with Consumer(config={**member, "auto_commit_interval_ms": 20}, topics=place.topic) as consumer:
         for record in consumer:
             if record.offset == BATCH + 1:

@@ -69,7 +69,7 @@ class Member(ConsumerCore):
 
     def begin(self, offset: int, tp: TopicPartition = T0) -> asyncio.Task[None]:
         """Has the commit begun."""
-        return asyncio.create_task(self.commit({tp: OffsetAndMetadata(offset)}))
+        return asyncio.create_task(self.commits.commit({tp: OffsetAndMetadata(offset)}))
 
     async def generation(self, number: int, assigned: set[TopicPartition] | None = None) -> None:
         """There is a rebalance after the first answer."""
@@ -103,7 +103,7 @@ async def test_an_older_commit_is_not_sent_again_behind_a_newer_one(group: Membe
     group.codes.append(NOT_COORDINATOR)
     older = group.begin(100)
     await group.answered.wait()
-    await group.commit({T0: OffsetAndMetadata(150)})
+    await group.commits.commit({T0: OffsetAndMetadata(150)})
     with pytest.raises(NotCoordinator):
         await older
     assert group.sent == [(100, 5), (150, 5)]
@@ -129,9 +129,9 @@ async def test_commits_are_sent_in_their_order_while_the_coordinator_is_looked_f
 async def test_an_earlier_commit_is_told_before_a_later_one_returns(group: Member) -> None:
     group.codes.append(NOT_COORDINATOR)
     told: list[KafkaError | None] = []
-    group.hold(group.commit_telling({T0: OffsetAndMetadata(100)}, lambda _, error: told.append(error)))
+    group.hold(group.commits.commit_telling({T0: OffsetAndMetadata(100)}, lambda _, error: told.append(error)))
     await group.answered.wait()
-    await group.commit({T0: OffsetAndMetadata(150)})
+    await group.commits.commit({T0: OffsetAndMetadata(150)})
     assert [type(error) for error in told] == [NotCoordinator]
 
 
@@ -171,7 +171,7 @@ async def test_a_commit_in_the_background_does_not_overtake_the_application(grou
     group.codes.append(NOT_COORDINATOR)
     commit = group.begin(100)
     await group.answered.wait()
-    group.hold(group._commit_by_time())
+    group.hold(group.commits._by_time())
     await commit
     assert group.sent[:2] == [(100, 5), (100, 5)]
 

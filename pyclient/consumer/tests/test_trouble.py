@@ -337,7 +337,7 @@ async def test_a_commit_in_the_background_that_fails_is_told(broker: Broker, con
         raise KeyError("k")
 
     await consumer.assign([TopicPartition("nowhere", 0)])
-    consumer._core.commit_settled = fail  # type: ignore[method-assign]
+    consumer._core.commits.commit_settled = fail  # type: ignore[method-assign]
     assert "by itself failed" in str(await refusal(consumer))
 
 
