@@ -8,9 +8,8 @@ its connection is *held*: no further request of it is served. Handlers that depe
 A reply that is not ready takes a place in ``_replies``. Later ones wait behind it: replies leave in the order of their
 requests, in whatever order they become ready.
 
-Reading stops (the connection is *muted*) while it is held, too many requests are unanswered, or too many bytes are
-unsent. Frames that were received already stay with the reader. Every event that ends such a state resumes reading. A
-muted connection leaves the loop's read set only when bytes arrive: most are resumed before that.
+Reading stops (the ``channel`` below is *muted*) while it is held, too many requests are unanswered, or too many bytes
+are unsent. Every event that ends such a state resumes reading.
 
 The connection ends if the peer closes it, if bytes do not parse, if a request is unsupported, or if a handler failed.
 The sweep of the server also ends it (idle, a frame that stays incomplete, shutdown). Its waiting requests are then
@@ -20,24 +19,22 @@ cancelled.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
 from functools import partial
 from inspect import iscoroutine
-from typing import Any, Protocol
+from typing import Any
 
 from cy.wire.buffer import DecodeError, TooMuch
-from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
+from cy.wire.frames import FrameError, FrameReader
 from cy.wire.send_queue import SendQueue
 from pybroker import waiting
 from pybroker.loop_watch import STALL_S
 from pybroker.net import complaint
-from pybroker.net.apart import LOOP_UNITS, Apart
-from pybroker.net.limits import Limits
-from pybroker.net.ratelimit import RateLimitedLog
+from pybroker.net.apart import LOOP_UNITS
+from pybroker.net.channel import Channel, Server
 from pybroker.net.reply import Reply
-from pybroker.net.routes import Refused, Route, Routes
+from pybroker.net.routes import Refused, Route
 from pyclient.protocol.frames import decode_request_header
 
 MALFORMED = (FrameError, DecodeError, Refused)
@@ -47,60 +44,22 @@ VISIT_S = 0.003
 """The time limit of a visit: further frames wait until other connections have been served."""
 
 
-class Server(Protocol):
-    """The part of ``server.SocketServer`` that this module uses."""
-
-    loop: asyncio.AbstractEventLoop
-    routes: Routes
-    limits: Limits
-    memory: ReceiveMemory
-    apart: Apart
-    log: RateLimitedLog
-    silent: dict[Any, None]
-    """Connections without SASL that have sent no request yet, the oldest first."""
-    strangers: dict[str, dict[Any, None]]
-    throttling: Any
-    """``throttling.Throttling`` while there are quotas of clients, else None."""
-    notable_s: float
-    """A longer visit is reported to ``visited``."""
-
-    def closed(self, connection: Connection) -> None: ...
-
-    def visited(self, route: Route | None, call: Any, took_s: float) -> None: ...
-
-    def starve(self, connection: Connection) -> None: ...
-
-
-class Connection:
-    """A connected socket and its state; the server creates it, and is told by ``closed`` when it ends."""
+class Connection(Channel):
+    """The requests and replies of one client; the server creates it, and is told by ``closed`` when it ends."""
 
     sasl: Any = None
     """The client's authentication (``security.authentication``), on SASL listeners."""
     __slots__ = (
         "_apart",
         "_call",
-        "_fd",
         "_held",
-        "_out",
-        "_partial_since",
-        "_reader",
-        "_reading",
         "_replies",
         "_route",
         "_sending_soon",
-        "_server",
-        "_socket",
-        "_stopped",
-        "_writing",
-        "active_at",
         "authentication",
         "broker_id",
         "client_software_name",
         "client_software_version",
-        "listener_name",
-        "local_address",
-        "number",
-        "peer_address",
         "principal",
         "share",
     )
@@ -118,23 +77,12 @@ class Connection:
         principal: str = ANONYMOUS,
     ) -> None:
         """``reader`` and ``out`` replace the socket's own if the connection uses TLS."""
-        self._server = server
-        self._socket: socket.socket | None = sock
-        self._fd = sock.fileno()
-        self._reader = reader or FrameReader(server.memory, server.limits.max_request_bytes)
-        self._out = out or SendQueue()
+        super().__init__(server, sock, number, listener_name, local_address, peer_address, reader, out)
         self._replies: deque[Reply] | None = None
         self._call: Any = None
-        self._reading = self._writing = self._stopped = self._sending_soon = False
-        self._apart = False
+        self._sending_soon = self._apart = False
         self._route: Route | None = None
         self._held = 0
-        self._partial_since = 0.0
-        self.active_at = server.loop.time()
-        self.number = number
-        self.listener_name = listener_name
-        self.local_address = local_address
-        self.peer_address = peer_address
         self.client_software_name = self.client_software_version = "unknown"
         self.broker_id: int | None = None
         self.authentication: Any = None
@@ -143,66 +91,11 @@ class Connection:
         self._read(True)
 
     @property
-    def id(self) -> str:
-        """The connection in Kafka's form: local and remote address, and a number."""
-        local, peer = self.local_address, self.peer_address
-        return f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.number}"
-
-    @property
     def unanswered(self) -> int:
         """The number of requests whose replies are not being sent yet."""
         return len(self._replies) if self._replies else 0
 
-    @property
-    def unsent(self) -> int:
-        """The bytes of replies that the socket has not taken."""
-        return self._out.unsent
-
-    @property
-    def partial_since(self) -> float:
-        """When the incomplete frame began to arrive, by the loop's time; negative if there is none."""
-        return self._partial_since if self._reader.pending else -1.0
-
-    @property
-    def closed(self) -> bool:
-        return self._socket is None
-
-    # # -- receiving ---------------------------------------------------------------------------------
-
-    def _on_readable(self) -> None:
-        if self._stopped:
-            self._read(False)
-            return
-        try:
-            count = self._reader.receive(self._fd)
-        except FrameError as error:
-            self._malformed(error)
-            return
-        except OSError:
-            self.close()
-            return
-        if count > 0:
-            self.active_at = self._server.loop.time()
-            self._visit()
-        elif count == 0:
-            self.close()
-        elif count == STARVED:
-            self._read(False)
-            self._server.starve(self)
-        else:
-            assert count == AGAIN
-
-    def resume(self) -> None:
-        """Resumes after the server's memory limit was reached, or after the handshake: TLS may have bytes already."""
-        if self._socket is not None and not self._stopped:
-            self._read(True)
-            self._server.loop.call_soon(self.receive_now)
-
-    def receive_now(self) -> None:
-        """Receives as if the socket had become readable."""
-        if self._socket is not None:
-            self._read(True)
-            self._on_readable()
+    # -- in ----------------------------------------------------------------------------------------
 
     def _visit(self) -> None:
         """Serves the received frames and sends the replies, as far as the limits allow."""
@@ -439,91 +332,17 @@ class Connection:
             self._flush()
         self._go_on()
 
-    def _go_on(self) -> None:
-        """Resumes reading if it was stopped and the limits allow it again."""
-        if self._socket is not None and self._stopped and not self._is_full():
-            self._partial_since = 0.0  # the rest of a frame could not arrive meanwhile
-            self.active_at = self._server.loop.time()
-            self._reader.go_on()
-            self._visit()
-            if self._socket is not None and not self._stopped:
-                self._read(True)
-
-    def _flush(self) -> None:
-        try:
-            done = self._out.flush(self._fd)
-        except EOFError as error:
-            complaint.short_file(self._server.log, self, error)
-            self.close()
-            return
-        except OSError:
-            self.close()
-            return
-        if self._writing is done:
-            self._write(not done)
-
-    def _on_writable(self) -> None:
-        self.active_at = self._server.loop.time()
-        self._flush()
-        self._go_on()
-
-    # -- the loop ----------------------------------------------------------------------------------
-
-    def _read(self, wanted: bool) -> None:
-        if wanted and not self._reading:
-            self._server.loop.add_reader(self._fd, self._on_readable)
-        elif self._reading and not wanted:
-            self._server.loop.remove_reader(self._fd)
-        self._reading = wanted
-
-    def _write(self, wanted: bool) -> None:
-        if wanted:
-            self._server.loop.add_writer(self._fd, self._on_writable)
-        else:
-            self._server.loop.remove_writer(self._fd)
-        self._writing = wanted
-
     # -- the end -----------------------------------------------------------------------------------
-
-    def is_overdue(self, now: float) -> str | None:
-        """Returns why the sweep should close this connection at ``now`` (the loop's time), or None."""
-        limits = self._server.limits
-        if self._reader.pending and not self._stopped:
-            allowed = limits.frame_grace_s + self._reader.pending / limits.frame_rate
-            if now - self._partial_since > allowed:
-                return f"a frame was not complete after {allowed:.0f} s"
-        quiet = now - self.active_at > limits.idle_ms / 1000
-        if quiet and self._out.unsent:
-            return "the client does not read its replies"
-        if quiet and not self._replies:
-            return "idle"
-        return None
-
-    def give_way(self, why: str = "it had sent no request") -> None:
-        """Closes the connection, because there are too many."""
-        self._server.log(logging.INFO, "gives way", f"closed {self.id}: {why}, and gives way to others")
-        self.close()
 
     def is_quiet(self) -> bool:
         """Returns True if no request is being handled and nothing is being sent: a good moment to close it."""
         return not self._replies and not self._out.unsent
 
-    def close(self) -> None:
-        """Closes the socket and cancels waiting requests."""
-        if self._socket is None:
-            return
-        self._read(False)
-        if self._writing:
-            self._write(False)
-        self._out.close()  # TLS sends a last message
-        self._socket.close()
-        self._socket = None
-        self._reader.close()
+    def _cancel(self) -> None:
         replies, self._replies = self._replies, None
         for reply in replies or ():
             if reply.source is not None:
                 reply.source.cancel()
-        self._server.closed(self)
 
     def _malformed(self, error: Exception) -> None:
         """Closes the connection after the peer's error. Earlier replies are sent as far as the socket takes them."""

@@ -32,7 +32,7 @@ class Limits:
     that has sent nothing for ``silent_s``. If there is none, it waits in the backlog.
     """
     per_listener: Mapping[str, int] = field(default_factory=dict)
-    """``listener.name.<name>.max.connections``. One more closes an unauthenticated peer of the same listener, or waits."""
+    """``listener.name.<name>.max.connections``. One more closes an unauthenticated peer of this listener, or waits."""
     silent_s: float = 1.0
     protected: str | None = None
     """The listener of brokers: one more connection there closes the least recently used one of another listener."""

@@ -18,7 +18,8 @@ from cy.wire.frames import FrameReader
 from cy.wire.send_queue import SendQueue
 from pybroker import waiting
 from pybroker.net import complaint
-from pybroker.net.connection import ANONYMOUS, Connection, Server
+from pybroker.net.channel import Server
+from pybroker.net.connection import ANONYMOUS, Connection
 from pybroker.net.reply import Reply
 from pybroker.net.routes import Refused
 from pyclient.protocol.errors import IllegalSaslState, KafkaError
