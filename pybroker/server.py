@@ -52,10 +52,11 @@ from pybroker.log.housekeeping import Housekeeping
 from pybroker.log.manager import LogManager, NoLogDir
 from pybroker.loop_watch import LoopWatch
 from pybroker.net import limits
+from pybroker.net.acceptor import BoundSocket, bind
 from pybroker.net.peer import Peers
 from pybroker.net.quota_follower import QuotaFollower
 from pybroker.net.routes import Routes
-from pybroker.net.server import BoundSocket, SocketServer, bind
+from pybroker.net.server import SocketServer
 from pybroker.pools import Pools
 from pybroker.protection import Protection
 from pybroker.replication.replica_manager import ReplicaManager

@@ -232,7 +232,7 @@ class Connection(Channel):
         """True if the bytes of the current request stay valid as long as they are referenced."""
         return self._apart or not self._reader.reuses
 
-    # # -- sending -----------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def _put(self, data: Any) -> None:
         """Queues a reply that is ready, behind those that are not."""

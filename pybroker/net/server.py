@@ -1,8 +1,6 @@
-"""The broker's listeners and connections: which are accepted, how many, and for how long.
+"""The connections of clients: how many are let in, who gives way to others, and for how long they stay.
 
-Listening sockets are bound first (``bind``), so that ports are known and occupied ones are found early. They are opened
-when the broker takes requests (``start``). One timer closes overdue connections; it runs only while there are
-connections.
+One timer closes overdue connections; it runs only while there are connections.
 """
 
 from __future__ import annotations
@@ -18,12 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
-from pybroker.config.tls_keys import of_listener
-from pybroker.descriptors import EXHAUSTED
 from pybroker.loop_watch import STALL_S, LoopWatch
+from pybroker.net.acceptor import Acceptor, BoundSocket, plain
 from pybroker.net.apart import Apart
 from pybroker.net.connection import Connection
-from pybroker.net.limits import CONNECTIONS, UNLIMITED, Limits
+from pybroker.net.limits import UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
 
@@ -34,39 +31,9 @@ if TYPE_CHECKING:  # a broker without TLS and quotas saves these imports
     from pybroker.net.throttling import Throttling
     from pyclient.protocol.tls import TlsLayer
 
-ACCEPTS_PER_TURN = 64
-RETRY_S = 0.25
 SWEEP_S = (0.02, 5.0)
 
 logger = logging.getLogger("pybroker.net")
-
-
-class BoundSocket(socket.socket):
-    """A bound socket and its configured listener, with the real port."""
-
-    endpoint: Endpoint
-
-
-def bind(endpoint: Endpoint) -> BoundSocket:
-    """Returns a socket bound to ``endpoint``, not listening yet. Raises OSError.
-
-    Of a host name it uses one address, IPv4 if there is one. ``::`` accepts IPv4 as well.
-    """
-    host = endpoint.host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")
-    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    sock = BoundSocket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
-        sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
-    sock.setblocking(False)
-    sock.endpoint = endpoint._replace(port=sock.getsockname()[1])
-    return sock
 
 
 class SocketServer:
@@ -87,7 +54,7 @@ class SocketServer:
         self.log = RateLimitedLog(logger)
         self.connections: set[Connection] = set()
         self.apart = Apart(loop)
-        self._listeners: list[BoundSocket] = []
+        self._acceptor = Acceptor(self)
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self._addresses: dict[tuple[str, int], tuple[str, int]] = {}
@@ -103,16 +70,13 @@ class SocketServer:
         self.notable_s = STALL_S
         self.arrivals: ArrivalLimits | None = None
         """Set while connection rates are limited."""
-        self._paused: dict[BoundSocket, asyncio.TimerHandle] = {}
         self._number = 0
-        self._accepting: set[BoundSocket] = set()
-        self._again: asyncio.TimerHandle | None = None
         self._starved: set[Connection] = set()
         self._oldest: tuple[Connection | None, float] = (None, 0.0)
         """The connection whose frame is exempt from the memory limit, and when that frame began."""
         self._sweep: asyncio.TimerHandle | None = None
 
-    # # -- accepting ---------------------------------------------------------------------------------
+    # -- accepting ---------------------------------------------------------------------------------
 
     def start(
         self,
@@ -131,133 +95,47 @@ class SocketServer:
 
             arrived = (self._on_handshake, self._left)
             self.handshakes[name] = Handshakes(name, each, self.loop, self.limits, self.log, *arrived)
-        for listener in listeners:
-            listener.listen(self.limits.backlog)
-            self._listeners.append(listener)
-        self._accept(self._listeners)
+        self._acceptor.start(listeners)
 
     @property
     def listening(self) -> list[Endpoint]:
         """The endpoints of the listeners, with real ports."""
-        return [listener.endpoint for listener in self._listeners]
-
-    def _accept(self, wanted: Iterable[BoundSocket]) -> None:
-        """Accepts connections of these listeners only."""
-        before, self._accepting = self._accepting, set(wanted)
-        for listener in before - self._accepting:
-            self.loop.remove_reader(listener.fileno())
-        for listener in self._accepting - before:
-            if listener not in self._paused:
-                self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
-
-    def _on_acceptable(self, listener: BoundSocket) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
-            if self._is_full_for(listener) and self._who_gives_way(listener) is None:
-                self._let_wait(listener)
-                return
-            try:
-                sock, address = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._accept_failed(error)
-                return
-            if self.arrivals is None:
-                self._admit(listener, sock, address)
-            elif self.arrivals.put_off(sock, _plain(address)[0]):
-                text = f"{_plain(address)[0]} connects more often than its quota connection_creation_rate allows"
-                self.log(logging.WARNING, "connection rate of an address", text)
-            else:
-                self._admit(listener, sock, address)
-                if self._pause(listener, self.arrivals.pause_s(listener.endpoint.listener)):
-                    return
-
-    def _let_wait(self, listener: BoundSocket) -> None:
-        """Lets connections to the listener wait in the backlog, and those to others where the broker has all."""
-        name = listener.endpoint.listener
-        if self._has_all(listener):
-            key = of_listener(name, CONNECTIONS)
-            text = f"{self._per_listener[name]} connections to {name}, the most that {key} allows: others have to wait"
-            self.log(logging.WARNING, key, text)
-        else:
-            text = (
-                f"{self._count()} connections, the most that max.connections and the file descriptors "
-                "of this process (ulimit -n) allow: others have to wait"
-            )
-            self.log(logging.WARNING, "max connections", text)
-        going_on = self._accepting - {listener}
-        self._accept(each for each in going_on if self._is_protected(each) or not self._is_full())
-        if self.silent:
-            self._try_later(self.limits.silent_s)
-
-    def _pause(self, listener: BoundSocket, pause_s: float) -> bool:
-        """Lets connections to the listener wait in the backlog; returns False if that is unnecessary."""
-        if not pause_s:
-            return False
-        text = f"more connections come to {listener.endpoint.listener} than max.connection.creation.rate allows"
-        self.log(logging.INFO, "connection rate", text)
-        self.loop.remove_reader(listener.fileno())
-        self._paused[listener] = self.loop.call_later(pause_s, self._go_on, listener)
-        return True
-
-    def _go_on(self, listener: BoundSocket) -> None:
-        del self._paused[listener]
-        if listener in self._accepting:
-            self.loop.add_reader(listener.fileno(), self._on_acceptable, listener)
-
-    def _accept_failed(self, error: OSError) -> None:
-        """Handles a failed accept: if descriptors or memory are exhausted, serves the existing connections and tries
-        again later.
-        """
-        if error.errno not in EXHAUSTED:
-            self.log(logging.WARNING, "accept", f"a connection could not be accepted: {error}")
-            return
-        self.log(logging.ERROR, "exhausted", f"no more connections for now: {error}")
-        self._accept(())
-        self._try_later(RETRY_S)
-
-    def _try_later(self, wait_s: float) -> None:
-        if self._again is None:
-            self._again = self.loop.call_later(wait_s, self._on_later)
-
-    def _on_later(self) -> None:
-        self._again = None
-        self._accept(self._listeners)
-
-    def _accept_again(self) -> None:
-        if not self._is_full():
-            self._accept(each for each in self._listeners if not self._has_all(each))
+        return self._acceptor.listening
 
     def limit(self, limits: Limits) -> None:
-        """These limits hold for connections that come from now on, and for those that wait."""
+        """Applies these limits to later connections, and to those that wait."""
         self.limits = limits
-        self._accept_again()
+        self._acceptor.accept_again()
 
-    def _count(self) -> int:
+    def count(self) -> int:
+        """Returns the number of connections, and of handshakes that may become some."""
         return len(self.connections) + sum(len(each.open) for each in self.handshakes.values())
 
-    def _is_full(self) -> bool:
-        return self._count() >= self.limits.max_connections
+    def is_full(self) -> bool:
+        """Returns True if one more connection is too many, unless another gives way."""
+        return self.count() >= self.limits.max_connections
 
-    def _has_all(self, listener: BoundSocket) -> bool:
-        """Whether the listener has as many connections as it may have."""
+    def has_all(self, listener: BoundSocket) -> bool:
+        """Returns True if the listener has as many connections as it may have."""
         name = listener.endpoint.listener
         return self._per_listener[name] >= self.limits.of_listener(name)
 
-    def _is_full_for(self, listener: BoundSocket) -> bool:
-        return self._is_full() or self._has_all(listener)
+    def is_full_for(self, listener: BoundSocket) -> bool:
+        """Returns True if one more connection to the listener is too many, unless another gives way."""
+        return self.is_full() or self.has_all(listener)
 
-    def _is_protected(self, listener: BoundSocket) -> bool:
+    def is_protected(self, listener: BoundSocket) -> bool:
+        """Returns True if the listener is the brokers' own."""
         return listener.endpoint.listener == self.limits.protected
 
-    def _who_gives_way(self, listener: BoundSocket) -> Callable[[], object] | None:
+    def who_gives_way(self, listener: BoundSocket) -> Callable[[], object] | None:
         """Returns a function that closes one peer for a new one, None if no peer may be closed.
 
         It takes an unauthenticated peer of the largest group, so that silent peers keep nobody out. At a listener with
         all the connections that it may have, it takes one of this listener. If there is none, it takes one only for the
         listener of brokers.
         """
-        has_all = self._has_all(listener)
+        has_all = self.has_all(listener)
         names = {listener.endpoint.listener} if has_all else {*self.handshakes, *self.strangers}
         handshakes = [each for name, each in self.handshakes.items() if name in names and each.open]
         strangers = [each for name, each in self.strangers.items() if name in names and each]
@@ -268,14 +146,15 @@ class SocketServer:
             crowds.append((len(self.silent), oldest.give_way))
         if crowds:
             return max(crowds, key=itemgetter(0))[1]
-        if has_all or not self._is_protected(listener):
+        if has_all or not self.is_protected(listener):
             return None
         others = (each for each in self.connections if each.listener_name != self.limits.protected)
         used = min(others, key=attrgetter("active_at"), default=None)
         return None if used is None else partial(used.give_way, "it was least recently used")
 
-    def _admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
-        peer = _plain(address)
+    def admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Begins the handshake of an accepted connection, or lets it in; closes one too many of its address."""
+        peer = plain(address)
         if self._per_ip[peer[0]] >= self.limits.of_address(peer[0]):
             sock.close()
             text = f"closed a new connection of {peer[0]}: it has {self._per_ip[peer[0]]} already"
@@ -283,11 +162,11 @@ class SocketServer:
             return
         try:
             self._prepare(sock)
-            local = _plain(sock.getsockname())
+            local = plain(sock.getsockname())
         except OSError:
             sock.close()
             return
-        if self._is_full_for(listener) and (give_way := self._who_gives_way(listener)) is not None:
+        if self.is_full_for(listener) and (give_way := self.who_gives_way(listener)) is not None:
             give_way()
         local = self._addresses.setdefault(local, local)
         name = listener.endpoint.listener
@@ -353,7 +232,7 @@ class SocketServer:
         if self.throttling is not None and call is not None:
             self.throttling.spent(call, took_s)
 
-    # # -- monitoring --------------------------------------------------------------------------------
+    # -- monitoring --------------------------------------------------------------------------------
 
     def closed(self, connection: Connection) -> None:
         """Forgets a connection that has closed."""
@@ -373,8 +252,7 @@ class SocketServer:
         if not self._per_ip[host]:
             del self._per_ip[host]
         self._per_listener[gone.listener_name] -= 1
-        if len(self._accepting) < len(self._listeners):
-            self._accept_again()
+        self._acceptor.on_free_place()
 
     def starve(self, connection: Connection) -> None:
         """Lets ``connection`` wait because the memory for incomplete frames is at its limit."""
@@ -428,7 +306,7 @@ class SocketServer:
         for handshakes in self.handshakes.values():
             handshakes.sweep(now)
         self._sweep = None
-        if self._count():
+        if self.count():
             self._schedule_sweep()
         else:
             self.memory.trim()
@@ -437,17 +315,9 @@ class SocketServer:
 
     def stop_accepting(self) -> None:
         """Closes the listening sockets; connections stay open."""
-        self._accept(())
-        if self._again is not None:
-            self._again.cancel()
-        for timer in self._paused.values():
-            timer.cancel()
-        self._paused.clear()
+        self._acceptor.close()
         if self.arrivals is not None:
             self.arrivals.close()
-        for listener in self._listeners:
-            listener.close()
-        self._listeners = []
 
     async def close(self, grace_s: float = 1.0) -> None:
         """Waits at most ``grace_s`` for requests in progress, then closes everything."""
@@ -465,8 +335,3 @@ class SocketServer:
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-
-
-def _plain(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
-    """Returns host and port; an IPv4 address that came over IPv6 is written as IPv4."""
-    return address[0].removeprefix("::ffff:"), address[1]

@@ -20,9 +20,10 @@ from types import SimpleNamespace
 import uvloop
 
 from pybroker.config import Endpoint
+from pybroker.net.acceptor import bind
 from pybroker.net.limits import Limits
 from pybroker.net.routes import Routes
-from pybroker.net.server import SocketServer, bind
+from pybroker.net.server import SocketServer
 from pyclient.protocol import Heartbeat
 
 VERSION = 4

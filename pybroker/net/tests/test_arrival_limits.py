@@ -65,6 +65,6 @@ async def test_a_server_that_stops_forgets_the_listeners_that_pause(harness: Har
     limit(harness, broker=0.1)
     clients = [await harness.connect() for _ in range(2)]
     assert await clients[1].ask(ECHO, 1) == (1, b"")
-    await harness.until(lambda: harness.server._paused)
+    await harness.until(lambda: harness.server._acceptor._paused)
     harness.server.stop_accepting()
-    assert harness.server._paused == {}
+    assert harness.server._acceptor._paused == {}

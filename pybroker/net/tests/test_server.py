@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, Endpoint
+from pybroker.net.acceptor import bind
 from pybroker.net.limits import UNLIMITED, Limits, from_config, parse_overrides
-from pybroker.net.server import bind
 from pybroker.net.tests.harness import ECHO, WAIT, Answer, Harness, scenario, turns
 
 

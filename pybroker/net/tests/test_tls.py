@@ -259,9 +259,9 @@ async def test_a_handshake_that_takes_too_long_is_ended(harness: Harness) -> Non
 @scenario(Limits(max_connections=2), secured=server())
 async def test_handshakes_count_as_connections(harness: Harness) -> None:
     clients = [await raw(harness) for _ in range(3)]
-    await harness.until(lambda: harness.server._count() == 2)
+    await harness.until(lambda: harness.server.count() == 2)
     await turns()
-    assert harness.server._count() == 2
+    assert harness.server.count() == 2
     for each in clients:
         each.reset()
     assert await is_served(harness)
@@ -272,7 +272,7 @@ async def test_one_listener_has_as_many_connections_as_its_own_limit_and_others_
     known = await harness.connect_tls(client())
     assert await known.ask(ECHO, 1) == (1, b"")
     silent = await raw(harness)
-    await harness.until(lambda: harness.server._count() == 2)
+    await harness.until(lambda: harness.server.count() == 2)
     plain = [await harness.connect() for _ in range(3)]
     for number, each in enumerate(plain):
         assert await each.ask(ECHO, number) == (number, b"")
@@ -297,7 +297,7 @@ async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_
         assert await each.ask(ECHO, 1) == (1, b"")
     waiting = await raw(harness)
     await turns()
-    assert harness.server._count() == 2
+    assert harness.server.count() == 2
     brokers = [await harness.connect() for _ in range(2)]
     for each, ended_one in zip(brokers, (second, first), strict=True):
         assert await each.ask(ECHO, 2) == (2, b"")
@@ -305,7 +305,7 @@ async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_
     late = await harness.connect()
     late.send(ECHO, 3)
     await turns()
-    assert harness.server._count() == 2
+    assert harness.server.count() == 2
     waiting.reset()
     brokers[0].reset()
     assert await late.receive() == (3, b"")
