@@ -148,7 +148,7 @@ class Broker:
         self._opened.push_async_callback(self.node.leave)
         self._tell_lost()
         self.metadata.add_follower(self._tell_lost)
-        self.replicas.on_lost = self._tell_lost
+        self.replicas.on_lost(self._tell_lost)
         if self._first_users:
             await self._add_users()
         if self._first_acls:

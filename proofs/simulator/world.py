@@ -37,7 +37,7 @@ from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.log import Log
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.replication.partition import Partition
-from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.replication.roles import Roles
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol.errors import KafkaStorageError
 
@@ -125,18 +125,18 @@ class World:
             oracle.dir_fails(log_dir)
             return fail(log_dir, error, doing)
 
-        withdraw = ReplicaManager._withdraw
+        withdraw = Roles.withdraw
 
-        def look_and_withdraw(replicas: ReplicaManager, partition: Partition) -> None:
+        def look_and_withdraw(roles: Roles, partition: Partition) -> None:
             loop = self.scheduler.current
             assert loop is not None
             oracle.look_before_end(loop.machine.process)
-            withdraw(replicas, partition)
+            withdraw(roles, partition)
 
         patches: list[Patch] = [
             (truncation, "_ends_at", ends_at),
             (LogDir, "fail", look_and_fail),
-            (ReplicaManager, "_withdraw", look_and_withdraw),
+            (Roles, "withdraw", look_and_withdraw),
         ]
         try:
             with environment(self.scheduler, self.seed), patched(patches):

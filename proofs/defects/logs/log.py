@@ -28,7 +28,7 @@ from pybroker.log.retention import Candidate, expired_count
 from pybroker.log.segment.segment import Segment
 from pybroker.log.startup import recovery, reopening
 from pybroker.log.validation import Rules
-from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.replication.placement import Placement
 
 TESTS = "pybroker/log/tests"
 
@@ -219,7 +219,7 @@ def topics_share_a_log() -> list[Patch]:
 
     return [
         (LogManager, "delete_all", lambda *_, **__: None),
-        (ReplicaManager, "_set_logs_aside", lambda *_, **__: None),
+        (Placement, "_set_logs_aside", lambda *_, **__: None),
         (Log, "set_topic_id", set_any),
     ]
 

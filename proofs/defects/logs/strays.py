@@ -18,9 +18,9 @@ from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs import missing_directories
 from pybroker.log.log import Log
 from pybroker.log.removal.strays import Stray, Strays
-from pybroker.replication import replica_manager
+from pybroker.replication import placement
 from pybroker.replication.partition_table import PartitionTable
-from pybroker.replication.replica_manager import ReplicaManager
+from pybroker.replication.placement import Placement
 from pybroker.topic_partition import TopicPartition
 
 
@@ -52,10 +52,10 @@ def logs_of_missing_topics_are_deleted() -> list[Patch]:
 def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
     """An auto-created topic did so after the store was lost."""
 
-    def delete(self: ReplicaManager, reasons: dict[Log, str]) -> None:
-        self.logs.delete_all(list(reasons))
+    def delete(self: Placement, reasons: dict[Log, str]) -> None:
+        self._logs.delete_all(list(reasons))
 
-    return [(ReplicaManager, "_set_logs_aside", delete)]
+    return [(Placement, "_set_logs_aside", delete)]
 
 
 @defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
@@ -72,7 +72,7 @@ def replicas_that_an_image_read_anew_has_elsewhere_are_deleted() -> list[Patch]:
         topic = image.topic_by_id(log.topic_id)
         return "" if topic is not None else "its topic is missing"
 
-    return [(replica_manager, "reason_to_leave", reason)]
+    return [(placement, "reason_to_leave", reason)]
 
 
 @defect("pybroker/replication/tests/test_strays.py::test_a_topic_that_is_there_again_has_its_log_again")
@@ -152,10 +152,10 @@ def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() ->
 def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
     """A store that was lost took the logs along."""
 
-    def delete(self: ReplicaManager, reasons: dict[Log, str]) -> None:
-        self.logs.delete_all(list(reasons))
+    def delete(self: Placement, reasons: dict[Log, str]) -> None:
+        self._logs.delete_all(list(reasons))
 
-    return [(ReplicaManager, "_set_logs_aside", delete)]
+    return [(Placement, "_set_logs_aside", delete)]
 
 
 @defect("pybroker/log/tests/test_strays.py::test_a_stray_is_found_while_another_thread_takes_one_back")

@@ -249,7 +249,7 @@ def test_a_log_that_cannot_be_made_is_lost_and_that_is_told(make_node: MakeNode)
     storage = FaultyStorage()
     node = make_node(storage=storage)
     told: list[int] = []
-    node.replicas.on_lost = lambda: told.append(len(node.replicas.partitions.lost()))
+    node.replicas.on_lost(lambda: told.append(len(node.replicas.partitions.lost())))
     refuse(storage)
     publish(node, topic(partitions=10))
     with pytest.raises(errors.NotLeaderOrFollower):
