@@ -8,7 +8,7 @@ import ssl
 import struct
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -32,6 +32,8 @@ STUBBORN = b"stubborn"
 LIMIT_S = 60.0
 """After it, what a test waits for will not come."""
 TURNS = 50
+HANDSHAKE_S = 3600.0
+"""No busy machine takes so long for a handshake, and a test puts the clock forward."""
 
 
 class Loop(uvloop.Loop):
@@ -243,7 +245,7 @@ def scenario(
 
     def decorate(test: Callable[[Harness], Awaitable[None]]) -> Callable[[], None]:
         async def run() -> None:
-            harness = Harness(limits or Limits(), secured)
+            harness = Harness(replace(limits or Limits(), handshake_s=HANDSHAKE_S), secured)
             try:
                 await test(harness)
             finally:

@@ -16,7 +16,19 @@ import pytest
 import trustme
 
 from pybroker.net.limits import Limits
-from pybroker.net.tests.harness import BULK, ECHO, LIMIT_S, WAIT, Answer, Client, Harness, frame, scenario, turns
+from pybroker.net.tests.harness import (
+    BULK,
+    ECHO,
+    HANDSHAKE_S,
+    LIMIT_S,
+    WAIT,
+    Answer,
+    Client,
+    Harness,
+    frame,
+    scenario,
+    turns,
+)
 from pybroker.net.tests.test_client_hello import FFDHE8192
 from pybroker.net.tests.test_client_hello import hello as slow_hello
 
@@ -247,9 +259,9 @@ async def test_a_hello_without_end_is_given_up(harness: Harness) -> None:
 async def test_a_handshake_that_takes_too_long_is_ended(harness: Harness) -> None:
     silent, half = await raw(harness), await raw(harness, hello())
     await harness.until(lambda: len(harness.server.handshakes["OUTSIDE"].open) == 2)
-    harness.later(Limits().handshake_s - 1)
+    harness.later(HANDSHAKE_S / 2)
     assert len(harness.server.handshakes["OUTSIDE"].open) == 2
-    harness.later(2)
+    harness.later(HANDSHAKE_S)
     assert not harness.server.handshakes["OUTSIDE"].open
     assert await silent.is_closed()
     await ended(half)
