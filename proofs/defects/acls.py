@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proofs.defects import Patch, defect
 from pybroker.cluster.decisions import acl_changes
+from pybroker.cluster.decisions.plan import Plan
 from pybroker.cluster.nodes import loading
 from pybroker.security import authorizer
 from pybroker.security.authorizer import StandardAuthorizer
@@ -36,6 +37,12 @@ def decisions_are_kept_over_changes() -> list[Patch]:
         self._rights.update(rights)
 
     return [(StandardAuthorizer, "update", keeping)]
+
+
+@defect(f"{NODES}::test_a_controller_whose_term_is_over_does_not_say_that_it_is_so_already[delete]")
+def what_is_so_already_is_not_confirmed() -> list[Patch]:
+    """A deposed controller said that there was nothing to revoke, and the user kept the right."""
+    return [(Plan, "confirmed", lambda self: self)]
 
 
 @defect(f"{RULES}::test_an_address_is_the_same_however_it_is_written")

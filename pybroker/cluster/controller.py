@@ -283,7 +283,7 @@ class ControllerService:
         from pybroker.cluster.decisions.acl_changes import create  # a broker without ACLs saves this import
 
         await make(self.store, acl_nodes.FOLDERS)
-        return await self._change_what_can_be(lambda image: create(image, bindings))
+        return await self._change_what_can_be(lambda image: create(image, bindings).confirmed())
 
     async def delete_acls(self, wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
         """Deletes and returns the ACLs that match the filter, ``among`` those of some patterns. They are no longer in
@@ -291,7 +291,7 @@ class ControllerService:
         """
         from pybroker.cluster.decisions.acl_changes import delete
 
-        return await self._change_what_can_be(lambda image: delete(image, wanted, among))
+        return await self._change_what_can_be(lambda image: delete(image, wanted, among).confirmed())
 
     async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
         """Performs a decision of ``token_changes`` and returns its result, which is in effect here then. Raises its

@@ -58,11 +58,15 @@ _at_controller = forwarded(DeleteAcls, _delete)
 
 
 async def _delete_found(wanted: AclFilter, call: Call) -> Result:
-    """Deletes the ACLs that match the filter, and returns them. Raises KafkaError."""
+    """Deletes the ACLs that match the filter, and returns them. Raises KafkaError.
+
+    The controller is asked even if none matches: only it knows that there is none.
+    """
     wanted.check()
     acls = call.broker.metadata.image.acls
     result = Result()
-    for part in _parts(acls, await settled(walk(_found(acls, wanted), call))):
+    found = await settled(walk(_found(acls, wanted), call))
+    for part in _parts(acls, found) if found else ([],):
         result.matching_acls += map(_told, await call.broker.controller.delete_acls(wanted, part))
     return result
 

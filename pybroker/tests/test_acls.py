@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.config import rights
 from pybroker.handlers import delete_acls
-from pybroker.handlers.common import broker_loggers
+from pybroker.handlers.common import broker_loggers, forwarding
 from pybroker.handlers.tests.harness import OneItemTurns
 from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
@@ -192,6 +192,23 @@ def test_the_acls_of_one_resource_count_where_turns_end(tmp_path: Path, monkeypa
             (result,) = await delete(broker, wanted(principal_filter="User:nobody"))
             assert result.matching_acls == []
             assert turns.count >= len(names)
+
+    in_loop(scenario)
+
+
+def test_a_broker_that_reaches_no_controller_does_not_say_that_nothing_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            for node_id in (1, 2):
+                await cluster.start(node_id)
+            (other,) = others(cluster)
+            (found,) = await delete(other, wanted(resource_name_filter="flights"))
+            assert (found.error_code, found.matching_acls) == (0, [])
+            monkeypatch.setattr(forwarding, "PATIENCE_S", 0.0)
+            (refused,) = await delete(other, wanted(resource_name_filter="flights"))
+            assert refused.error_code == errors.NotController.code
 
     in_loop(scenario)
 

@@ -31,6 +31,14 @@ class Plan(Generic[T]):
     results: T
     steps: list[Step] = field(default_factory=list)
 
+    def confirmed(self) -> Plan[T]:
+        """Returns the plan with at least one step. A step that writes nothing still fails if the term is over.
+
+        It is for changes of which "it is so already" must be as true as "it is done". A deposed controller may not
+        know that it is one, and its image may be old.
+        """
+        return self if self.steps else Plan(self.results, [Step((), MetadataDelta())])
+
 
 class Step(NamedTuple):
     """Writes that happen together, and the delta that they make."""

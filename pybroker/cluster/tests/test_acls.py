@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from pybroker.cluster.corrections import correction
 from pybroker.cluster.decisions import acl_changes
-from pybroker.cluster.metadata import acl_nodes, journal
+from pybroker.cluster.metadata import acl_nodes, journal, znodes
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.cluster.nodes.loading import load_acls
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.security.acls import UNREADABLE, AccessControlEntry, AclBinding, AclFilter, Entries, ResourcePattern
 from pybroker.store.interface import CoordinationStore, Create, Delete, Set
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
-from pyclient.protocol.errors import InvalidRequest
+from pyclient.protocol.errors import InvalidRequest, NotController
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 FLIGHTS = ResourcePattern(TOPIC, "flights")
@@ -215,6 +215,23 @@ def test_the_next_controller_goes_on_with_them(tmp_path: Path) -> None:
         await members.settled()
         await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, BOB)])
         assert (await members.settled()).acls == {FLIGHTS: (ALICE, BOB)}
+
+    run(tmp_path / "db", scenario)
+
+
+@pytest.mark.parametrize("change", ["create", "delete"])
+def test_a_controller_whose_term_is_over_does_not_say_that_it_is_so_already(tmp_path: Path, change: str) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        service = members.controller.node.controller
+        await service.create_acls([AclBinding(FLIGHTS, ALICE)])
+        await by_hand(members, znodes.CONTROLLER_EPOCH, b"9")
+        with pytest.raises(NotController):
+            await (
+                service.create_acls([AclBinding(FLIGHTS, ALICE)])
+                if change == "create"
+                else service.delete_acls(AclFilter(name="routes"), [])
+            )
 
     run(tmp_path / "db", scenario)
 
