@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from proofs.defects import Patch, defect
+from proofs.defects.suites import in_histories
 from pybroker.cluster.decisions import acl_changes
 from pybroker.cluster.decisions.plan import Plan
 from pybroker.cluster.nodes import loading
+from pybroker.handlers.common.forwarding import Forwarding
 from pybroker.security import authorizer
 from pybroker.security.authorizer import StandardAuthorizer
 
@@ -26,6 +28,7 @@ def all_acls_of_a_resource_go_with_one() -> list[Patch]:
     return [(acl_changes, "_steps", lambda image, changed: steps(image, dict.fromkeys(changed, ())))]
 
 
+@in_histories("rights", "let in", "kept out")
 @defect(f"{RULES}::test_a_change_counts_at_once_and_has_a_version")
 def decisions_are_kept_over_changes() -> list[Patch]:
     """A right that was taken away stays on connections that have used it."""
@@ -37,6 +40,22 @@ def decisions_are_kept_over_changes() -> list[Patch]:
         self._rights.update(rights)
 
     return [(StandardAuthorizer, "update", keeping)]
+
+
+@in_histories("rights", "let in")
+def connections_keep_decisions_over_changes() -> list[Patch]:
+    """A right that was taken away stays on connections that go on using it."""
+    return [(StandardAuthorizer, "version", property(lambda self: 0, lambda self, version: None))]
+
+
+@in_histories("rights", "let in", "kept out")
+def a_change_is_answered_before_it_counts() -> list[Patch]:
+    """The controller has done it, and the broker that was asked has not heard of it yet."""
+
+    async def answer_at_once(self: Forwarding, version: int) -> None:
+        """Does not wait."""
+
+    return [(Forwarding, "_catch_up", answer_at_once)]
 
 
 @defect(f"{NODES}::test_a_controller_whose_term_is_over_does_not_say_that_it_is_so_already[delete]")

@@ -33,6 +33,9 @@ class Records:
         self._check_acks(found)
         self._check_order(found)
         seen = {value: tp for tp, offsets in found.items() for value in offsets}
+        for value, guest in self.history.refused.items():
+            if value in seen:
+                raise guest.let_in(f"{value!r} was refused and is in {seen[value]}")
         for transaction in self.history.transactions:
             transaction.check(seen)
         for reader in self.readers:

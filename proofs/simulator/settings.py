@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from pybroker.cluster.decisions.topic_rules import MIN_ISR
+from pybroker.config import rights
 
 FAULTS = (
     "kill",
@@ -44,6 +45,9 @@ ROOM_CHANCE = 0.4
 GROUPS_CHANCE = 0.3
 """The share of histories with consumer groups: those without a room, and of these rooms."""
 GROUPS_IN = frozenset({"", "topics"})
+RIGHTS_CHANCE = 0.2
+"""The share of histories with an authorizer: those without a room, and of these rooms."""
+RIGHTS_IN = frozenset({"", "topics", "threads"})
 KEEPS_DISKS = frozenset({"power", "disk", "reassign"})
 """Not where the whole store goes back in time: what it says of replicas has to hold. Nor where disks are full: a loss
 beside that is one too many.
@@ -64,6 +68,8 @@ GROUPS = {
     MIN_ISR: "2",
 }
 """The groups of brokers whose cluster has consumer groups."""
+AUTHORIZER = {"authorizer.class.name": rights.STANDARD, "super.users": "User:ANONYMOUS"}
+"""All clients but the guests may do everything."""
 RARE = {"reassign": 0.15}
 """It needs a broker more."""
 
@@ -109,6 +115,8 @@ class Settings:
     """The number of members of the other group, of the new protocol (KIP-848)."""
     lives: int = 3
     """How often each of them joins."""
+    guests: int = 0
+    """The number of clients whose rights come and go; the brokers have an authorizer then."""
     room: str = ""
     """One of ``ROOMS``, or none."""
     has_threads: bool = False
@@ -169,6 +177,10 @@ class Settings:
         members = (0, 2, 3)
         return replace(self, partitions=2, classic_members=rng.choice(members), modern_members=rng.choice(members))
 
+    def with_rights(self, rng: Random) -> Settings:
+        """The same history, with an authorizer."""
+        return replace(self, guests=rng.choice((3, 6)))
+
     @property
     def has_groups(self) -> bool:
         """Somebody joins."""
@@ -214,6 +226,7 @@ class Settings:
             **({"log.dirs": "/disk,/disk2"} if self.room.endswith("disks") else {}),
             **({"log.flush.scheduler.interval.ms": "30"} if self.room == "threads" else {}),
             **(GROUPS if self.has_groups else {}),
+            **(AUTHORIZER if self.guests else {}),
             **({"log.retention.check.interval.ms": "200"} if self.room == "topics" else {}),
             **({MIN_ISR: str(self._own_min_isr(node_id, start))} if self.has_own_min_isr else {}),
         }

@@ -106,6 +106,7 @@ SHAPES = {
     "late answers": Shape(LATE, seeds=(128, 190, 19)),
     "groups": Shape(GROUPS),
     "groups of deleted topics": Shape(DELETIONS, "topics"),
+    "rights": Shape({**CRASHES, "guests": 6}),
     "topics": Shape(room="topics", seeds=(8,)),
     "topics of one name": Shape(REMADE, "topics"),
     "hangs": Shape(room="hangs"),

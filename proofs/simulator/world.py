@@ -11,6 +11,7 @@ from typing import Any
 
 from proofs.simulator.clients.client import Client
 from proofs.simulator.clients.groups import Groups
+from proofs.simulator.clients.guests import Guests
 from proofs.simulator.clients.readers import Reader
 from proofs.simulator.clients.transactions import TransactionalWriter
 from proofs.simulator.clients.writers import Writer
@@ -29,7 +30,15 @@ from proofs.simulator.oracle.incarnations import real
 from proofs.simulator.oracle.oracle import Oracle, Violation
 from proofs.simulator.oracle.restlessness import Restlessness
 from proofs.simulator.records import Records
-from proofs.simulator.settings import GROUPS_CHANCE, GROUPS_IN, IN_USE, ROOM_CHANCE, Settings
+from proofs.simulator.settings import (
+    GROUPS_CHANCE,
+    GROUPS_IN,
+    IN_USE,
+    RIGHTS_CHANCE,
+    RIGHTS_IN,
+    ROOM_CHANCE,
+    Settings,
+)
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.log import truncation
@@ -99,6 +108,7 @@ class World:
         self._readers: list[Reader] = []
         self._groups = Groups(self.settings, self.oracle, lambda: self.faults.has_ended)
         self.groups = self._groups.oracle
+        self.guests: Guests | None = None
 
     def _rng(self, purpose: str) -> Random:
         return Random(f"{purpose} {self.seed}")
@@ -268,6 +278,9 @@ class World:
                 self._waiting += 1
         if settings.has_groups:
             self._work += self._groups.start(self._client, rng)
+        if settings.guests:
+            self.guests = Guests(self._client(rng), self._client(rng), self.history, rng.choice(partitions))
+            self._work += self.guests.start(settings.guests, settings.pause_s)
         if settings.readers or settings.transactional:
             for tp in partitions:
                 client = self._client(rng)
@@ -338,6 +351,8 @@ class World:
     def _has_settled(self) -> bool:
         if self._waiting or not all(task.done() for task in self._work) or self._lagging():
             return False
+        if self.guests is not None and self.guests.undecided():
+            return False
         return all(reader.position >= self._committed(reader.tp) for reader in self._readers)
 
     def _committed(self, tp: TopicPartition) -> int:
@@ -369,20 +384,24 @@ class World:
     def _what_is_missing(self) -> str:
         clients = [str(number) for number, task in enumerate(self._work) if not task.done()]
         readers = [f"{each.tp} is read up to {each.position}" for each in self._readers]
-        return f"clients {','.join(clients) or 'have ended'}; {'; '.join([*self._lagging(), *readers])}"
+        undecided = self.guests.undecided() if self.guests is not None else ""
+        return f"clients {','.join(clients) or 'have ended'}; {'; '.join([*self._lagging(), *readers, undecided])}"
 
 
 def drawn(seed: int, room: str | None = None) -> Settings:
     """The settings of a seed. ``room``: one of ``ROOMS``, or "" for none; by default the seed draws it."""
     settings = Settings.draw(Random(f"settings {seed}"))
     rng = Random(f"room {seed}")
-    may_have_groups = room is None
+    is_drawn = room is None
     if room is None:
         room = rng.choice(IN_USE) if IN_USE and rng.random() < ROOM_CHANCE else ""
     settings = settings.in_room(room, rng) if room else settings
     rng = Random(f"groups {seed}")
-    has_groups = may_have_groups and room in GROUPS_IN and rng.random() < GROUPS_CHANCE
-    return settings.with_groups(rng) if has_groups else settings
+    has_groups = is_drawn and room in GROUPS_IN and rng.random() < GROUPS_CHANCE
+    settings = settings.with_groups(rng) if has_groups else settings
+    rng = Random(f"rights {seed}")
+    has_rights = is_drawn and room in RIGHTS_IN and rng.random() < RIGHTS_CHANCE
+    return settings.with_rights(rng) if has_rights else settings
 
 
 def run(seed: int, settings: Settings | None = None, *, traced: bool = False) -> Outcome:

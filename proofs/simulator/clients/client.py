@@ -71,6 +71,13 @@ class Client(Process):
         """Forgets the connection; what is under way on it still arrives."""
         self._connections.pop(broker, None)
 
+    def become(self, principal: str) -> None:
+        """Comes as another user from now on, on other connections."""
+        self.principal = principal
+        for connection in self._connections.values():
+            connection.lose("another user comes")
+        self._connections.clear()
+
 
 def _api_of(message: Any) -> Any:
     return getattr(pyclient.protocol, type(message).__qualname__.partition(".")[0])

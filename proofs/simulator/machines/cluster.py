@@ -42,6 +42,7 @@ class Process:
         self.loop.machine = machine
         self.machine: Any = machine
         self.node_id: int | None = None if machine is None else machine.node_id
+        self.principal = "User:ANONYMOUS"
         self.broker: Any = None
         self.store: StoreClient | None = None
         self.storage: Any = None

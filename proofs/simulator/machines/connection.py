@@ -128,17 +128,16 @@ class ServerEnd:
     """The end that answers; ``Connection`` to the handlers."""
 
     listener_name = "PLAINTEXT"
-    principal = "User:ANONYMOUS"
     client_software_name = client_software_version = "simulated"
     authentication: peer_secret.Server | None = None
     sasl: Any = None
     share: Any = None
-    principal = "User:ANONYMOUS"
 
     def __init__(self, process: Process, client: ClientEnd, channel: Any, broker_id: int | None) -> None:
         self.process = process
         self.client = client
         self.broker_id = broker_id
+        self.principal = client.process.principal
         self.pinned = False
         self.id = f"{process.node_id}-{client.process.name}"
         self.local_address = self.peer_address = ("10.0.0.1", 9092)
@@ -147,6 +146,7 @@ class ServerEnd:
         self._replies: deque[Reply] = deque()
         self._held = 0
         self._unread: deque[tuple[Any, int, Any]] = deque()
+        self._call: Call | None = None
 
     def hold(self) -> None:
         """No further request is read until ``release`` has been called as often."""
@@ -176,9 +176,8 @@ class ServerEnd:
             return
         reply = Reply(api, message)
         self._replies.append(reply)
-        broker = self.process.broker
         try:
-            result = HANDLERS[api.key](message, Call(broker, version, "simulated", self))
+            result = HANDLERS[api.key](message, self._call_of(api, version))
             if iscoroutine(result):
                 result = waiting.start(result, cast(Any, self.process.loop))
         except errors.KafkaError:
@@ -189,6 +188,12 @@ class ServerEnd:
             result.add_done_callback(partial(self._on_done, reply))
         else:
             self._ready(reply, result)
+
+    def _call_of(self, api: Any, version: int) -> Call:
+        """Consecutive requests of an API share it, and the decisions that it keeps."""
+        if self._call is None or (self._call.api, self._call.version) != (api.name, version):
+            self._call = Call(self.process.broker, version, "simulated", self, api.name)
+        return self._call
 
     def _on_done(self, reply: Reply, future: asyncio.Future[Any]) -> None:
         if self.is_closed or future.cancelled():

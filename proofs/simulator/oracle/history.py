@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from proofs.simulator.oracle.oracle import Violation
+from proofs.simulator.oracle.rights import Guest
 from proofs.simulator.settings import Settings
 from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.topic_partition import TopicPartition
@@ -68,6 +69,8 @@ class History:
         self.transactions: list[Transaction] = []
         self.given_up: set[str] = set()
         """Writers that do not know what became of a batch; it may still come."""
+        self.refused: dict[bytes, Guest] = {}
+        """What brokers have refused, as its writer had no right."""
         self.is_over: Callable[[TopicPartition], bool] = lambda tp: False
         """Whether nobody needs to write there any more."""
         self._producers = MAX_KNOWN_ID

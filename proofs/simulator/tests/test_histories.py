@@ -29,6 +29,8 @@ from pybroker.replication.promises import Promises
 GATE = 50
 NIGHTLY = 2_000
 AT_ONCE = 500
+GUESTS = 9
+"""A history with an authorizer."""
 
 
 def checked(first: int, end: int, processes: int) -> Report:
@@ -88,6 +90,14 @@ def test_groups_are_joined_in_histories() -> None:
     assert world.run().invariant == ""
     assert world.groups.joined >= world.settings.lives
     assert world.groups.places
+
+
+def test_guests_are_served_and_refused_in_histories() -> None:
+    world = World(GUESTS, drawn(GUESTS))
+    assert world.run().invariant == ""
+    assert world.guests is not None
+    assert len(world.guests.past) == world.settings.guests > 1
+    assert min(world.guests.served, world.guests.refused) > world.settings.guests
 
 
 def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
