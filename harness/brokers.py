@@ -70,13 +70,18 @@ class Broker(ABC):
     def __init__(self, data_dir: Path, **config: str) -> None:
         """``config``: Kafka's keys, as they are or with ``_`` for ``.``."""
         self.data_dir = data_dir
-        self.config: dict[str, str] = {key.replace("_", "."): str(config[key]) for key in config}
+        self.config: dict[str, str] = {}
+        self.configure(**config)
         self.host = "127.0.0.1"
         self.port = 0
         #: The start of the command line: strace, nsenter; it must become the broker's own process.
         self.wrapper: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
         self.log_file = data_dir.with_name(data_dir.name + ".stderr")
+
+    def configure(self, **config: object) -> None:
+        """Sets Kafka's keys, with ``_`` for ``.``, for the next start."""
+        self.config |= {key.replace("_", "."): str(value) for key, value in config.items()}
 
     @property
     @abstractmethod

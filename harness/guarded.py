@@ -21,6 +21,7 @@ LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "scram.ScramLoginModule",
     "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
 }
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ISSUER: Final = "https://issuer.example"
 AUDIENCE: Final = "kafka"
 ALLOWED_URLS: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
@@ -54,7 +55,7 @@ class Guarded(Broker):
         self.config |= {
             "listeners": self._listeners(),
             "sasl.enabled.mechanisms": ",".join(mechanisms),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "authorizer.class.name": AUTHORIZER,
             "super.users": "User:ANONYMOUS;User:admin",
             "delegation.token.secret.key": "secret",
             **{

@@ -29,3 +29,31 @@ class Operation(IntEnum):
 
 
 GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
+
+
+class AclResource(IntEnum):
+    """``resource_type`` of an ACL."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class AclOperation(IntEnum):
+    """``operation`` of an ACL."""
+
+    ANY = 1
+    ALL = 2
+    WRITE = 4
+
+
+class AclPermission(IntEnum):
+    """``permission_type`` of an ACL."""
+
+    ANY = 1
+    ALLOW = 3
+
+
+LITERAL = 3
+"""``pattern_type`` of an ACL about one name."""

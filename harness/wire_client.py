@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from harness import error_codes, kinds
+from harness.entrance import MECHANISM, Entrance, current
 from harness.support import settled
 from harness.witnesses import BARE, used
 
@@ -86,8 +87,27 @@ def framed(payload: bytes) -> bytes:
 class Wire:
     """A connection to a broker."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
-        self._use(socket.create_connection(address, timeout_s))
+    def __init__(self, address: tuple[str, int], timeout_s: float = 30, entrance: Entrance | None = None) -> None:
+        """``entrance``: the user who comes, if not that of the environment.
+
+        Raises:
+            ConnectionRefusedError: the broker does not let the user in.
+        """
+        connected, entrance = socket.create_connection(address, timeout_s), entrance or current()
+        try:
+            self._use(connected if entrance is None else entrance.by_tls(connected, address[0]))
+            if entrance is not None:
+                self._say_who(entrance)
+        except BaseException:
+            connected.close()
+            raise
+
+    def _say_who(self, entrance: Entrance) -> None:
+        reply = self.ask("SaslHandshake", 1, mechanism=MECHANISM)
+        assert reply.error_code == 0, reply
+        reply = self.ask("SaslAuthenticate", 2, auth_bytes=entrance.proof)
+        if reply.error_code:
+            raise ConnectionRefusedError(reply.error_message)
 
     @classmethod
     def of(cls, connected: socket.socket) -> Self:

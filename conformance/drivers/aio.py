@@ -18,6 +18,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from conformance.drivers import reaching
 from conformance.drivers.base import (
     PATIENCE_S,
     Client,
@@ -97,13 +98,13 @@ class AiokafkaDriver(Driver):
         values = {key: value for key, value in settings.items() if key not in UNKNOWN}
         if values.get("enable_idempotence") is False:
             values.setdefault("acks", 1)
-        return AiokafkaProducer(self, {**PRODUCER, "bootstrap_servers": bootstrap, **values})
+        return AiokafkaProducer(self, {**PRODUCER, **reaching.aiokafka(bootstrap), **values})
 
     def consumer(self, bootstrap: str, **settings: object) -> AiokafkaConsumer:
         values = {key: value for key, value in settings.items() if key not in UNKNOWN}
         if "partition_assignment_strategy" in values:
             values["partition_assignment_strategy"] = (STRATEGIES[str(values["partition_assignment_strategy"])],)
-        return AiokafkaConsumer(self, {**CONSUMER, "bootstrap_servers": bootstrap, **values})
+        return AiokafkaConsumer(self, {**CONSUMER, **reaching.aiokafka(bootstrap), **values})
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

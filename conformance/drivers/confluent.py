@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from conformance.drivers import reaching
 from conformance.drivers.base import (
     PATIENCE_S,
     ClientError,
@@ -113,10 +114,10 @@ class ConfluentDriver(Driver):
     strategies = ("range", "roundrobin", "cooperative-sticky")
 
     def producer(self, bootstrap: str, **settings: object) -> ConfluentProducer:
-        return ConfluentProducer({**PRODUCER, "bootstrap.servers": bootstrap, **dotted(settings)})
+        return ConfluentProducer({**PRODUCER, **reaching.librdkafka(bootstrap), **dotted(settings)})
 
     def consumer(self, bootstrap: str, **settings: object) -> ConfluentConsumer:
-        values = {"group.id": "unused", **CONSUMER, "bootstrap.servers": bootstrap, **dotted(settings)}
+        values = {"group.id": "unused", **CONSUMER, **reaching.librdkafka(bootstrap), **dotted(settings)}
         return ConfluentConsumer(values)
 
     def close(self) -> None:

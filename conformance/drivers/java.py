@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conformance import drivers
+from conformance.drivers import reaching
 from conformance.drivers.base import (
     PATIENCE_S,
     ClientError,
@@ -125,7 +126,7 @@ def opened() -> JavaDriver:
 def dotted(bootstrap: str, settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as Kafka's clients take them."""
     found = {key.replace("_", "."): _text(settings[key]) for key in settings if settings[key] is not None}
-    return {"bootstrap.servers": bootstrap, **found}
+    return {**reaching.java(bootstrap), **found}
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyclient
+from conformance.drivers import reaching
 from conformance.drivers.base import (
     PATIENCE_S,
     ClientError,
@@ -96,10 +97,10 @@ class PyclientDriver(Driver):
     wakes = True
 
     def producer(self, bootstrap: str, **settings: object) -> PyclientProducer:
-        return PyclientProducer({**PRODUCER, "bootstrap_servers": bootstrap, **given(settings)})
+        return PyclientProducer({**PRODUCER, **reaching.pyclient(bootstrap), **given(settings)})
 
     def consumer(self, bootstrap: str, **settings: object) -> PyclientConsumer:
-        return PyclientConsumer({**CONSUMER, "bootstrap_servers": bootstrap, **given(settings)})
+        return PyclientConsumer({**CONSUMER, **reaching.pyclient(bootstrap), **given(settings)})
 
     def close(self) -> None:
         """Holds nothing."""

@@ -9,8 +9,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from conformance.drivers.logins import Login
 from conformance.security.base import PATIENCE_S, Client, Refused
-from conformance.security.logins import Login
 from harness.witnesses import used
 
 

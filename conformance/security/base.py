@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from conformance.security.logins import Login
+from conformance.drivers.logins import Login
 
 PATIENCE_S = 60.0
 ANY_HOST = "*"

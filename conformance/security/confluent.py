@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from conformance.drivers.logins import Login
 from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, Client, Refused
-from conformance.security.logins import Login
 from harness.librdkafka import Consumer
 from harness.support import until
 from harness.witnesses import used

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import QUICK_GROUPS
+from conformance.drivers.logins import Login
 from conformance.security.aio import AiokafkaClient
 from conformance.security.base import Acl, Administrator, Client
 from conformance.security.confluent import ConfluentAdministrator, ConfluentClient
-from conformance.security.issuer import Issuer, serving
 from conformance.security.java import JavaAdministrator, JavaClient
 from conformance.security.kafka_python import KafkaPythonAdministrator, KafkaPythonClient
-from conformance.security.logins import Login
 from harness.command_line import run
 from harness.guarded import ALLOWED_URLS, GUARDED, Guarded
+from harness.issuer import Issuer, serving
 from harness.jvm import Jvm
 from harness.support import until
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from conformance.drivers.logins import Login
 from conformance.security.base import PATIENCE_S, Acl, Administrator, Client, Refused
-from conformance.security.logins import Login
 from harness.jvm import Jvm
 from harness.support import until
 from harness.witnesses import used

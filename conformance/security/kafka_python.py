@@ -20,8 +20,8 @@ from kafka.admin._acls import (
 )
 from kafka.errors import KafkaError
 
+from conformance.drivers.logins import Login
 from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, Client, Refused
-from conformance.security.logins import Login
 from harness.support import until
 from harness.witnesses import used
 

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from conformance.drivers.logins import Login
 from conformance.security.base import Acl, Administrator, Client, Refused
 from conformance.security.conftest import Grant
-from conformance.security.logins import Login
 from harness.support import until
 
 

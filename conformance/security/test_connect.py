@@ -9,9 +9,9 @@ import pytest
 from conformance.applications import connect
 from conformance.applications.connect import WAIT_S, DistributedWorker
 from conformance.data import dataset
+from conformance.drivers.logins import Login
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
-from conformance.security.logins import Login
 from harness.brokers import Broker
 from harness.support import until
 from harness.witnesses import used

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from conformance.drivers.logins import KERBEROS_MODULE, SERVICE, Login
 from conformance.security.aio import AiokafkaClient
 from conformance.security.base import Client, Refused
 from conformance.security.java import JavaClient
 from conformance.security.kafka_python import KafkaPythonClient
 from conformance.security.kdc import REALM, Kdc, serving
-from conformance.security.logins import KERBEROS_MODULE, SERVICE, Login
 from harness.brokers import Broker, OurBroker, free_port
 from harness.jvm import Jvm
 from harness.support import until

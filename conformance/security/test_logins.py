@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from conformance.drivers.logins import Login
 from conformance.security.base import Client, Refused
 from conformance.security.confluent import ConfluentClient, store_password
 from conformance.security.conftest import Grant
-from conformance.security.issuer import Issuer
-from conformance.security.logins import Login
 from harness.guarded import LOGIN_MODULES, Guarded
+from harness.issuer import Issuer
 from harness.witnesses import used
 
 if TYPE_CHECKING:

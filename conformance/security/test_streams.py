@@ -7,10 +7,10 @@ from pathlib import Path
 
 from conformance.applications.process import Application
 from conformance.data import dataset
+from conformance.drivers.logins import Login
 from conformance.scenarios.test_plugin_streams import SETTINGS, WAIT_S, route_of
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
-from conformance.security.logins import Login
 from harness import peers
 from harness.brokers import Broker
 from harness.support import until, write

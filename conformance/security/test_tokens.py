@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from conformance.drivers.logins import Login
 from conformance.security.base import Client, Refused
 from conformance.security.conftest import Grant
 from conformance.security.java import JavaAdministrator
-from conformance.security.logins import Login
 from harness.jvm import Jvm
 from harness.support import until
 

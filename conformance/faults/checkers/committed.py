@@ -9,6 +9,7 @@ from typing import Any
 
 import confluent_kafka
 
+from conformance.drivers import reaching
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
@@ -48,7 +49,7 @@ def reader(bootstrap: str) -> confluent_kafka.Consumer:
     """librdkafka's consumer of committed records."""
     return librdkafka.Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **reaching.librdkafka(bootstrap),
             "group.id": "unused",
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",

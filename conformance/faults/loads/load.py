@@ -21,6 +21,7 @@ from typing import Any
 import confluent_kafka
 
 from conformance.data import batches
+from conformance.drivers import reaching
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory, Row, TopicHistory, Watermark
 from harness import librdkafka
@@ -75,8 +76,7 @@ class Load(ABC):
         self.stopping.set()
         self._thread.join(STALLED_S)
         assert not self._thread.is_alive(), f"{self.name} hangs"
-        if self.failure is not None:
-            raise AssertionError(f"{self.name} failed") from self.failure
+        self.look()
 
     def _run(self) -> None:
         while not self.stopping.is_set() and self.failure is None:
@@ -90,6 +90,10 @@ class Load(ABC):
     def goes_on(self, done: int) -> None:
         """Waits until it has done more than that; raises what made it fail."""
         until(lambda: self.done > done or self.failure, f"{self.name} goes on", PATIENCE_S)
+        self.look()
+
+    def look(self) -> None:
+        """Raises what made it fail."""
         if self.failure is not None:
             raise AssertionError(f"{self.name} failed") from self.failure
 
@@ -118,7 +122,7 @@ class IdempotentWriter(Load):
 
     def work(self) -> None:
         options = {
-            "bootstrap.servers": self.broker.bootstrap,
+            **reaching.librdkafka(self.broker.bootstrap),
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 1,
@@ -287,7 +291,7 @@ class GroupReader(Load):
 
     def work(self) -> None:
         options = {
-            "bootstrap.servers": self.broker.bootstrap,
+            **reaching.librdkafka(self.broker.bootstrap),
             "group.id": self.name,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -372,7 +376,7 @@ class TopicMaker(Load):
 
 def read_back(broker: Served, place: Place) -> list[Row]:
     """A partition from its first offset to its last, by librdkafka, which checks each CRC."""
-    options = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "check.crcs": True}
+    options = {**reaching.librdkafka(broker.bootstrap), "group.id": "unused", "check.crcs": True}
     options |= {"enable.partition.eof": True, "enable.auto.commit": False}
     consumer = librdkafka.Consumer(options)
     consumer.assign([confluent_kafka.TopicPartition(*place, confluent_kafka.OFFSET_BEGINNING)])

@@ -22,6 +22,7 @@ from typing import Any
 
 import confluent_kafka
 
+from conformance.drivers import reaching
 from conformance.faults.checkers import streams
 from conformance.faults.checkers.history import Anomaly
 from conformance.faults.checkers.streams import Journal, PartitionLog
@@ -209,7 +210,7 @@ class Streams:
     def _start(self, name: str, records: int = 0) -> Process:
         """Starts a worker, or the next one in its place."""
         worker = self.roles[name]
-        settings = dict(worker.settings)
+        settings = reaching.pyclient(self.bootstrap) | worker.settings
         if name in self.plan.writers:
             settings = {"buffer_memory": BUFFER, **settings}
         elif worker.role == "member":
@@ -221,7 +222,6 @@ class Streams:
         options = Options(
             name=f"{name}.{turn}",
             journal=str(self.folder / f"{name}.{turn}"),
-            bootstrap=self.bootstrap,
             role=worker.role,
             partitions=self.plan.partitions,
             streams=[self.streams + place for place in range(worker.streams if worker.share else 0)],
@@ -323,7 +323,7 @@ class Streams:
 
     def _log(self, place: int) -> PartitionLog:
         """The partition from its first record to its last, by librdkafka, which checks each CRC."""
-        options = {"bootstrap.servers": self.target.bootstrap, "group.id": "unused", "check.crcs": True}
+        options = {**reaching.librdkafka(self.target.bootstrap), "group.id": "unused", "check.crcs": True}
         options |= {"enable.partition.eof": True, "enable.auto.commit": False}
         client = librdkafka.Consumer(options)
         client.assign([confluent_kafka.TopicPartition(TOPIC, place, 0)])

@@ -54,7 +54,6 @@ class Options:
 
     name: str
     journal: str
-    bootstrap: str
     role: str
     partitions: int
     #: A writer's streams, and the number of records of each.
@@ -185,7 +184,7 @@ class BlockingWriter(Writer):
         from pyclient import Producer
 
         write = getattr(self, self.options.role)
-        with Producer(self.options.bootstrap, **self.settings) as producer:
+        with Producer(**self.settings) as producer:
             threads = [threading.Thread(target=write, args=(producer, ledger)) for ledger in self.ledgers]
             for thread in threads:
                 thread.start()
@@ -235,7 +234,7 @@ class AsyncioWriter(Writer):
     async def _run(self) -> None:
         from pyclient.aio import Producer
 
-        async with Producer(self.options.bootstrap, **self.settings) as producer:
+        async with Producer(**self.settings) as producer:
             await asyncio.gather(*(self._write(producer, ledger) for ledger in self.ledgers))
         for ledger in self.ledgers:
             ledger.close(self.options.records)
@@ -292,7 +291,7 @@ class Reader:
     def run(self) -> None:
         from pyclient import Consumer
 
-        with Consumer(self.options.bootstrap, **self.settings) as consumer:
+        with Consumer(**self.settings) as consumer:
             consumer.assign(self.places())
             for place in self.places():
                 consumer.seek(place, self.state[place.partition][0])
@@ -317,7 +316,7 @@ class ArrowReader(Reader):
     async def _run(self) -> None:
         from pyclient.aio import Consumer
 
-        async with Consumer(self.options.bootstrap, **self.settings) as consumer:
+        async with Consumer(**self.settings) as consumer:
             await consumer.assign(self.places())
             for place in self.places():
                 consumer.seek(place, self.state[place.partition][0])
@@ -345,7 +344,7 @@ class Member(Reader):
         from pyclient import Consumer
 
         settings = {**self.settings}
-        with Consumer(self.options.bootstrap, topics=[TOPIC], listener=self, **settings) as consumer:
+        with Consumer(topics=[TOPIC], listener=self, **settings) as consumer:
             while self._poll(consumer) or not (self.stopping and self._all_committed(consumer)):
                 self._commit(consumer)
 

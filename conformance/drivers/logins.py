@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
-from conformance.security.issuer import LIFETIME_S, Issuer
 from harness.guarded import MODULES, PASSWORD, jaas
+from harness.issuer import LIFETIME_S, Issuer
 
 KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE = {"sasl.kerberos.service.name": "kafka"}
@@ -79,6 +79,12 @@ class Login(NamedTuple):
             return found | {"oauth_cb": lambda _: (self._token(), time.time() + LIFETIME_S)}
         return found | {"sasl.username": self.user, "sasl.password": self.password}
 
+    def pyclient(self) -> dict[str, Any]:
+        """Those of our client, with a password."""
+        found: dict[str, Any] = {"bootstrap_servers": self.bootstrap, "security_protocol": self.protocol}
+        found |= {"sasl_mechanism": self.mechanism, "sasl_username": self.user, "sasl_password": self.password}
+        return found | ({"ssl_truststore_location": self.ca} if self.ca else {})
+
     def kafka_python(self) -> dict[str, Any]:
         """Those of kafka-python."""
         return self._python(_ForKafkaPython) | ({"ssl_cafile": self.ca} if self.ca else {})
@@ -104,6 +110,7 @@ class Login(NamedTuple):
         if self.ca:
             found["ssl.truststore.location"] = self.ca
         named = {"sasl.username": self.user, "sasl.password": self.password}
+        named |= {"sasl.tokenauth": "true"} if self.is_token else {}
         return {f"kafka.{key}": text for key, text in (found | (self._credentials() if self.issuer else named)).items()}
 
     def _token(self) -> str:

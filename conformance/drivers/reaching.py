@@ -1,0 +1,48 @@
+"""The settings by which a library reaches brokers: their addresses, and a login where everybody has one.
+
+Everybody comes as one user (``harness.entrance``) to the brokers of a campaign that are secured. Logins know all
+libraries, so they are imported only then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harness import entrance
+
+if TYPE_CHECKING:
+    from conformance.drivers.logins import Login
+
+
+def login(bootstrap: str) -> Login | None:
+    """The one of everybody, if brokers ask who a client is."""
+    found = entrance.current()
+    if found is None:
+        return None
+    from conformance.drivers.logins import Login
+
+    return Login(bootstrap, found.user, found.password, entrance.MECHANISM, found.ca)
+
+
+def librdkafka(bootstrap: str) -> dict[str, Any]:
+    """Those of librdkafka."""
+    found = login(bootstrap)
+    return {"bootstrap.servers": bootstrap} if found is None else found.librdkafka()
+
+
+def java(bootstrap: str) -> dict[str, str]:
+    """Those of Java's clients."""
+    found = login(bootstrap)
+    return {"bootstrap.servers": bootstrap} if found is None else found.java()
+
+
+def aiokafka(bootstrap: str) -> dict[str, Any]:
+    """Those of aiokafka."""
+    found = login(bootstrap)
+    return {"bootstrap_servers": bootstrap} if found is None else found.aiokafka()
+
+
+def pyclient(bootstrap: str) -> dict[str, Any]:
+    """Those of our client."""
+    found = login(bootstrap)
+    return {"bootstrap_servers": bootstrap} if found is None else found.pyclient()
