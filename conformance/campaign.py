@@ -73,6 +73,7 @@ class Campaign:
 
 
 LONG_CLUSTER: Final = ("--minutes", "60", "--faults", "500", "--records", "15000000")
+SECURED_CLUSTER: Final = ("--minutes", "30", "--faults", "200", "--records", "5000000")
 CLUSTERS_IN_FAULTS: Final = "conformance/faults/test_cluster.py"
 
 CAMPAIGNS: Final[Mapping[str, Campaign]] = {
@@ -98,6 +99,11 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
         "three brokers under 500 faults while all clients write (--place machines: ZooKeeper and broken networks)",
         1,
         (Program("conformance.faults.campaigns.cluster", LONG_CLUSTER),),
+    ),
+    "secured": Campaign(
+        "the same with SASL_SSL everywhere, rights and certificates that change, and guests that must not be let in",
+        1 / 2,
+        (Program("conformance.faults.campaigns.cluster", ("--secured", *SECURED_CLUSTER)),),
     ),
     "scenarios": Campaign(
         "the scenarios of several brokers in their long form, on both stores: 200 kills, 5,000 clients",

@@ -13,6 +13,9 @@ drives it is the number of faults or the time, whichever is reached last; client
     python -m conformance.faults.campaigns.cluster --minutes 60 --faults 500 --records 10000000 \
         --report docs/faults.json
 
+With ``--secured`` the brokers are ``secured`` everywhere. Their certificate changes now and then. Guests get and lose
+the right to write all the time (``guests``): nobody is let in without it, and nobody kept out with it.
+
 A seed (``--seed``) repeats the faults; what the processes do between them it cannot repeat.
 """
 
@@ -33,6 +36,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from conformance.faults.campaigns.chaos import frozen
@@ -43,16 +47,19 @@ from conformance.faults.checkers.silence import Silence
 from conformance.faults.loads import sdk_load, transaction_load
 from conformance.faults.loads.cluster_load import Foreign
 from conformance.faults.loads.cluster_target import EAGER, PATIENCE_S, ClusterTarget
+from conformance.faults.loads.guests import Guests
 from conformance.faults.loads.hostile import Hostile
 from conformance.faults.loads.sdk_load import AHEAD, Streams
 from conformance.faults.loads.transaction_load import ENDED, Application, Transactions
 from conformance.faults.means.disks import Disks
+from conformance.faults.means.secured import Secured, running
 from harness import network
 from harness.clusters import Cluster, consecutive_ports
 from harness.ensemble import ensemble
 from harness.machines import Machines
 
 STUCK = "stuck"
+HOST = "127.0.0.1"
 Faults = dict[str, Callable[[], None]]
 
 
@@ -70,6 +77,8 @@ class Plan:
     script: Sequence[str] = ()
     #: Whether disks are to be full now and then; they are in memory then.
     disks: bool = False
+    #: Whether brokers let in only whom they know, and let them do only what they may.
+    secured: bool = False
 
 
 @dataclass
@@ -87,6 +96,8 @@ class Report:
     commits: Counter[str] = field(default_factory=Counter)
     transactions: Counter[str] = field(default_factory=Counter)
     hiccups: Counter[str] = field(default_factory=Counter)
+    #: What guests have tried, if there are any.
+    guests: Counter[str] = field(default_factory=Counter)
     given_up: Counter[str] = field(default_factory=Counter)
     """Why transactional clients were."""
     hung: list[str] = field(default_factory=list)
@@ -116,6 +127,7 @@ class Report:
             "read_back": dict(sorted(self.read_back.items())),
             "commits_of_offsets": dict(sorted(self.commits.items())),
             "transactions": dict(sorted(self.transactions.items())),
+            "guests": dict(sorted(self.guests.items())),
             "errors_that_clients_were_told": dict(sorted(self.hiccups.items())),
             "why_transactional_clients_were_given_up": dict(sorted(self.given_up.items())),
             "clients_that_hung_in_their_library": self.hung,
@@ -150,6 +162,7 @@ class Campaign:
         seed: int,
         plan: Plan,
         folder: Path,
+        secured: Secured | None = None,
     ) -> None:
         """``chaos`` is given the faults of clients."""
         self.target = target
@@ -161,10 +174,15 @@ class Campaign:
         writing = transaction_load.Plan(0, 0, plan.writers, plan.applications)
         self.transactions = Transactions(target, seed, writing, folder)
         self.foreign = Foreign(target, seed)
+        self.guests = [Guests(target, secured, seed)] if secured else []
         self.permitted = 0.0
         self.silence = Silence(target.brokers)
-        self.hostile = Hostile(target, random.Random(seed))
-        self.chaos = chaos(self._faults_of_clients() | self.hostile.faults)
+        self.random = random.Random(seed)
+        self.hostile = Hostile(target, self.random)
+        others = self._faults_of_clients() | self.hostile.faults
+        if secured:
+            others["changes of certificates"] = partial(secured.change, target.brokers, self.random)
+        self.chaos = chaos(others)
         self.chaos.excused, self.chaos.harmless = self.silence.excused, set(self.hostile.faults)
 
     def _faults_of_clients(self) -> Faults:
@@ -194,6 +212,8 @@ class Campaign:
         finally:
             self._tell_silence()
             self.foreign.close()
+            for guests in self.guests:
+                guests.stopping.set()
             self.streams.close()
             self.transactions.close()
         self.report.seconds = time.monotonic() - began
@@ -217,6 +237,8 @@ class Campaign:
         self.streams.begin()
         self.transactions.begin()
         self.foreign.begin()
+        for guests in self.guests:
+            guests.begin()
         self.hostile.begin()
         self.silence.begin()
 
@@ -254,11 +276,14 @@ class Campaign:
         self.report.pauses_s.setdefault(name, []).append(time.monotonic() - self.chaos.healed)
 
     def _done(self) -> dict[str, int]:
-        return {"streams": self.streams.acked(), "transactions": self.transactions.committed(), **self.foreign.done()}
+        loads = {"streams": self.streams.acked(), "transactions": self.transactions.committed()}
+        return loads | self.foreign.done() | {guests.name: guests.done for guests in self.guests}
 
     def _all_moved(self, before: dict[str, int]) -> bool:
         self.transactions.revive()
         self.foreign.look()
+        for guests in self.guests:
+            guests.look()
         now = self._done()
         self.report.anomalies += self.foreign.check_offsets()
         if self.streams.all_written():
@@ -271,6 +296,8 @@ class Campaign:
         self.streams.end()
         self.transactions.end()
         self.foreign.end()
+        for guests in self.guests:
+            guests.stop()
 
     def _check(self) -> None:
         report = self.report
@@ -287,6 +314,9 @@ class Campaign:
         report.read_back = Counter({"sdk": written.records, "in transactions": done.records, "librdkafka": foreign})
         report.transactions = done.words
         report.anomalies += [*written.anomalies, *done.anomalies, *found]
+        for guests in self.guests:
+            report.read_back[guests.name], found = guests.check()
+            report.guests, report.anomalies = guests.counts, [*report.anomalies, *found]
         self.target.heal()
         self.target.brokers.stop()
         report.anomalies += replicas.check_all({id: self.target.brokers.log_dirs(id) for id in self.target.brokers.ids})
@@ -295,47 +325,54 @@ class Campaign:
 @contextlib.contextmanager
 def on_processes(folder: Path, seed: int, plan: Plan, **config: object) -> Iterator[Campaign]:
     """A campaign on brokers under one supervisor, with its store."""
-    cluster = Cluster(folder / "data", 3, None, **{**EAGER, **config})
+    secured = Secured(folder / "secured") if plan.secured else None
+    own = secured.config(HOST) if secured else {}
+    cluster = Cluster(folder / "data", 3, None, **{**EAGER, **own, **config})
     cluster.ports = {1: consecutive_ports(3)}
     cluster.environment |= HANGING
     chance = random.Random(seed)
     paths = {STORE: cluster.data_dir} | {broker: cluster.log_dir(broker) for broker in cluster.ids}
-    with Disks(paths if plan.disks else {}) as disks, cluster:
+    with Disks(paths if plan.disks else {}) as disks, running(cluster, secured):
         target = ClusterTarget(cluster)
 
         def chaos(others: Faults) -> ClusterChaos:
             return SupervisorChaos(target, cluster, disks, chance, others)
 
-        yield Campaign(target, chaos, "processes", seed, plan, folder / "clients")
+        yield Campaign(target, chaos, "processes", seed, plan, folder / "clients", secured)
 
 
 @contextlib.contextmanager
 def on_machines(folder: Path, seed: int, plan: Plan, **config: object) -> Iterator[Campaign]:
     """A campaign on brokers without a supervisor, on a ZooKeeper of three servers."""
     chance = random.Random(seed)
-    with contextlib.ExitStack() as running:
-        net = running.enter_context(network.Network([1, 2, 3])) if network.is_possible() else None
+    with contextlib.ExitStack() as opened:
+        net = opened.enter_context(network.Network([1, 2, 3])) if network.is_possible() else None
         host = net.address(network.SERVICES) if net else "127.0.0.1"
-        servers = running.enter_context(ensemble(folder, 3, host))
+        servers = opened.enter_context(ensemble(folder, 3, host))
         machines = Machines(folder / "data", f"{servers.hosts}/kafka", 3, net, disks=2, **{**EAGER, **config})
         machines.environment |= HANGING
-        running.enter_context(machines)
+        secured = None
+        if plan.secured:
+            secured = Secured(folder / "secured", {member.host for member in machines.members.values()})
+            for member in machines.members.values():
+                member.configure(**secured.config(*member.address))
+        opened.enter_context(running(machines, secured))
         target = ClusterTarget(machines)
 
         def chaos(others: Faults) -> ClusterChaos:
             return MachinesChaos(target, machines, servers, chance, others)
 
-        yield Campaign(target, chaos, "machines", seed, plan, folder / "clients")
+        yield Campaign(target, chaos, "machines", seed, plan, folder / "clients", secured)
 
 
 PLACES = {"processes": on_processes, "machines": on_machines}
 
 
-def long_plan(records: int, faults: int, minutes: float, drivers: Sequence[str]) -> Plan:
+def long_plan(records: int, faults: int, minutes: float, drivers: Sequence[str], *, secured: bool = False) -> Plan:
     """A writer and an application of each client."""
     known = {"confluent": "classic", "aiokafka": "manual", "java": "consumer", "pyclient": "consumer"}
     applications = [Application(driver, known[driver], 1) for driver in drivers]
-    return Plan(records, faults, minutes, drivers, applications, disks=True)
+    return Plan(records, faults, minutes, drivers, applications, disks=True, secured=secured)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -344,6 +381,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--secured", action="store_true", help="SASL_SSL on all listeners, an authorizer, and guests")
     parser.add_argument("--only", help="faults by their names, separated by commas, instead of all")
     parser.add_argument("--drivers", default="confluent,aiokafka,java,pyclient")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
@@ -352,7 +390,8 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {chosen.seed}", file=sys.stderr, flush=True)
-    plan = long_plan(chosen.records, chosen.faults, chosen.minutes, chosen.drivers.split(","))
+    drivers = chosen.drivers.split(",")
+    plan = long_plan(chosen.records, chosen.faults, chosen.minutes, drivers, secured=chosen.secured)
     # Brokers that are killed while they write leave files that come after the folder was listed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = (chosen.folder or Path(temporary)).resolve()

@@ -1,0 +1,163 @@
+"""Brokers that are secured everywhere: SASL_SSL on their only listener, for clients and brokers, and an authorizer.
+
+Clients come as ``EVERYBODY``, who may do everything by ACLs. ``GUESTS`` may do nothing until somebody lets them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import trustme
+
+from harness.clusters import Brokers
+from harness.entrance import MECHANISM, Entrance, used_by_all
+from harness.guarded import AUTHORIZER, PASSWORD, jaas
+from harness.kinds import LITERAL, AclOperation, AclPermission, AclResource
+from harness.support import until
+from harness.wire_client import Wire
+
+LISTENER: Final = "GUARDED"
+ADMIN, EVERYBODY = "admin", "everybody"
+GUESTS: Final = tuple(f"guest-{number}" for number in range(200))
+ALL_OF: Final = {
+    AclResource.TOPIC: "*",
+    AclResource.GROUP: "*",
+    AclResource.TRANSACTIONAL_ID: "*",
+    AclResource.CLUSTER: "kafka-cluster",
+}
+ACLS_VERSION: Final = 2
+CONNECT_S = 5.0
+SPOILT_S = 8.0
+"""So long a file is broken at most, which is several looks at it."""
+PATIENCE_S = 180.0
+
+
+def principal(user: str) -> str:
+    """The user, as ACLs name it."""
+    return f"User:{user}"
+
+
+class Secured:
+    """The users of such brokers, and the authority of their certificate, which they share."""
+
+    def __init__(self, folder: Path, hosts: Iterable[str] = ("127.0.0.1",)) -> None:
+        folder.mkdir(parents=True)
+        self._hosts = tuple(hosts)
+        self._authority = trustme.CA()
+        self._ca, self._keys = folder / "ca.pem", folder / "broker.pem"
+        self._authority.cert_pem.write_to_path(str(self._ca))
+        self.certificate = b""
+        """The newest one."""
+        self.renew()
+
+    def config(self, host: str, port: int = 0) -> dict[str, object]:
+        """A broker's, with ``_`` for ``.``."""
+        users = {f"user_{name}": PASSWORD for name in (ADMIN, EVERYBODY, *GUESTS)}
+        return {
+            "listeners": f"{LISTENER}://{host}:{port}",
+            "listener_security_protocol_map": f"{LISTENER}:SASL_SSL",
+            "inter_broker_listener_name": LISTENER,
+            "sasl_enabled_mechanisms": MECHANISM,
+            f"listener_name_{LISTENER.lower()}_{MECHANISM.lower()}_sasl_jaas_config": jaas(MECHANISM, **users),
+            "ssl_keystore_type": "PEM",
+            "ssl_keystore_location": self._keys,
+            "ssl_truststore_type": "PEM",
+            "ssl_truststore_location": self._ca,
+            "authorizer_class_name": AUTHORIZER,
+            "super_users": principal(ADMIN),
+        }
+
+    def entrance(self, user: str) -> Entrance:
+        """How the user comes in."""
+        return Entrance(user, PASSWORD, str(self._ca))
+
+    def let_everybody_in(self, address: tuple[str, int]) -> None:
+        """Makes the ACLs of ``EVERYBODY``."""
+        rows = [grant(EVERYBODY, AclOperation.ALL, kind, name) for kind, name in ALL_OF.items()]
+        with Wire(address, entrance=self.entrance(ADMIN)) as wire:
+            reply = wire.ask("CreateAcls", ACLS_VERSION, creations=rows)
+        assert not any(row.error_code for row in reply.results), reply
+
+    # -- certificates ------------------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Puts another key with its certificate in the place of the one before."""
+        leaf = self._authority.issue_cert(*self._hosts)
+        self.certificate = leaf.cert_chain_pems[0].bytes()
+        leaf.private_key_and_cert_chain_pem.write_to_path(str(self._keys.with_suffix(".new")))
+        self._keys.with_suffix(".new").replace(self._keys)
+
+    def spoil(self) -> None:
+        """Puts half a file there: brokers keep the certificate that they have."""
+        whole = self._keys.read_bytes()
+        self._keys.with_suffix(".new").write_bytes(whole[: len(whole) // 2])
+        self._keys.with_suffix(".new").replace(self._keys)
+
+    def change(self, brokers: Brokers, chance: random.Random) -> None:
+        """Another certificate, perhaps after one that cannot be read; returns when all brokers show it."""
+        if chance.random() < 0.5:
+            self.spoil()
+            time.sleep(chance.random() * SPOILT_S)
+        self.renew()
+
+        def are_all_new() -> bool:
+            return all(self.is_shown(brokers.address(broker)) for broker in brokers.ids)
+
+        until(are_all_new, "all brokers to show the new certificate", PATIENCE_S)
+
+    def is_shown(self, address: tuple[str, int]) -> bool:
+        """Whether the broker there shows new connections the newest certificate."""
+        try:
+            with (
+                socket.create_connection(address, CONNECT_S) as connected,
+                self.entrance(ADMIN).by_tls(connected, address[0]) as encrypted,
+            ):
+                shown = encrypted.getpeercert(binary_form=True)
+        except OSError:
+            return False
+        return shown is not None and ssl.DER_cert_to_PEM_cert(shown).encode().split() == self.certificate.split()
+
+
+@contextlib.contextmanager
+def running(brokers: Brokers, secured: Secured | None) -> Iterator[None]:
+    """Starts the brokers, and ends them. If they are secured, everybody comes in, and may do everything."""
+    with contextlib.ExitStack() as entered:
+        if secured is not None:
+            entered.enter_context(used_by_all(secured.entrance(EVERYBODY)))
+        entered.enter_context(brokers)
+        if secured is not None:
+            secured.let_everybody_in(brokers.address(1))
+        yield
+
+
+def grant(user: str, operation: AclOperation, kind: AclResource, name: str) -> Mapping[str, Any]:
+    """A row of CreateAcls."""
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "resource_pattern_type": LITERAL,
+        "principal": principal(user),
+        "host": "*",
+        "operation": operation,
+        "permission_type": AclPermission.ALLOW,
+    }
+
+
+def filtered(user: str, kind: AclResource, name: str) -> Mapping[str, Any]:
+    """What finds each ACL of the user that is about the resource."""
+    return {
+        "resource_type_filter": kind,
+        "resource_name_filter": name,
+        "pattern_type_filter": LITERAL,
+        "principal_filter": principal(user),
+        "host_filter": None,
+        "operation": AclOperation.ANY,
+        "permission_type": AclPermission.ANY,
+    }
