@@ -15,7 +15,7 @@ from pybroker.handlers.common import admission, existing, turns, writes
 from pybroker.handlers.common.pacing import one_by_one
 from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.produce import Appends
-from pybroker.log import log, validation
+from pybroker.log import validation
 from pybroker.net import connection, routes
 from pybroker.replication import fetch_partition, purgatory
 from pybroker.replication.fetch_session import FetchSessions
@@ -47,7 +47,7 @@ def acks_of_a_producer_that_went_away_between_two_turns_are_waited_for() -> list
 @defect("pybroker/handlers/tests/test_produce.py::test_a_batch_that_unpacks_to_much_is_checked_on_a_thread")
 def batches_are_unpacked_on_the_loop() -> list[Patch]:
     """However much a batch unpacked to, the loop's thread did it."""
-    return [(log, "UNPACKED_ON_LOOP", None)]
+    return [(validation, "UNPACKED_ON_LOOP", None)]
 
 
 @defect("pybroker/handlers/tests/test_produce.py::test_a_large_batch_is_repacked_on_a_thread")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from cy.batch import Batch, CorruptBatch, read_header, scan
+from cy.batch import Batch, CorruptBatch, assign, read_header, scan, set_log_append_time, set_max_timestamp
 from pybroker.log.files.offset_index import MAX_RELATIVE_OFFSET
 from pybroker.log.files.storage import Bytes
 from pyclient.protocol import errors
@@ -56,10 +56,20 @@ class AppendInfo:
         return f"AppendInfo({self.first_offset}…{self.last_offset}{again})"
 
 
-def writable(records: Bytes) -> Bytes:
-    """Returns ``records``, or a copy if they must not be changed in place."""
+def stamped(
+    records: Bytes, batch: Batch, first: int, leader_epoch: int, timestamp: int, is_append_time: bool
+) -> Bytes:
+    """Returns the batch as it is written: with the log's offsets and leader epoch, and the latest ``timestamp``.
+
+    ``records`` is changed in place, or copied if it must not be.
+    """
     if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
-        return bytearray(records)
+        records = bytearray(records)
+    if is_append_time:
+        set_log_append_time(records, timestamp)
+    elif timestamp != batch.max_timestamp:
+        set_max_timestamp(records, timestamp)
+    assign(records, first, leader_epoch)
     return records
 
 

@@ -22,10 +22,10 @@ call at any time.
 
 from __future__ import annotations
 
-from cy.batch import Batch, assign, set_log_append_time, set_max_timestamp
+from cy.batch import Batch
 from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log import truncation
-from pybroker.log.appending import AppendInfo, Origin, runs, whole_batches, writable
+from pybroker.log.appending import AppendInfo, Origin, runs, stamped, whole_batches
 from pybroker.log.dirs.log_dir import LogDir
 from pybroker.log.files import partition_metadata
 from pybroker.log.files.batches import MalformedBatch
@@ -36,14 +36,13 @@ from pybroker.log.files.txn_index import AbortedTransaction, overlapping
 from pybroker.log.log_files import LogFiles
 from pybroker.log.producers import marker as markers
 from pybroker.log.producers.marker import ABORT, Marker
-from pybroker.log.producers.producer_entry import BatchMetadata
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.replay import append_marker, duplicate_of
 from pybroker.log.rolling import Rolling
 from pybroker.log.segment.log_slice import LogSlice
 from pybroker.log.segment.segment import Segment
 from pybroker.log.segment.segments import Segments
-from pybroker.log.validation import UNPACKED_ON_LOOP, CheckedBatch, Records, rules_for
+from pybroker.log.validation import CheckedBatch, Records, rules_for
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
@@ -255,34 +254,20 @@ class Log:
         rules = self._rules
         packed = None
         if isinstance(records, CheckedBatch):
-            checked_by, records, batch, packed = records
-            if checked_by is not rules:
-                packed = None
-        if packed is None:
-            batch = rules.check(
-                records, now_ms, from_client=from_client, max_output=UNPACKED_ON_LOOP if from_client else None
-            )
+            records, batch, packed = rules.accept(records, now_ms)
+        else:
+            batch = rules.check(records, now_ms, from_client=from_client, on_loop=from_client)
         marker = markers.decode(records) if batch.is_control else None
         if batch.producer_id >= 0:
-            if batch.is_control:
-                self.producers.check_marker(batch, marker, transaction_version)
-            else:
-                earlier = self._duplicate_of(batch, transaction_version, from_client)
-                if earlier is not None:
-                    time = earlier.timestamp if self._log_append_time else -1
-                    return AppendInfo(earlier.first_offset, earlier.last_offset, time, self.log_start_offset, True)
+            known = self._check_producer(batch, marker, transaction_version, from_client)
+            if known is not None:
+                return known
         if packed is None:
             packed = rules.repacked_on_loop(records, batch) if from_client else rules.recompressed(records, batch)
-        records = writable(packed)
         first = self.log_end_offset
         last = first + batch.last_offset_delta
-        timestamp = batch.records_max_timestamp
-        if self._log_append_time:
-            timestamp = now_ms
-            set_log_append_time(records, now_ms)
-        elif timestamp != batch.max_timestamp:
-            set_max_timestamp(records, timestamp)
-        assign(records, first, leader_epoch)
+        timestamp = now_ms if self._log_append_time else batch.records_max_timestamp
+        records = stamped(packed, batch, first, leader_epoch, timestamp, self._log_append_time)
         segment = self._segment_for(len(records), last, timestamp, now_ms, first)
         try:
             if marker is not None and marker.kind == ABORT:
@@ -360,11 +345,21 @@ class Log:
             return self.roll(now_ms, first)
         return segment
 
-    def _duplicate_of(self, batch: Batch, transaction_version: int, from_client: bool) -> BatchMetadata | None:
+    def _check_producer(
+        self, batch: Batch, marker: Marker | None, transaction_version: int, from_client: bool
+    ) -> AppendInfo | None:
+        """Raises where the producer may not append this now. Returns what it was told before if it is a duplicate."""
+        if batch.is_control:
+            self.producers.check_marker(batch, marker, transaction_version)
+            return None
         try:
-            return duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
+            earlier = duplicate_of(self.producers, self.segments, batch, transaction_version, from_client)
         except OSError as error:
             raise self.log_dir.fail(error, f"looking back in {self.segments[0].path}") from error
+        if earlier is None:
+            return None
+        time_ms = earlier.timestamp if self._log_append_time else -1
+        return AppendInfo(earlier.first_offset, earlier.last_offset, time_ms, self.log_start_offset, duplicate=True)
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
         """Removes half a batch after a failed write. A whole batch whose index failed stays, unacknowledged."""

@@ -84,12 +84,13 @@ class Rules:
         self._codec = None if config.compression_type == PRODUCER else int(CODECS[config.compression_type])
         self._level = _level(config)
 
-    def check(self, records: Bytes, now_ms: int, *, from_client: bool, max_output: int | None = None) -> Batch:
-        """The header of the one batch in ``records``, which may unpack to ``max_output`` bytes.
+    def check(self, records: Bytes, now_ms: int, *, from_client: bool, on_loop: bool = False) -> Batch:
+        """The header of the one batch in ``records``.
 
-        Raises errors.KafkaError of several kinds, TooHeavy where it unpacks to more.
+        Raises errors.KafkaError of several kinds, and ``on_loop`` TooHeavy.
         """
         self._check_size(len(records))
+        max_output = UNPACKED_ON_LOOP if on_loop else None
         try:
             if self._times:
                 batch = validate(
@@ -129,6 +130,14 @@ class Rules:
         """Checks and packs a client's batch, however long that takes. On any thread. Raises as ``check``."""
         header = self.check(records, now_ms, from_client=True)
         return CheckedBatch(self, records, header, self.recompressed(records, header))
+
+    def accept(self, batch: CheckedBatch, now_ms: int) -> tuple[Bytes, Batch, Bytes | None]:
+        """What was received, its header, and both in the topic's codec. Where the batch was checked by other rules, it
+        is checked again, and not yet packed. Raises as ``check``.
+        """
+        if batch.rules is self:
+            return batch.received, batch.header, batch.packed
+        return batch.received, self.check(batch.received, now_ms, from_client=True, on_loop=True), None
 
     def repacked_on_loop(self, records: Bytes, batch: Batch) -> Bytes:
         """As ``recompressed``. Raises TooHeavy."""
