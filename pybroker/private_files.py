@@ -42,8 +42,8 @@ def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
     if len(ours) == len(entries) and not _is_shared(folder):
         mended += _tighten(folder)
     if mended:
-        found = counted(mended, "file or folder was", "files and folders were")
-        logger.warning("%s: %s open to other users; only this one has access", folder, found)
+        found = counted(mended, "file was open to other users", "files and folders were open to other users")
+        logger.warning("%s: %s; only this one has access", folder, found)
 
 
 def _with_contents(paths: Iterable[str]) -> Iterator[str]:

@@ -77,8 +77,8 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], widt
 
 
 class Growing:
-    """A table whose rows come one by one: a column is as wide as its widest cell so far, and at least as ``sample``'s,
-    which also says which columns are numbers.
+    """A table whose rows come one by one: a column is as wide as its widest cell so far. A ``sample`` of a row says how
+    wide columns begin, and which are numbers.
     """
 
     def __init__(self, columns: Sequence[str], sample: Sequence[Any]) -> None:
