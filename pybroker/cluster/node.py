@@ -140,7 +140,7 @@ class ClusterNode:
         written records exist.
         """
         endpoints = registered(listeners, self._advertised)
-        self._advertised = self._of_kerberos(endpoints) | self._advertised  # a Kerberos service has the name of its host
+        self._advertised = self._of_kerberos(endpoints) | self._advertised  # Kerberos names a service by its host
         registration = BrokerRegistration(
             self._node_id,
             0,

@@ -40,7 +40,7 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
         yield f"{name}={setting.text} (from {setting.source}) is not used, because process.roles is that of KRaft"
     for path in config.log_dirs:
         if path.startswith("~"):
-            yield f"log.dirs={path} is not in the home folder: only a shell replaces ~. It is made in the working folder"
+            yield f"log.dirs={path} is not in the home folder, as only a shell replaces ~; it is in the working folder"
     if names := list(tls_slips.without_effect(config)):
         yield f"without effect, because their listener has no TLS: {', '.join(names)}"
     slips = []

@@ -19,9 +19,8 @@ Beyond that, idle sessions are evicted, and a session that grows too large ends.
 more than ``LONGEST_NAME`` characters, which no topic has.
 
 A session may hold partitions that its owner may not read, or that do not exist, as in Kafka: they may be there later.
-So that nobody takes all slots or partitions with such, principals share both: where one has more than another would
-have with its new session, its session that was used longest ago is evicted. Nobody evicts a session of a principal
-that has fewer.
+Principals share slots and partitions, so that no principal takes all of them. If one has more than another would have
+with its new session, its least recently used session is evicted. No session of a principal that has fewer is evicted.
 
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """

@@ -20,7 +20,7 @@ Leadership = Callable[[TopicPartition, int | None], object]
 
 
 class Roles:
-    """Who leads, who follows, and who is told of it."""
+    """Which partitions this broker leads and which it follows, and the parts that learn of it."""
 
     def __init__(
         self, partitions: PartitionTable, logs: LogManager, purgatory: Purgatory, promises: Promises, clock: Clock

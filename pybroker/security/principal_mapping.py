@@ -60,7 +60,7 @@ class PrincipalMapping:
             position = found.end()
 
     def user(self, name: str) -> str:
-        """Returns the user for a certificate's name. Raises ValueError if no rule matches, or the matching one is wrong."""
+        """Returns the user for a certificate's name. Raises ValueError if no rule matches, or the first is wrong."""
         for rule in self._rules:
             user = rule.apply(name)
             if user is not None:

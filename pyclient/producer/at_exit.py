@@ -121,7 +121,7 @@ def deliver() -> None:
 
 
 def _is_due(producer: Forgettable, unclosed: Unclosed) -> bool:
-    """Returns whether to flush the producer. Does not flush a transaction, since the application has not committed it."""
+    """Returns whether to flush the producer: not within a transaction, since the application has not committed it."""
     if producer.closed or producer._is_told or unclosed.process != os.getpid():
         return False
     if not unclosed.engine.is_transactional:

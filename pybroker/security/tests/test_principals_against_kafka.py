@@ -155,7 +155,7 @@ def of_kerberos(chance: random.Random) -> Question:
 @pytest.mark.nightly
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("some", [of_a_subject, of_a_mapping, of_kerberos])
-def test_who_a_client_is_is_who_it_is_for_kafka(some: Callable[[random.Random], Question], count: int) -> None:
+def test_a_client_is_the_same_principal_as_for_kafka(some: Callable[[random.Random], Question], count: int) -> None:
     chance = random.Random(2253)
     asked = [some(chance) for _ in range(count)]
     said = subprocess.run(
