@@ -95,7 +95,7 @@ def test_what_is_wrong_is_told(served: Running, library: Library, tmp_path: Path
 def test_a_center_that_does_not_answer_is_tried_again(served: Running, library: Library) -> None:
     library.trouble = GSSError(UNREACHABLE, "Cannot contact any KDC")
     try:
-        assert "is the KDC of krb5.conf up?" in refused(served, ConnectionFailed)
+        assert "is the KDC of krb5.conf running?" in refused(served, ConnectionFailed)
     finally:
         library.trouble = None
 

@@ -43,7 +43,7 @@ SASL: Final = (
     Key("sasl.jaas.config", PASSWORD, None, "the same, or a token's client id and secret, or a keytab, in Java's "
         "syntax; no class that it names is loaded"),
     Key("sasl.oauth.token.provider", OBJECT, None, "OAUTHBEARER: a function, or an object with a method `token`, that "
-        "returns a token, or a token and the second since 1970 at which it expires; plain or `async`"),
+        "returns a token, or a token and its expiry in seconds since 1970; plain or `async`"),
     Key(f"{_ENDPOINT}token.endpoint.url", STRING, None, "OAUTHBEARER: the URL that returns a token for the client's id "
         "and secret"),
     Key(f"{_ENDPOINT}client.credentials.client.id", STRING, None, "the client's id at that URL"),

@@ -1,4 +1,4 @@
-"""A consumer without a group: it reads all partitions of its topics, and commits nothing."""
+"""A consumer without a group: it reads all partitions of its topics and commits nothing."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ NEEDED: Final = "group.id is missing: it is needed to commit, and to be a member
 
 
 class Owner(Protocol):
-    """The consumer, as it is seen from here."""
+    """The part of the consumer that this module uses."""
 
     has_listener: bool
 
     def on_assignment(self) -> None:
-        """Called when there are new partitions, which need positions."""
+        """Called after partitions were added, which need positions."""
 
     def on_fault(self, error: KafkaError) -> None:
-        """Called when the assignment no longer follows the metadata. Each later ``poll`` has to raise ``error``."""
+        """Called when the assignment stops following the metadata. Each later ``poll`` must raise ``error``."""
 
 
 class Alone:
-    """Stands in the place of a membership: the assignment follows the cluster's metadata. On the loop.
+    """Replaces a group membership: the assignment follows the cluster's metadata. Used on the loop.
 
-    With auto.offset.reset=latest a partition that is added later is read from its first record, and so is a topic that
-    matches the pattern later: the consumer wants what is written from its start on, and all of these are.
+    With auto.offset.reset=latest, a partition that is added later is read from its first record. So is a topic that
+    matches the pattern later. All of these records were written after the consumer started, so it wants them all.
     """
 
     is_out = is_joining = False
@@ -59,35 +59,35 @@ class Alone:
         self._appointments = appointments
         self._owner = owner
         self._ids: dict[str, bytes] = {}
-        """The ids of the topics that are read. Partitions beyond the known ones were added later."""
+        """The ids of the topics that are read. Unknown partitions of these topics were added later."""
         self._absent: set[str] = set()
-        """Topics that the cluster did not have: all of their records are new."""
+        """Topics that the cluster did not have: all their records are new."""
         self._listed: re.Pattern[str] | None = None
-        """The pattern whose topics are read: those that match besides were added later."""
+        """The pattern whose topics are read. Other topics that match it were added later."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def watched_topics(self) -> Collection[str]:
-        """None besides those that are subscribed to."""
+        """Empty: this consumer watches only the subscribed topics."""
         return ()
 
     @property
     def group_id(self) -> str:
-        """Raises IllegalState: there is none."""
+        """Raises IllegalState, because there is no group."""
         raise IllegalState(NEEDED)
 
     def metadata(self) -> GroupMetadata:
-        """Raises IllegalState: there is no group."""
+        """Raises IllegalState, because there is no group."""
         raise IllegalState(NEEDED)
 
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:
-        """None: the client matches, as there is no coordinator."""
+        """Returns None: the client matches the pattern, because there is no coordinator."""
         return None
 
-    # -- its life ------------------------------------------------------------------------------------
+    # -- life cycle ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins; harmless when it has begun."""
+        """Starts to follow the metadata. Does nothing if already started."""
         if self._task is None or self._task.done():
             work = self._run()
             self._task = watched(self._client.loop, work, "the reading of topics", self._owner.on_fault)
@@ -105,18 +105,18 @@ class Alone:
     async def leave(self, reason: str, timeout: float = 0.0) -> None:
         """Does nothing, because there is no group to inform."""
 
-    # -- what it follows -----------------------------------------------------------------------------
+    # -- following the metadata ------------------------------------------------------------------------
 
     def subscription_changed(self) -> None:
-        """Other topics than before."""
+        """Called when other topics are subscribed to."""
         self._changed.set()
 
     def topics_changed(self, topics: Collection[str]) -> None:
-        """The cluster has told something new of these."""
+        """Called when the metadata of these topics has changed."""
         self._changed.set()
 
     def is_missing(self, topic: str) -> None:
-        """The cluster does not have the topic now."""
+        """Called when the cluster does not have the topic."""
         if topic in self._subscription.topics:
             self._absent.add(topic)
 
@@ -127,7 +127,7 @@ class Alone:
             await self._follow()
 
     async def _follow(self) -> None:
-        """Has the assignment become what the cluster has of the topics."""
+        """Makes the assignment equal to the partitions that the cluster has for the topics."""
         self._forget_left()
         replaced, wanted, owned = self._replaced(), self._wanted(), self._owned()
         pattern = self._subscription.pattern
@@ -147,13 +147,13 @@ class Alone:
         self._listed = pattern
 
     def _forget_left(self) -> None:
-        """A topic that was left and is subscribed to again begins as at first: it was not added later."""
+        """Forgets unsubscribed topics: if they are subscribed to again, they do not count as added later."""
         topics = self._subscription.topics
         self._ids = {topic: id for topic, id in self._ids.items() if topic in topics}
         self._absent &= topics
 
     def _replaced(self) -> set[str]:
-        """The topics that were deleted and made again since: they are other ones."""
+        """Returns the topics that were deleted and created again."""
         cluster = self._client.cluster
         now = {topic: cluster.topic_id(topic) for topic in self._ids}
         return {topic for topic, id in self._ids.items() if id != now[topic] and ZERO_UUID not in (id, now[topic])}
@@ -163,7 +163,7 @@ class Alone:
             return set(self._subscription.states)
 
     def _wanted(self) -> set[TopicPartition]:
-        """All partitions of the topics; of one that is not known now those that are read."""
+        """Returns all partitions of the topics. A topic that is unknown now keeps the partitions that are read."""
         cluster, owned = self._client.cluster, self._owned()
         wanted = set()
         for topic in self._subscription.topics:
@@ -177,7 +177,7 @@ class Alone:
     # -- the assignment ------------------------------------------------------------------------------
 
     async def _change(self, action: str, partitions: set[TopicPartition], change: Callable[[], None]) -> None:
-        """``change`` makes it so; with a listener when that hears of it, in a poll."""
+        """Applies ``change``; if there is a listener, within a poll that calls it."""
         if self._owner.has_listener:
             await self._appointments.at_poll(action, partitions, change)
         else:

@@ -1,4 +1,4 @@
-"""The methods that both faces of the consumer share and that do not wait."""
+"""The methods that the blocking and the asyncio consumer share, none of which waits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
     """Returns the offsets with plain ints as OffsetAndMetadata. Raises TypeError."""
     if not isinstance(offsets, Mapping):
         given = type(offsets).__name__
-        raise TypeError(f"{given} has no offsets: give a mapping {{TopicPartition: offset}}, or a record")
+        raise TypeError(f"{given} has no offsets: pass a mapping {{TopicPartition: offset}}, or a record")
     return {partition_of(tp): offset_of(row) for tp, row in offsets.items()}
 
 
@@ -82,8 +82,8 @@ class ConsumerApi:
         )
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Returns what is counted, by group and name of Kafka's metrics. The lags are as of the last fetch; a group
-        ``consumer-fetch-manager-metrics.topic-partition`` has that of one partition.
+        """Returns metrics by group and by Kafka's names. Lags are those of the last fetch. The groups
+        ``consumer-fetch-manager-metrics.topic-partition`` have the lag of one partition each.
         """
         lags = {tp: lag for tp in self.assignment() if (lag := self.current_lag(tp)) is not None}
         metrics: dict[str, dict[str, float]] = {
@@ -109,7 +109,7 @@ class ConsumerApi:
         before = reading.given
         try:
             record = next(reading, None)
-        except BaseException:  # of a signal's handler: nobody gets the record
+        except BaseException:  # raised by a signal handler: the caller does not get the record
             reading.back_to(before)
             raise
         if record is None:

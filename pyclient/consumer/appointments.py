@@ -1,8 +1,8 @@
-"""What the group needs done on the application's thread: it is done within ``poll``.
+"""Calls of the rebalance listener and other work for the application's thread, done within ``poll``.
 
-A partition may only be given up when the application has processed its records, which it shows by polling. So every
-revocation waits for a poll, whether or not there is a listener. With one, the assignment changes in the same poll: the
-partitions it hears of are those that ``assignment`` has.
+A partition may only be given up after the application has processed its records, which it shows by polling. So every
+revocation waits for a poll, with or without a listener. With a listener, the assignment changes in the same poll:
+``assignment`` has the partitions that the listener is told about.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ SETTLE, REVOKED, ASSIGNED, LOST = "settle", "on_partitions_revoked", "on_partiti
 
 
 class Call(NamedTuple):
-    """A method of the listener to call, or just to have polled (SETTLE)."""
+    """A listener method to call, or only a poll to wait for (SETTLE)."""
 
     action: str
     partitions: frozenset[TopicPartition]
     change: Callable[[], None]
-    """Applies the change: new partitions are ours before the listener is called, old ones until it has returned."""
+    """Applies the change: new partitions are added before the listener is called, old ones removed after it returned.
+    """
     done: asyncio.Future[None]
 
 
@@ -32,7 +33,7 @@ class Appointments:
     """Calls that wait for the application's next poll."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_ready: Callable[[], None] = lambda: None) -> None:
-        """``on_ready`` is called when there is one."""
+        """``on_ready`` is called when there is a call to make."""
         self._loop = loop
         self._calls: deque[Call] = deque()
         self._on_ready = on_ready
@@ -40,14 +41,14 @@ class Appointments:
     async def at_poll(
         self, action: str, partitions: Collection[TopicPartition] = (), change: Callable[[], None] = lambda: None
     ) -> None:
-        """Returns when the application has done it. On the loop."""
+        """Waits until the application's thread has made the call. Runs on the loop."""
         call = Call(action, frozenset(partitions), change, self._loop.create_future())
         self._calls.append(call)
         self._on_ready()
         await call.done
 
     def due(self) -> Call | None:
-        """Returns the next call. The caller then has to be ``keeping`` it. Any thread may call this."""
+        """Returns the next call. The caller must then enter ``keeping`` with it. Any thread may call this."""
         while self._calls:
             call = self._calls.popleft()
             if not call.done.cancelled():
@@ -59,7 +60,9 @@ class Appointments:
 
     @contextmanager
     def keeping(self, call: Call) -> Iterator[None]:
-        """A context in which the listener is called, whatever it raises. Any thread may use it."""
+        """Returns a context in which the listener is called; the change is applied even if it raises. Any thread may
+        use it.
+        """
         try:
             if call.action == ASSIGNED:
                 call.change()

@@ -1,4 +1,4 @@
-"""Consumed records as a ``pyarrow.RecordBatch``. pyarrow is the extra ``arrow``."""
+"""Consumed records as a ``pyarrow.RecordBatch``. pyarrow comes with the extra ``arrow``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
 MOST_BYTES: Final = 256 << 20
-"""The most bytes in the records of one batch, unless it is a single one: a column of Arrow has 2 GiB at most."""
+"""The most bytes of records in one batch, unless it is a single record. An Arrow column has at most 2 GiB."""
 MOST_ROWS: Final = ((1 << 31) - 1) // 249
-"""So many names of topics fit into one column."""
+"""The number of topic names that fit into one column."""
 PER_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
-"""Units of time that a timestamp column may have, in a millisecond."""
+"""How many of each unit that a timestamp column may have are in a millisecond."""
 
 
 @cache
@@ -31,7 +31,8 @@ def _arrow() -> Any:
 
 @cache
 def schema() -> pyarrow.Schema:
-    """topic, partition, offset, timestamp (UTC, ms), key, value, headers (a list of key and value)."""
+    """Returns the default schema: topic, partition, offset, timestamp (UTC, ms), key, value, headers (list of pairs).
+    """
     pa = _arrow()
     header = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary())])
     return pa.schema(
@@ -48,16 +49,16 @@ def schema() -> pyarrow.Schema:
 
 
 def record_batch(chunks: list[Chunk], wanted: pyarrow.Schema | None = None) -> pyarrow.RecordBatch:
-    """The records of the chunks, without copying what is in their columns again.
+    """Returns the records of the chunks, without copying their columns a second time.
 
-    ``wanted``: those columns only, in its order: of ``schema`` and ``timestamp_type`` (int32; 1 is LogAppendTime).
-    A timestamp may be in ms, us or ns. A key or value may be a string; its bytes are not checked. If headers may be
-    null, those of a record that has none are.
+    ``wanted`` chooses columns of ``schema`` and ``timestamp_type`` (int32; 1 is LogAppendTime), in its order. A
+    timestamp may be in ms, us or ns. A key or value may be a string; its bytes are not checked. If headers may be null,
+    they are null for a record without headers.
     """
     pa = _arrow()
     wanted = schema() if wanted is None else wanted
     unit = wanted.field("timestamp").type.unit if "timestamp" in wanted.names else "ms"
-    # of Arrow's memory pool, which keeps its pages
+    # # from Arrow's memory pool, which keeps its pages
     parts = columns(chunks, pa.allocate_buffer, frozenset(wanted.names), PER_MS[unit])
     return pa.RecordBatch.from_arrays([_array(field, parts) for field in wanted], schema=wanted)
 
@@ -83,7 +84,7 @@ def _headers(field: Any, parts: Columns) -> Any:
 
 
 def _names(column: Strings) -> Any:
-    """Names of headers. What is not UTF-8 is replaced, as in ``Record.headers``."""
+    """Returns the names of headers. Bytes that are not UTF-8 are replaced, as in ``Record.headers``."""
     pa = _arrow()
     names = _strings(pa.string(), column)
     try:
@@ -95,7 +96,7 @@ def _names(column: Strings) -> Any:
 
 
 def _there(parts: Columns) -> Any:
-    """The bitmap of the records that have headers."""
+    """Returns the validity bitmap: which records have headers."""
     from pyarrow.compute import not_equal
 
     pa = _arrow()

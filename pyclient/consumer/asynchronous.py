@@ -1,4 +1,4 @@
-"""The asyncio face of the consumer: the same names as the blocking one, on the running loop."""
+"""The asyncio consumer: it has the same methods as the blocking one, and runs on the running loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
 BUSY_S: Final = 0.005
-"""Seconds for which polls may return without a wait before they let the loop run its other tasks."""
+"""Seconds of polls without a wait, after which a poll lets the loop run its other tasks."""
 
 
 class Consumer(ConsumerApi):
@@ -59,7 +59,7 @@ class Consumer(ConsumerApi):
         listener: RebalanceListener | None = None,
         **settings: Any,
     ) -> None:
-        """Needs a running loop; ``async with`` waits for the cluster. Raises ConfigError, and errors of a wrong
+        """Needs a running loop; ``async with`` waits for the cluster. Raises ConfigError, and errors about wrong
         ``topics``.
         """
         given = settings_of(bootstrap_servers, config, settings)
@@ -78,7 +78,7 @@ class Consumer(ConsumerApi):
         owner = f"consumer of {', '.join(given.bootstrap_servers)}"
         self._unclosed = watch(self, owner, partial(close, self._core, commit=False, timeout=0.0))
 
-    # -- the life of a consumer ----------------------------------------------------------------------
+    # -- life cycle ------------------------------------------------------------------------------------
 
     async def connect(self, timeout: float | None = None) -> None:
         """Connects now, within ``timeout`` seconds. Raises ConnectionFailed."""
@@ -94,7 +94,8 @@ class Consumer(ConsumerApi):
         await self._close(done=True, timeout=timeout)
 
     async def _close(self, *, done: bool, timeout: float) -> None:
-        """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
+        """Closes completely, whatever is raised. ``done`` tells that the application has processed the last poll's
+        records.
         """
         end = time.monotonic() + timeout
         if self._process != getpid():
@@ -112,7 +113,7 @@ class Consumer(ConsumerApi):
                 if self._core.is_started:
                     await self._give_up(COMMIT_SHARE * timeout)
                 is_interrupted = False
-            except Exception:  # the listener's: there is no hurry
+            except Exception:  # raised by the listener, so the remaining time may be used
                 is_interrupted = False
                 raise
             finally:
@@ -147,7 +148,7 @@ class Consumer(ConsumerApi):
         """
         await self._close(done=kind is None, timeout=30.0)
 
-    # -- what to read --------------------------------------------------------------------------------
+    # -- subscription ----------------------------------------------------------------------------------
 
     async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Reads these topics, or all topics whose whole name matches a pattern.
@@ -259,12 +260,12 @@ class Consumer(ConsumerApi):
         self._rested_at = time.monotonic()
 
     def _on_wakeup(self) -> None:
-        """Wakes the loop as well. It may run in another thread, or sleep in the thread that handles a signal."""
-        with suppress(RuntimeError):  # the loop is closed, so nothing waits there any more
+        """Wakes the loop, too. The loop may run in another thread, or sleep in the thread that handles a signal."""
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits on it
             self._core.client.loop.call_soon_threadsafe(self._ready.set)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Waits until something is ready, for at most so many seconds."""
+        """Waits until something is ready, for at most ``seconds``."""
         loop = asyncio.get_running_loop()
         timer = None if seconds is None else loop.call_later(seconds, self._ready.set)
         try:

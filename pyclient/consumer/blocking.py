@@ -1,4 +1,4 @@
-"""The blocking face of the consumer."""
+"""The blocking consumer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Consumer(ConsumerApi):
         listener: RebalanceListener | None = None,
         **settings: Any,
     ) -> None:
-        """Does not wait: the consumer connects in the background. Raises ConfigError, and errors of a wrong
+        """Does not wait: the consumer connects in the background. Raises ConfigError, and errors about wrong
         ``topics``.
         """
         given = settings_of(bootstrap_servers, config, settings)
@@ -77,7 +77,7 @@ class Consumer(ConsumerApi):
             self._runner.stop()
             raise
 
-    # -- the life of a consumer ----------------------------------------------------------------------
+    # -- life cycle ------------------------------------------------------------------------------------
 
     def connect(self, timeout: float | None = None) -> None:
         """Connects now, within ``timeout`` seconds. Raises ConnectionFailed."""
@@ -85,7 +85,7 @@ class Consumer(ConsumerApi):
             self._run(self._core.start(timeout), timeout)
 
     def _run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Returns the result of the work, within ``timeout`` seconds (default.api.timeout.ms)."""
+        """Returns the result of ``work``, within ``timeout`` seconds (default.api.timeout.ms)."""
         return self._runner.run(work, within=self._core.timeout if timeout is None else timeout)
 
     def close(self, timeout: float = 30.0) -> None:
@@ -97,7 +97,8 @@ class Consumer(ConsumerApi):
         self._close(done=True, timeout=timeout)
 
     def _close(self, *, done: bool, timeout: float) -> None:
-        """Closes completely, whatever is raised. ``done``: the application has processed the records of the last poll.
+        """Closes completely, whatever is raised. ``done`` tells that the application has processed the last poll's
+        records.
         """
         if not self._runner.is_running:
             return
@@ -107,7 +108,7 @@ class Consumer(ConsumerApi):
                 self._end(done, timeout)
 
     def _end(self, done: bool, timeout: float) -> None:
-        """The close itself; one that a signal has interrupted before goes on here."""
+        """Closes, or continues a close that a signal interrupted."""
         end, is_interrupted = time.monotonic() + timeout, True
         is_first, self._is_closed = not self._is_closed, True
         try:
@@ -117,7 +118,7 @@ class Consumer(ConsumerApi):
             if is_first and self._core.is_started:
                 self._give_up(COMMIT_SHARE * timeout)
             is_interrupted = False
-        except Exception:  # the listener's: there is no hurry
+        except Exception:  # raised by the listener, so the remaining time may be used
             is_interrupted = False
             raise
         finally:
@@ -129,7 +130,7 @@ class Consumer(ConsumerApi):
                 self._runner.stop()
 
     def _give_up(self, timeout: float) -> None:
-        """Calls the listener with the last revocation while commits are still possible."""
+        """Tells the listener about the last revocation while it can still commit."""
         core = self._core
         if self._listener is not None and core.subscription.by_group and core.subscription.states:
             try:
@@ -152,7 +153,7 @@ class Consumer(ConsumerApi):
         """
         self._close(done=kind is None, timeout=30.0)
 
-    # -- what to read --------------------------------------------------------------------------------
+    # -- subscription ----------------------------------------------------------------------------------
 
     def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Reads these topics, or all topics whose whole name matches a pattern.
@@ -214,7 +215,7 @@ class Consumer(ConsumerApi):
         try:
             limit = self._limit if max_records is None else limit_of(max_records)
             records = self._intercepted(self._poll(timeout, limit))
-            fetcher.taken = []  # no call follows: the handler of a signal runs before, or in the application
+            fetcher.taken = []  # no call follows, so a signal handler runs before this or in the application
             return records
         except BaseException:
             fetcher.give_back()

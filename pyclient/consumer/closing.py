@@ -1,8 +1,8 @@
-"""How a consumer ends: in order, and completely, whatever is raised, or cancelled, on the way.
+"""Closes a consumer: in order and completely, whatever is raised or cancelled meanwhile.
 
-The remaining work is then done without waiting: the member tells the group that it leaves, and ignores the answer. A
-member that stayed would keep its partitions, which then would not be read. Nobody waits for brokers that have been
-out of reach for a few seconds.
+After an error or a cancellation, the rest is done without waiting: the member leaves the group and ignores the answer.
+If it stayed, nobody would read its partitions until its session expires. A close does not wait for brokers that have
+been unreachable for a few seconds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMIT_SHARE: Final = 0.8
-"""The commit's share of the time for a close: the rest is left to say goodbye to the group."""
+"""The commit's share of a close's time. The rest is for leaving the group."""
 
 
 async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> None:
-    """Commits what is settled (with auto-commit), leaves the group, ends the connections; all in ``timeout``
-    seconds, and while a broker can be reached. What could not be done until then is logged. On the loop.
+    """Commits settled offsets (with auto-commit), leaves the group and ends the connections, within ``timeout`` seconds
+    and only while a broker can be reached. Logs what could not be done. Runs on the loop.
     """
     clock, while_reached = core.client.clock, core.client.outages.while_reached
     deadline = clock() + timeout
@@ -47,7 +47,8 @@ async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> N
 
 
 async def commit_first(core: ConsumerCore, timeout: float) -> None:
-    """Commits settled records before the listener hears of the last revocation. Runs on the loop, like ``close``."""
+    """Commits settled records before the listener is told about the last revocation. Runs on the loop, like ``close``.
+    """
     try:
         await core.client.outages.while_reached(core.commits.commit_or_raise(timeout))
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""When a consumer commits by itself. It lives on the client's loop."""
+"""The timer of auto-commit, on the client's loop."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 LEAST_S: Final = 0.01
-"""Between two commits, also with an auto.commit.interval.ms of 0."""
+"""The least time between two commits, even if auto.commit.interval.ms is 0."""
 
 
 class CommitTimer:
-    """Commits from time to time, never twice at once."""
+    """Commits from time to time, never twice at the same time."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class CommitTimer:
         commit: Callable[[], Awaitable[None]],
         hold: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """``hold`` runs a coroutine beside everything else."""
+        """``hold`` runs a coroutine in the background."""
         self._loop = loop
         self._wait = max(interval_s, LEAST_S)
         self._commit = commit
@@ -29,7 +29,7 @@ class CommitTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Commits after the interval, and so on."""
+        """Commits after each interval."""
         if not self._is_stopped:
             self._timer = self._loop.call_later(self._wait, lambda: self._hold(self._run()))
 
@@ -40,7 +40,7 @@ class CommitTimer:
             self.start()
 
     def stop(self) -> None:
-        """Begins no further commit."""
+        """Starts no further commit."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

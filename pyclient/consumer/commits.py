@@ -1,4 +1,4 @@
-"""What a consumer commits, for whom, and when: the application's offsets, and with auto-commit what it is done with.
+"""The commits of a consumer: those of the application, and with auto-commit the offsets of processed records.
 
 ``Commits`` lives on the client's loop. The lock guards the subscription, which it reads.
 """
@@ -29,7 +29,7 @@ from pyclient.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 
 COMMIT_S: Final = 5.0
-"""For a commit without a waiting caller."""
+"""Seconds for a commit that no caller waits for."""
 
 OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
 
@@ -61,43 +61,45 @@ class Commits:
         """None without a group."""
 
     def start(self) -> None:
-        """With auto-commit, commits from time to time."""
+        """Starts auto-commit, if it is on."""
         if self._by_itself:
             self._timer.start()
 
     def stop(self) -> None:
-        """Begins no further commit by itself."""
+        """Stops auto-commit."""
         self._timer.stop()
 
     # -- who commits ---------------------------------------------------------------------------------
 
     def of_group(self) -> CommittedOffsets:
-        """The group's offsets. Raises IllegalState without a group."""
+        """Returns the group's offsets. Raises IllegalState without a group."""
         if self.committed is None:
             raise IllegalState(NEEDED)
         return self.committed
 
     def identity(self) -> GroupMetadata:
-        """The identity for commits: the member, or the group alone where partitions were assigned by hand."""
+        """Returns the identity for commits: the member, or only the group if the application assigned the partitions.
+        """
         member = self._member()
         return member.metadata() if self._subscription.by_group else GroupMetadata(member.group_id)
 
     def _who(self) -> GroupMetadata:
-        """The identity for commits now. Raises CommitFailed where the group would refuse it, RebalanceInProgress where
-        it waits."""
+        """Returns the identity for commits now. Raises CommitFailed if the group would reject it, and
+        RebalanceInProgress while the group rebalances.
+        """
         member, who = self._member(), self.identity()
         if not self._subscription.by_group:
             return who
         if member.is_out:
-            raise CommitFailed("removed from the group since the last poll: others may have the partitions")
+            raise CommitFailed("evicted from the group since the last poll: other members may have the partitions")
         if who.generation_id < 1:
-            raise CommitFailed("not a member of the group now: poll to join again")
+            raise CommitFailed("not a member of the group: poll to join again")
         if member.is_joining:
             raise RebalanceInProgress("the group is rebalancing: poll, then commit again")
         return who
 
     def are_taken(self) -> bool:
-        """The group takes commits of us now."""
+        """Returns whether the group accepts commits from this member now."""
         try:
             self._who()
         except KafkaError:
@@ -107,7 +109,7 @@ class Commits:
     # -- what the application commits ------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None = None) -> None:
-        """Commits offsets. Raises CommitFailed, RebalanceInProgress …"""
+        """Commits offsets. Raises CommitFailed, RebalanceInProgress and others."""
         committed = self.of_group()
         with self._lock:
             held = {tp: self._subscription.states.get(tp) for tp in offsets}
@@ -121,7 +123,7 @@ class Commits:
             self._interceptors.on_commit(offsets)
 
     def _still_holds(self, held: Mapping[TopicPartition, PartitionState | None]) -> bool:
-        """We are a member, and none of these was given up: no other member can have committed meanwhile."""
+        """Returns whether this is a member that gave up none of these, so that no other member can have committed."""
         with self._lock:
             states = self._subscription.states
             return self.identity().generation_id > 0 and all(
@@ -131,7 +133,9 @@ class Commits:
     async def commit_telling(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit | None
     ) -> None:
-        """Commits; ``on_commit`` learns how it went, without it a failure is logged; so is what it raises itself."""
+        """Commits, and passes the result to ``on_commit``. Without it, logs a failure. Also logs errors of
+        ``on_commit``.
+        """
         failure: KafkaError | None = ClientClosed()
         try:
             await self.commit(offsets)
@@ -147,20 +151,20 @@ class Commits:
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed."""
+        """Returns the offsets that the group has committed."""
         return await self.of_group().fetch(partitions, self._timeout if timeout is None else timeout)
 
     # -- with auto-commit ------------------------------------------------------------------------------
 
     async def commit_settled(self, timeout: float = COMMIT_S) -> None:
-        """What the application is done with. No error: it is tried again later."""
+        """With auto-commit, commits the offsets of processed records. Logs errors; a later commit tries again."""
         try:
             await self.commit_or_raise(timeout)
         except KafkaError as error:
             self.on_failed(error)
 
     async def commit_or_raise(self, timeout: float) -> None:
-        """As ``commit_settled``. Raises what ``commit`` does."""
+        """Like ``commit_settled``, but raises the errors of ``commit``."""
         if not self._by_itself:
             return
         with self._lock:
@@ -172,10 +176,10 @@ class Commits:
         await self.commit(offsets, timeout)
 
     async def _by_time(self) -> None:
-        """Unless the application is committing, which is not overtaken, or the group takes no commits of us now."""
+        """Commits unless the application is committing, or the group accepts no commits from this member now."""
         if self.committed is not None and not self.committed.is_busy and self.are_taken():
             await self.commit_settled()
 
     def on_failed(self, error: KafkaError) -> None:
-        """Handles the failure of a commit without a waiting caller."""
+        """Logs the failure of a commit that no caller waits for."""
         log.warning("a commit of group %s failed: %s", self._group_id, error)

@@ -1,8 +1,8 @@
-"""Committed offsets: stored at and fetched from the group's coordinator.
+"""The group's committed offsets, which its coordinator stores.
 
-Commits are sent in the order in which they begin, one behind the other without a wait between them. After a retriable
-error a commit is sent again, possibly in a later generation. It is never sent after a later commit of the same
-partitions, nor when another member may have committed: the older offset would stand.
+Commits are sent in the order in which they begin, without waiting for the answers. After a retriable error a commit is
+sent again, possibly in a later generation. It is not sent again after a later commit of the same partitions, nor if
+another member may have committed meanwhile, because it would overwrite newer offsets.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Answers = tuple[dict[TopicPartition, OffsetAndMetadata | None], dict[TopicPartit
 
 
 class _Stale(StaleMemberEpoch):
-    """The next attempt is made with the epoch that a heartbeat has brought meanwhile."""
+    """Retriable: the next attempt uses the epoch of the latest heartbeat."""
 
     retriable = True
 
 
 NAMES_VERSION: Final = 9
-"""The last version of both APIs with topic names instead of ids."""
+"""The last version of both APIs that has topic names instead of ids."""
 
 
 async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Awaitable[T]]) -> T:
-    """``work(node)`` at the group's coordinator; forgets it where it turns out to be another."""
+    """Returns ``work(node)`` at the group's coordinator. Forgets the coordinator if another node has this role now."""
     node = await client.coordinator(group_id, GROUP)
     try:
         return await work(node)
@@ -46,7 +46,7 @@ async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Aw
 
 
 class _Commit:
-    """Offsets on their way, from the call on until the caller has the result."""
+    """Offsets in flight, until the caller has the result."""
 
     def __init__(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: GroupMetadata, are_held: Callable[[], bool]
@@ -57,13 +57,13 @@ class _Commit:
         self.error: KafkaError | None = None
         """The error of the last attempt."""
         self.is_overtaken = False
-        """A later one has some of the same partitions."""
+        """Whether a later commit has some of the same partitions."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class CommittedOffsets:
-    """The group's committed offsets. ``who`` returns the committing member at each attempt, or raises the reason why
-    none can commit.
+    """The group's committed offsets. ``who`` returns the committing member at each attempt, or raises why it cannot
+    commit.
     """
 
     def __init__(self, client: Client, group_id: str, who: Callable[[], GroupMetadata]) -> None:
@@ -75,7 +75,7 @@ class CommittedOffsets:
 
     @property
     def is_busy(self) -> bool:
-        """There are commits under way."""
+        """Whether commits are in flight."""
         return bool(self._under_way)
 
     async def commit(
@@ -84,12 +84,14 @@ class CommittedOffsets:
         timeout: float,
         are_held: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Stores the offsets; ends behind earlier commits of the same partitions, if these end in time.
-        ``are_held()``: the member has had all of the partitions since the call, whatever its generation is now.
+        """Stores the offsets. Returns after earlier commits of the same partitions, if these end in time.
 
-        Raises CommitFailed where the member was evicted from its group, or may have lost the partitions meanwhile.
-        Raises RebalanceInProgress where it has to poll first. Raises the last error when the time is over, or a later
-        commit of the same partitions has begun.
+        ``are_held()`` tells that the member has had all of the partitions since the call, whatever its generation is
+        now.
+
+        Raises CommitFailed if the member was evicted from its group, or may have lost the partitions meanwhile. Raises
+        RebalanceInProgress if it must poll first. Raises the last error if the time is over, or if a later commit of
+        the same partitions has begun.
         """
         if not offsets:
             return
@@ -111,7 +113,7 @@ class CommittedOffsets:
             raise failure
 
     async def _outcome(self, commit: _Commit, deadline: float) -> KafkaError | None:
-        """Sends it, again and again while that is allowed. -> why it is not stored"""
+        """Sends the commit until it succeeds or must not be sent again. Returns the error if it is not stored."""
 
         async def attempt() -> KafkaError | None:
             if commit.error is not None and commit.is_overtaken:
@@ -129,14 +131,14 @@ class CommittedOffsets:
             return error
 
     async def _send(self, commit: _Commit) -> None:
-        async with self._in_order:  # the coordinator is known then: nothing comes between this and the sending
+        async with self._in_order:  # with the coordinator known, nothing comes between this and the sending
             await self._client.coordinator(self._group_id, GROUP)
         await at_coordinator(self._client, self._group_id, lambda node: self._commit(node, commit))
 
     async def _commit(self, node: int, commit: _Commit) -> None:
         who = self._who()
         if who != commit.who and not commit.are_held():
-            raise CommitFailed("there was a rebalance in between: others may have the partitions and have committed")
+            raise CommitFailed("a rebalance came in between: other members may have the partitions and have committed")
         request = commit_request(who, commit.offsets)
         response = await self._client.send(node, OffsetCommit, request, max_version=NAMES_VERSION)
         codes = {
@@ -154,8 +156,8 @@ class CommittedOffsets:
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets, None where there is none. Waits while a transaction may still
-        commit some (KIP-447).
+        """Returns the committed offsets, None for partitions without one. Waits while an open transaction may still
+        commit offsets (KIP-447).
         """
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -167,7 +169,7 @@ class CommittedOffsets:
         return await self._client.retrying(attempt, deadline=self._client.clock() + timeout)
 
     async def once(self, partitions: Collection[TopicPartition]) -> Answers:
-        """As ``fetch``, in one attempt: what was found, and why the others were not."""
+        """Like ``fetch``, but makes one attempt and returns the errors of the other partitions."""
         return await at_coordinator(self._client, self._group_id, lambda node: self._fetch(node, partitions))
 
     async def _fetch(self, node: int, partitions: Collection[TopicPartition]) -> Answers:
@@ -195,7 +197,7 @@ class CommittedOffsets:
         return found, errors
 
     def _worst(self, errors: dict[TopicPartition, int]) -> KafkaError:
-        """One error of those of a commit: one that a retry does not help first."""
+        """Returns one of a commit's errors, preferably one that is not retriable."""
 
         def made(tp: TopicPartition, code: int) -> KafkaError:
             kind = by_code(code) or UnknownServerError
@@ -204,21 +206,21 @@ class CommittedOffsets:
                 return _Stale(str(error))
             if error.name in NOT_MEMBER:
                 return CommitFailed(
-                    f"{error.name}: the group has given the partitions to others; poll more often, or less at once"
+                    f"{error.name}: the group gave others the partitions; poll more often, or fewer records at once"
                 )
             return self._told(tp, error)
 
         return min((made(tp, code) for tp, code in errors.items()), key=lambda error: error.retriable)
 
     def _told(self, tp: TopicPartition, error: KafkaError) -> KafkaError:
-        """The error, with the right that is missing."""
+        """Returns the error with the missing right in its text."""
         return self._client.rights.told(error, topic=tp.topic, group=self._group_id)
 
 
 def commit_request(
     who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> OffsetCommit.Request:
-    """By topic names: versions up to 9."""
+    """Returns the request by topic names, for versions up to 9."""
     topics: dict[str, OffsetCommit.Request.OffsetCommitRequestTopic] = {}
     for tp, row in offsets.items():
         topic = topics.setdefault(tp.topic, OffsetCommit.Request.OffsetCommitRequestTopic(name=tp.topic))
@@ -242,7 +244,7 @@ def commit_request(
 def fetch_request(
     version: int, group_id: str, partitions: Collection[TopicPartition]
 ) -> OffsetFetch.Request:
-    """One group's offsets, alone (before version 8) or in a list of groups."""
+    """Returns the request for one group: alone (before version 8), or in a list of groups."""
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)

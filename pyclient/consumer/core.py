@@ -1,8 +1,8 @@
-"""The consumer that both faces share.
+"""The part that the blocking and the asyncio consumer share.
 
-``take`` and what it touches (subscription, buffer) may be used by any one thread, under the lock; coroutines and
-callbacks live on the client's loop. The faces add how to wait. ``on_ready`` is called when a waiting poll should look
-again. ``on_wakeup`` does the same on any thread, and in a signal handler. Neither may wait for a lock there.
+``take`` and what it uses (subscription, buffer) run on any one thread, under the lock. Coroutines and callbacks run on
+the client's loop. The two consumers add the waiting. ``on_ready`` is called when a waiting poll should look again.
+``on_wakeup`` does the same from any thread or signal handler. Neither may wait for a lock.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from pyclient.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
-"""For the metadata of a topic, before it counts as one that is not there."""
+"""Seconds to wait for a topic's metadata, before the topic counts as missing."""
 PAUSE_S: Final = 0.1
-"""Between attempts to reach the cluster."""
+"""Seconds between attempts to reach the cluster."""
 
 Topics = str | Collection[str] | re.Pattern[str]
 
 
 class ConsumerCore:
-    """One consumer. Made on any thread; ``start`` is awaited on the loop first."""
+    """One consumer. Any thread may create it; ``start`` runs on the loop before anything else."""
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
         self.client = Client(config, loop=loop, separate_coordinators=True, needs=CONSUMING)
-        held_signals.guard()  # the lock holds them
+        held_signals.guard()  # because the lock holds signals back
         self.lock = SignalSafeLock()
         self.subscription = Subscription()
         self.interceptors = Interceptors(config)
@@ -108,7 +108,7 @@ class ConsumerCore:
         )
 
     async def start(self, timeout: float | None = None) -> None:
-        """Connects. Raises ConnectionFailed. Again: does nothing."""
+        """Connects. Does nothing if already connected. Raises ConnectionFailed."""
         await self.client.start(timeout)
         if self.is_started:
             return
@@ -116,10 +116,10 @@ class ConsumerCore:
         self.client.cluster.subscribe(self._on_metadata)
         self.commits.start()
 
-    # -- what to read: on the loop ---------------------------------------------------------------------
+    # -- subscription: on the loop -------------------------------------------------------------------------
 
     def check_topics(self, topics: Topics) -> Topics:
-        """The pattern, or a list of the names, which are read once. Raises TypeError, InvalidTopicException."""
+        """Returns the pattern, or the names as a list. Raises TypeError and InvalidTopicException."""
         if isinstance(topics, re.Pattern):
             return topics
         try:
@@ -128,7 +128,7 @@ class ConsumerCore:
             raise InvalidTopicException(f"{error}; a pattern is re.compile(…)") from None
 
     def choose(self, topics: Topics, has_listener: bool) -> None:
-        """These topics, or those that match the pattern, from now on; nothing is asked yet."""
+        """Subscribes to these topics, or to those that match the pattern, without sending a request."""
         topics = self.check_topics(topics)
         self.has_listener = has_listener
         self._errors.forget()
@@ -139,7 +139,8 @@ class ConsumerCore:
                 self.subscription.subscribe(topics)
 
     async def subscribe(self, topics: Topics, has_listener: bool) -> None:
-        """Reads what the group gives us of these topics, or of those whose names match; without a group all of them."""
+        """Reads the partitions that the group assigns to this consumer; without a group, all partitions of the topics.
+        """
         if not isinstance(topics, re.Pattern) and not topics:
             await self.unsubscribe()
             return
@@ -162,7 +163,7 @@ class ConsumerCore:
         member.subscription_changed()
 
     def open(self, topics: Topics, has_listener: bool) -> None:
-        """Subscribes without waiting for the cluster. If that is not reached in time, ``poll`` raises the reason."""
+        """Subscribes without waiting for the cluster. If it cannot be reached in time, ``poll`` raises the reason."""
         self.choose(topics, has_listener)
         self._opening = watched(self.client.loop, self._open(), "the subscription", self.on_fault)
 
@@ -180,13 +181,13 @@ class ConsumerCore:
             await asyncio.sleep(PAUSE_S)
 
     async def _end_opening(self) -> None:
-        """What ``open`` has begun and another subscription has overtaken is not gone on with."""
+        """Cancels the work of ``open`` if it has not ended, because another subscription replaces it."""
         opening, self._opening = self._opening, None
         if opening is not None and not opening.done():
             await ended(opening)
 
     async def _look_for(self, topics: Collection[str]) -> None:
-        """Has the metadata of these kept fresh; says which are not there. Asks at each poll for one that is denied."""
+        """Keeps the metadata of the topics fresh, and logs which are missing. Asks for a denied topic at each poll."""
         backoff = self.client.backoff()
         while self.subscription.by_group and self.subscription.topics is topics:
             try:
@@ -228,7 +229,7 @@ class ConsumerCore:
             self.membership.topics_changed(topics)
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads these partitions, without a group."""
+        """Reads these partitions, without a group's assignment."""
         check_topics(tp.topic for tp in partitions)
         self._errors.forget()
         with self.lock:
@@ -244,7 +245,7 @@ class ConsumerCore:
         tell_missing(self.client, f"{self._name()} is assigned missing partitions", held)
 
     async def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
-        """Reads this partition alone, from one offset up to another. Raises UnknownTopicOrPartition."""
+        """Reads only this partition, from ``start`` up to ``end``. Raises UnknownTopicOrPartition."""
         check_topics([tp.topic])
         await self.client.metadata([tp.topic], timeout=self.timeout)
         self._errors.forget()
@@ -253,7 +254,7 @@ class ConsumerCore:
         self.on_assignment()
 
     async def unsubscribe(self) -> None:
-        """Reads nothing; leaves the group."""
+        """Stops reading, and leaves the group."""
         await self._end_opening()
         if self.subscription.by_group:
             await self.membership.stop()
@@ -270,30 +271,32 @@ class ConsumerCore:
         await self.commits.commit_settled()
 
     def on_assignment(self) -> None:
-        """There are partitions without positions, maybe."""
+        """Called when partitions may be without positions."""
         self._positions.start()
         self.fetcher.pump()
 
     def on_positions(self) -> None:
-        """There are positions."""
+        """Called when positions were found."""
         self.fetcher.pump()
         self.on_ready()
 
     # -- polling: the application's thread ---------------------------------------------------------------
 
     def on_error(self, error: KafkaError, holds: Callable[[], bool] = lambda: True) -> None:
-        """The next poll raises this, if ``holds()`` is true by then: a seek may have come between."""
+        """Makes the next poll raise this, if ``holds()`` is still true then. A seek meanwhile makes it false."""
         self._errors.put(error, holds)
         self.on_ready()
 
     def on_fault(self, error: KafkaError) -> None:
-        """Something has ended that should not: each poll raises this, until another subscription."""
+        """Makes each poll raise this, until another subscription. A background task has ended that should not."""
         self._errors.lasting = error
         self.on_error(error)
 
     @contextlib.contextmanager
     def polling(self) -> Iterator[None]:
-        """The application polls: it is done with what it was given, and counts as alive until it has left again."""
+        """Returns the context of a poll. The last poll's records count as processed, and the application counts as
+        alive.
+        """
         self.settle()
         self._is_polling = True
         try:
@@ -303,14 +306,14 @@ class ConsumerCore:
             self._is_polling = False
 
     def settle(self) -> None:
-        """The application is done with what it was given."""
+        """Marks the records that polls have returned as processed."""
         with self.lock:
             for state in self._given:
                 state.settle()
             self._given.clear()
 
     def check(self) -> None:
-        """Raises what a poll has to raise."""
+        """Raises the error that waits for a poll."""
         self.client.check_process()
         if self._wakeup:
             self._wakeup = False
@@ -322,12 +325,12 @@ class ConsumerCore:
             raise error
 
     def check_wait(self) -> None:
-        """Raises IllegalState where there is nothing to wait for (as Java's client)."""
+        """Raises IllegalState if there is nothing to wait for, as Java's client does."""
         if self.subscription.is_empty:
             raise IllegalState("poll() without a subscription: call subscribe() or assign() first")
 
     def take(self, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
-        """The next records, at most ``limit`` and ``most`` bytes, if there are any. Raises what failed."""
+        """Returns the next records, at most ``limit`` records and ``most`` bytes. Raises errors of fetches."""
         with self.lock:
             chunks = self.fetcher.take(limit, most)
             states = self.subscription.states
@@ -336,25 +339,25 @@ class ConsumerCore:
         return chunks
 
     def wakeup(self) -> None:
-        """The poll that waits, or the next one, raises WakeupError. Any thread, also within the handler of a signal."""
+        """Makes the waiting poll, or the next one, raise WakeupError. Any thread or signal handler may call this."""
         self._wakeup = True
         self.on_wakeup()
 
     def poll_is_late(self) -> bool:
-        """The application has not polled for max.poll.interval.ms."""
+        """Returns whether the application has not polled for max.poll.interval.ms."""
         limit: float = self.config.max_poll_interval_ms / 1000
         return not self._is_polling and time.monotonic() - self._last_poll > limit
 
     def hold(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs it beside everything else. On the loop."""
-        task = watched(self.client.loop, work, "what a consumer does by itself", self.on_fault)
+        """Runs the work in the background, on the loop."""
+        task = watched(self.client.loop, work, "a background task of the consumer", self.on_fault)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # -- where it stands ---------------------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Behind what was given, of each partition that has a position."""
+        """Returns the offset of the next record for each partition that has a position."""
         with self.lock:
             return {
                 tp: OffsetAndMetadata(state.position, state.epoch)
@@ -363,7 +366,7 @@ class ConsumerCore:
             }
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
-        """The offset of the next record, when it is known; on the loop. Raises RequestTimedOut."""
+        """Returns the offset of the next record, once it is known. Raises RequestTimedOut."""
         deadline = self.client.clock() + (self.timeout if timeout is None else timeout)
         while True:
             with self.lock:
@@ -380,7 +383,7 @@ class ConsumerCore:
     # -- the end -----------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Nothing is begun any more: no search for the cluster, no join, no commit by itself."""
+        """Stops all background work: connecting, joining and auto-commit."""
         self.commits.stop()
         try:
             await self._end_opening()
@@ -388,7 +391,7 @@ class ConsumerCore:
             await self.membership.stop()
 
     async def end(self) -> None:
-        """Closes everything that needs no broker; from now on polls raise ClientClosed."""
+        """Closes everything that needs no broker. Polls raise ClientClosed from now on."""
         self.is_closed = True
         self.fetcher.close()
         try:

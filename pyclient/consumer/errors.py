@@ -1,4 +1,4 @@
-"""Errors that only a consumer meets."""
+"""The errors of the consumer."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from pyclient.offset_and_metadata import OffsetAndMetadata
 from pyclient.protocol.errors import CorruptMessage, OffsetOutOfRange, UnknownServerError
 from pyclient.topic_partition import TopicPartition
 
-DAMAGED: Final = "; on the broker `pybroker log verify` finds what is damaged, and seek() goes past it"
+DAMAGED: Final = "; on the broker `pybroker log verify` shows the damage, and seek() skips it"
 
 
 class IllegalState(ClientError, ValueError):
-    """The consumer cannot do this as it is: the partition is not assigned, there is no group …"""
+    """The consumer's state does not allow this call: a partition is not assigned, there is no group and so on."""
 
     name = "ILLEGAL_STATE"
 
 
 class NoOffsetForPartition(ClientError):
-    """No position, and auto.offset.reset=none."""
+    """A partition has no position, and auto.offset.reset=none."""
 
     name = "NO_OFFSET_FOR_PARTITION"
 
 
 class LogTruncation(OffsetOutOfRange):
-    """Records that were read are gone from the log, others may stand at their offsets (KIP-320), and
-    auto.offset.reset=none. Each poll raises it until ``seek``: to ``divergent``, the first offset whose
-    record may be another than was read (None: not known), or elsewhere.
+    """Records that were read have been removed from the log and perhaps replaced (KIP-320), and auto.offset.reset=none.
+    Each poll raises this until ``seek``. ``divergent`` is the first offset whose record may differ from what was read
+    (None if unknown).
     """
 
     name = "LOG_TRUNCATION"
 
     def __init__(self, partition: TopicPartition, offset: int, divergent: OffsetAndMetadata | None) -> None:
         where = "at an unknown offset" if divergent is None else f"at offset {divergent.offset}"
-        super().__init__(f"{partition}: what was read before offset {offset} parts {where} from the leader's log")
+        super().__init__(f"{partition}: the records read before offset {offset} diverge {where} from the leader's log")
         self.partition, self.offset, self.divergent = partition, offset, divergent
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -42,14 +42,14 @@ class LogTruncation(OffsetOutOfRange):
 
 
 class CommitFailed(ClientError):
-    """The member is no longer in the group: its partitions are others' now, or will be."""
+    """The member is no longer in the group: other members have its partitions or will get them."""
 
     name = "COMMIT_FAILED"
 
 
 class BatchTooLarge(ClientError):
-    """A batch is whole, but becomes more than max.decompressed.batch.bytes when it is decompressed. The position stays
-    before it: allow more, or seek past. ``partition``, ``offset``: where it lies; ``limit``: what was allowed, in
+    """A batch would be larger than max.decompressed.batch.bytes after decompression. The position stays before it:
+    raise the limit, or seek past the batch. ``partition`` and ``offset`` tell where it is, ``limit`` is the limit in
     bytes.
     """
 
@@ -57,8 +57,8 @@ class BatchTooLarge(ClientError):
 
     def __init__(self, partition: TopicPartition, offset: int, limit: int) -> None:
         super().__init__(
-            f"{partition}, offset {offset}: the batch becomes more than max.decompressed.batch.bytes={limit}: "
-            "allow more, or seek past it"
+            f"{partition}, offset {offset}: the batch would be larger than max.decompressed.batch.bytes={limit}: "
+            "raise the limit, or seek past the batch"
         )
         self.partition, self.offset, self.limit = partition, offset, limit
 
@@ -67,16 +67,17 @@ class BatchTooLarge(ClientError):
 
 
 class CorruptRecords(ClientError):
-    """A batch was fetched twice and is damaged, or the SDK cannot read it. The position stays before it; seek past it.
+    """A batch was fetched twice and is damaged, or this client cannot read it. The position stays before it: seek past
+    it.
     """
 
     name = "CORRUPT_RECORDS"
 
 
 class DeserializationError(ClientError, ValueError):
-    """A deserializer could not make a key or a value (``part``) of the bytes of the record at ``topic``,
-    ``partition``, ``offset``; the cause is what it has raised. It comes out of ``record.key``, ``record.value``: the
-    position is behind the record, so that the next one can be read.
+    """A deserializer failed. ``part`` is ``key`` or ``value``; ``topic``, ``partition`` and ``offset`` name the record,
+    and the cause is the deserializer's error. ``record.key`` and ``record.value`` raise this. The position is after the
+    record, so the next one can be read.
     """
 
     name = "DESERIALIZATION_ERROR"
@@ -92,20 +93,20 @@ class DeserializationError(ClientError, ValueError):
 
 
 def not_answered(partition: TopicPartition) -> UnknownServerError:
-    """What to raise where a broker's answer lacks a partition that was asked for: nothing is known of it, not even
-    that there is nothing.
-    """
+    """Returns the error to raise if a broker's answer lacks a partition of the request: nothing is known about it."""
     return UnknownServerError(f"{partition}: the broker's answer does not have it")
 
 
 def error_of(code: int) -> KafkaError:
-    """The error of a code that is not 0."""
+    """Returns the error for a code other than 0."""
     kind = by_code(code) or UnknownServerError
     return kind()
 
 
 def error_at(partition: TopicPartition, offset: int | None, code: int) -> KafkaError:
-    """The same of a partition that cannot be read from ``offset`` on; what to do where the broker's disk has damage."""
+    """Like ``error_of``, for a partition that cannot be read from ``offset`` on. Adds advice if the broker's disk is
+    damaged.
+    """
     error = error_of(code)
     advice = DAMAGED if isinstance(error, CorruptMessage) else ""
     return type(error)(f"{partition}, offset {offset}: {error}{advice}")

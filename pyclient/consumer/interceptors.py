@@ -1,8 +1,8 @@
-"""Interceptors of a consumer (KIP-42): they see what is polled and what is committed, and change nothing.
+"""Interceptors of a consumer (KIP-42): they see polled records and committed offsets, and change nothing.
 
 Each is an object with any of ``configure(settings)``, ``on_consume(records)``, ``on_commit(offsets)`` and ``close()``.
 ``on_consume`` gets the records of a poll before the application has them. ``on_commit`` is called on the client's
-thread, after the coordinator has accepted the offsets. One that raises is logged and does not disturb the consumer.
+thread, after the coordinator has accepted the offsets. Errors of interceptors are logged; the consumer continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Interceptors:
-    """The interceptors of one consumer. Raises ConfigError for a class, or a name, in the place of an object."""
+    """The interceptors of one consumer. Raises ConfigError if one is a class or a name instead of an object."""
 
     def __init__(self, config: Config) -> None:
         self._rare = RareLog(log)
@@ -36,7 +36,7 @@ class Interceptors:
         return bool(self._all)
 
     def on_consume(self, records: Any) -> None:
-        """What a poll gives."""
+        """Calls ``on_consume`` with the records of a poll."""
         self._tell("on_consume", records)
 
     def on_commit(self, offsets: Any) -> None:
@@ -44,7 +44,7 @@ class Interceptors:
         self._tell("on_commit", offsets)
 
     def close(self) -> None:
-        """The consumer is closed."""
+        """Calls ``close``."""
         self._tell("close")
 
     def _tell(self, name: str, *arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Offsets by time, from the leaders (ListOffsets)."""
+"""Looks up offsets by time at the leaders (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LOOK_S: Final = 1.0
 
 
 class OffsetLookup:
-    """Asks each leader once for all of its partitions, again for those that failed retriably."""
+    """Asks each leader once for all of its partitions, and again for those with a retriable error."""
 
     def __init__(self, client: Client, isolation: int, timeout: float) -> None:
-        """``timeout``: seconds that a leader may take."""
+        """``timeout`` is the number of seconds that a leader may take."""
         self._client = client
         self._isolation = isolation
         self._timeout = timeout
 
     async def find(self, times: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Found]:
-        """For each partition the first offset whose record is at or after the time (ms), or EARLIEST,
-        LATEST; None where there is none. Raises the last error at ``deadline`` (of the client's clock).
+        """Returns for each partition the first offset whose record is at or after the time (ms), or at EARLIEST or
+        LATEST; None if there is none. Raises the last error at ``deadline`` (of the client's clock).
         """
         left, found = dict(times), dict[TopicPartition, Found]()
         await self._check_there(times, deadline)
@@ -62,7 +62,7 @@ class OffsetLookup:
     async def once(
         self, times: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, KafkaError]]:
-        """As ``find``, in one attempt: what was found, and why the others were not."""
+        """Like ``find``, but makes one attempt and returns the errors of the other partitions."""
         found: dict[TopicPartition, Found] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         nodes: dict[int, dict[TopicPartition, int]] = {}

@@ -1,4 +1,4 @@
-"""What the next poll of a consumer raises, because something failed that no call of the application waits for."""
+"""Errors of background work, which the next poll of a consumer raises."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pyclient.errors import KafkaError
 
 
 class PollErrors:
-    """The errors that wait for a poll. Any thread may use it."""
+    """The errors that wait for a poll. Any thread may use them."""
 
     def __init__(self) -> None:
         self._next: tuple[KafkaError, Callable[[], bool]] | None = None
         self.lasting: KafkaError | None = None
-        """What each poll raises."""
+        """The error that each poll raises."""
 
     def put(self, error: KafkaError, holds: Callable[[], bool]) -> None:
-        """The next poll raises this, if ``holds()`` is true by then."""
+        """Makes the next poll raise this, if ``holds()`` is still true then."""
         self._next = error, holds
 
     def take(self) -> KafkaError | None:
-        """The error that waits, if it still holds; it waits no longer."""
+        """Returns and removes the waiting error; None if it no longer holds."""
         found, self._next = self._next, None
         return found[0] if found is not None and found[1]() else None
 

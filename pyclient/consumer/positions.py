@@ -1,7 +1,6 @@
-"""Finds where to begin: the committed offset, or what auto.offset.reset says.
+"""Finds the positions where reading begins: the committed offset, or the one that auto.offset.reset chooses.
 
-One task at a time looks for all partitions that have no position; it is started whenever there may
-be new ones.
+A single task looks for all partitions without a position. It starts when there may be some.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from pyclient.topic_partition import TopicPartition
 
 DAY_S = 86400
 LOOK_S = 0.2
-"""For the metadata of all topics, before a round goes on with those that are known."""
+"""Seconds to wait for all topics' metadata, before a round continues with the topics that are known."""
 PAUSE_S = 0.1
 DENIED_S = 1.0
-"""As ``PAUSE_S``, while a right is missing."""
-"""Between rounds."""
+"""Like ``PAUSE_S``, while a right is missing."""
+"""Seconds between rounds."""
 Failures = dict[PartitionState, KafkaError]
 
 
 class Listener(Protocol):
-    """The caller that waits for the answer."""
+    """The part of the consumer that this module calls."""
 
     def on_positions(self) -> None:
-        """There are positions now."""
+        """Called when positions were found."""
 
     def on_error(self, error: KafkaError, holds: Callable[[], bool] = ...) -> None:
-        """``poll`` has to raise this, if ``holds()`` by then."""
+        """Makes ``poll`` raise this, if ``holds()`` is still true then."""
 
     def on_fault(self, error: KafkaError) -> None:
-        """Each ``poll`` has to raise this: nothing is looked for any more."""
+        """Makes each ``poll`` raise this: the search has ended."""
 
 
 class PositionFinder:
@@ -73,15 +72,15 @@ class PositionFinder:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._since: dict[PartitionState, float] = {}
-        """When the search for those that are not found yet began."""
+        """When the search began, for each partition that is not found yet."""
         self._refused: dict[PartitionState, int] = {}
-        """What was reported already, and in which turn."""
+        """The partitions whose error was reported, with their turn then."""
         self._denied: dict[PartitionState, int] = {}
-        """The same of what is asked again, as it may be granted."""
+        """The same for partitions that are asked for again, because the right may be granted."""
         reset_duration(self._policy)
 
     def start(self) -> None:
-        """Looks for positions, soon. On the loop."""
+        """Starts to look for positions. Runs on the loop."""
         if self._task is not None and not self._task.done():
             self._again = True
             return
@@ -98,7 +97,7 @@ class PositionFinder:
                 return
 
     async def _find_all(self) -> float | None:
-        """One round; when there is more to find by another, in seconds."""
+        """Makes one round. Returns the seconds until the next one, or None if none is needed."""
         with self._lock:
             states = [
                 state
@@ -108,7 +107,7 @@ class PositionFinder:
         if not states:
             return None
         failed = await self._unknown(states)
-        # Those that the application has not sought meanwhile: what it says counts.
+        # # Without the partitions that the application has sought meanwhile: its position wins.
         fresh = [state for state in states if state.position is None and state.reset is None and state not in failed]
         if fresh and self._committed is not None:
             failed |= await self._from_committed(self._committed, fresh)
@@ -118,7 +117,9 @@ class PositionFinder:
         return self._report(failed)
 
     def _report(self, failed: Failures) -> float | None:
-        """Tells what another attempt does not heal, or has not healed in time; when there is something to try."""
+        """Reports errors that are permanent or have lasted too long. Returns the seconds until the next attempt, if
+        any.
+        """
         now = self._client.clock()
         self._since = {state: self._since.get(state, now) for state in failed}
         turns = {state: state.turn for state in failed}
@@ -140,7 +141,9 @@ class PositionFinder:
         return DENIED_S if self._denied else None
 
     async def _unknown(self, states: list[PartitionState]) -> Failures:
-        """The partitions that the metadata does not have; those of other topics do not wait for them."""
+        """Returns errors for partitions that the metadata does not have. Partitions of other topics do not wait for
+        them.
+        """
         cluster = self._client.cluster
         with contextlib.suppress(KafkaError):
             create = None if self._subscription.pattern is None else False
@@ -179,7 +182,7 @@ class PositionFinder:
         if times:
             found, errors = await self._lookup.once(times)
             ends = await self._lookup.once({tp: LATEST for tp, offset in found.items() if offset is None})
-            found |= ends[0]  # where no record is at or after a time, the end is
+            found |= ends[0]  # if no record is at or after the time, start at the end
             with self._lock:
                 for state in states:
                     offset = found.get(state.tp)
@@ -201,7 +204,8 @@ class PositionFinder:
         return int((self._wall_clock() - reset_duration(self._policy)) * 1000)
 
     def reset(self, state: PartitionState, error: KafkaError) -> None:
-        """The position is out of range: the policy resets it, or ``error`` is raised. Under the lock."""
+        """Resets a position that is out of range, or raises ``error`` if auto.offset.reset=none. Called under the lock.
+        """
         time = self._policy_time()
         if time is None:
             raise error
@@ -216,7 +220,7 @@ class PositionFinder:
 
 
 def _are_lost(states: list[PartitionState], turns: dict[PartitionState, int]) -> bool:
-    """Whether one of them has no position still, and no seek has come since."""
+    """Returns whether one of them still has no position, and was not sought since."""
     return any(state.position is None and state.turn == turns[state] for state in states)
 
 
@@ -225,7 +229,9 @@ def _of_states(states: list[PartitionState], errors: dict[TopicPartition, KafkaE
 
 
 def reset_duration(policy: str) -> float:
-    """Seconds of ``by_duration:PT1H30M`` (ISO 8601, KIP-1106), 0 of other policies. Raises ConfigError."""
+    """Returns the seconds of ``by_duration:PT1H30M`` (ISO 8601, KIP-1106), and 0 for other policies. Raises
+    ConfigError.
+    """
     if not policy.startswith("by_duration:"):
         return 0.0
     text = policy.removeprefix("by_duration:")
@@ -244,5 +250,5 @@ def reset_duration(policy: str) -> float:
         if number:
             raise ValueError
     except ValueError:
-        raise ConfigError(f"auto.offset.reset={policy!r} is no duration such as by_duration:PT1H30M") from None
+        raise ConfigError(f"auto.offset.reset={policy!r} is not a duration such as by_duration:PT1H30M") from None
     return timedelta(seconds=seconds).total_seconds()

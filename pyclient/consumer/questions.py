@@ -1,4 +1,4 @@
-"""What a consumer is asked beside its reading, on the loop: the topics, and where their partitions begin and end."""
+"""Answers an application's questions about topics and about the first and last offsets. Runs on the loop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pyclient.topic_partition import TopicPartition, partition_of
 
 
 class Questions:
-    """Questions of one consumer, whatever it is subscribed to. ``start`` connects; ``timeout`` in seconds, by
-    default."""
+    """Answers questions for one consumer, whatever its subscription. ``start`` connects; ``timeout`` is the default in
+    seconds.
+    """
 
     def __init__(
         self, client: Client, lookup: OffsetLookup, start: Callable[[float | None], Awaitable[None]], timeout: float
@@ -26,15 +27,15 @@ class Questions:
     async def edges(
         self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where the partitions begin or end."""
+        """Returns the offsets where the partitions begin or end."""
         found = await self._find({partition_of(tp): time for tp in partitions}, timeout)
         return {tp: 0 if row is None else row.offset for tp, row in found.items()}
 
     async def offsets(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms). Raises ValueError
-        for a negative time, which would mean something else in the protocol, and TypeError for what is no whole number.
+        """Returns the first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms). Raises
+        ValueError for a negative time, which has another meaning in the protocol, and TypeError if one is no integer.
         """
         for tp, time in times.items():
             if not hasattr(time, "__index__"):
@@ -52,12 +53,12 @@ class Questions:
         return await self._lookup.find(times, deadline)
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic. Raises UnknownTopicOrPartition."""
+        """Returns the partitions of a topic. Raises UnknownTopicOrPartition."""
         await self._client.metadata([topic], timeout=self._timeout)
         return list(self._client.cluster.partitions(topic) or ())
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
-        """All topics."""
+        """Returns all topics with their partitions."""
         await self._client.all_topics(timeout=self._timeout)
         cluster = self._client.cluster
         return {topic: list(cluster.partitions(topic) or ()) for topic in cluster.topics()}

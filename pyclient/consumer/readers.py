@@ -1,4 +1,4 @@
-"""Deserializers as a consumer calls them: when a record is asked for its key or its value."""
+"""Deserializers, which run when the application reads a record's key or value."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyclient.serialization import named_deserializer
 
 
 def reader(given: Any, part: str) -> Reader | None:
-    """Of what the key ``key.deserializer`` or ``value.deserializer`` names (``part``: ``key`` or ``value``); None: the
-    bytes are what the application wants. Raises ConfigError.
+    """Returns the reader for ``key.deserializer`` or ``value.deserializer`` (``part``: ``key`` or ``value``). None
+    means that the application wants bytes. Raises ConfigError.
     """
     what = f"{part}.deserializer"
     function = named_deserializer(given, what)

@@ -1,7 +1,7 @@
-"""What a consumer reads and how far it is. No I/O, no clock; guarded by the consumer's lock.
+"""What a consumer reads and how far it has read. No I/O, no clock; the consumer's lock guards it.
 
-A partition has several places. ``fetch_offset`` is where the next fetch begins. ``position`` is behind the last record
-that ``poll`` gave. ``settled`` is the position at the last ``poll``, up to which the application has processed
+A partition has several places. ``fetch_offset`` is where the next fetch begins. ``position`` follows the last record
+that ``poll`` returned. ``settled`` is the position at the last ``poll``, up to which the application has processed
 everything. ``committed`` is the committed offset. ``turn`` counts seeks: records that were fetched in an earlier turn
 are dropped.
 """
@@ -16,13 +16,13 @@ from pyclient.consumer.errors import IllegalState
 from pyclient.topic_partition import TopicPartition
 
 EARLIEST, LATEST = -2, -1
-"""Timestamps of ListOffsets: the log's start, its end."""
+"""Timestamps in ListOffsets that mean the log's start and its end."""
 NO_END = (1 << 63) - 1
 """An offset that no record has."""
 
 
 class Mode(Enum):
-    """How the partitions come: not at all, by the group (topics or pattern), named by the application."""
+    """What chooses the partitions: nothing, the group (by topics or a pattern), or the application."""
 
     NONE = "nothing"
     TOPICS = "topics"
@@ -43,29 +43,29 @@ class PartitionState:
         self.tp = tp
         self.turn = 0
         self.position: int | None = None
-        """None until it is known where to begin."""
+        """None until it is found."""
         self.epoch = -1
         """Leader epoch of the record before the position."""
         self.settled: int | None = None
         self.settled_epoch = -1
         self.committed: int | None = None
         self.reset: int | None = None
-        """The timestamp to find a position by, None: the committed offset, or else the policy."""
+        """The timestamp by which to find a position. None means the committed offset, or else the policy."""
         self.fetch_offset = 0
         self.fetch_epoch = -1
         self.proven = -1
-        """The leader epoch whose log has what lies before ``fetch_offset`` (see ``truncation``)."""
+        """The leader epoch whose log has the records before ``fetch_offset`` (see ``truncation``)."""
         self.damaged: int | None = None
-        """The position from which damaged bytes came."""
+        """The position at which damaged bytes were fetched."""
         self.until = NO_END
-        """Records from this offset on are not wanted."""
+        """The end of a range: records from this offset on are not read."""
         self.buffered = 0
-        """Bytes that were fetched and not given yet."""
+        """Bytes that were fetched but not returned."""
         self.paused = False
         self.leaving = False
-        """The partition moves to another member: its records are no longer returned."""
+        """Whether the partition moves to another member: its records are no longer returned."""
         self.failed = False
-        """An error waits in the buffer: nothing more is fetched."""
+        """Whether an error waits in the buffer, so that nothing more is fetched."""
         self.retry_at = 0.0
         self.high_watermark = -1
         self.last_stable_offset = -1
@@ -75,7 +75,7 @@ class PartitionState:
         self.preferred_until = 0.0
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """The next record is the one at ``offset``."""
+        """Makes the record at ``offset`` the next one."""
         self._turn()
         self.position = self.settled = self.fetch_offset = offset
         self.epoch = self.settled_epoch = self.fetch_epoch = epoch
@@ -95,7 +95,7 @@ class PartitionState:
         self.fetch_offset, self.fetch_epoch = self.position, self.epoch
 
     def seek_by(self, timestamp: int) -> None:
-        """The position is to be found by a timestamp, or EARLIEST, LATEST."""
+        """Makes the consumer find the position by a timestamp, EARLIEST or LATEST."""
         self._turn()
         self.position = self.settled = None
         self.reset = timestamp
@@ -108,20 +108,22 @@ class PartitionState:
         self.proven = -1
 
     def settle(self) -> None:
-        """The application is done with what it was given."""
+        """Marks the returned records as processed."""
         self.settled, self.settled_epoch = self.position, self.epoch
 
 
 class Subscription:
-    """The partitions that are read, and why."""
+    """The partitions that are read, and the subscription that chose them."""
 
     def __init__(self) -> None:
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
-        """That the group shares; of a pattern those that match now, of a ``regex`` those that are assigned."""
+        """The topics that the group shares. For a pattern these are the matching topics, for a ``regex`` the assigned
+        ones.
+        """
         self.pattern: re.Pattern[str] | None = None
         self.regex: str | None = None
-        """The pattern for the group's coordinator where that matches it; else ``match`` does."""
+        """The pattern, if the group's coordinator matches it. Otherwise ``match`` does."""
         self.states: dict[TopicPartition, PartitionState] = {}
         self._pauses: frozenset[TopicPartition] = frozenset()
 
@@ -131,24 +133,24 @@ class Subscription:
         self.mode = mode
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """These topics, in the place of those before; their partitions come from the group."""
+        """Subscribes to these topics instead of the previous ones. The group assigns their partitions."""
         self._enter(Mode.TOPICS)
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str], regex: str | None = None) -> None:
-        """All topics whose whole name matches, also those that come later; ``regex``: the coordinator
-        matches it.
+        """Subscribes to all topics whose whole name matches, including later ones. ``regex`` is set if the coordinator
+        matches.
         """
         self._enter(Mode.PATTERN)
         self.pattern, self.regex = pattern, regex
 
     @property
     def is_matched_here(self) -> bool:
-        """There is a pattern, which ``match`` has to be called for."""
+        """Whether there is a pattern that ``match`` must be called for."""
         return self.pattern is not None and self.regex is None
 
     def match(self, topics: Iterable[str]) -> bool:
-        """The cluster has these topics: whether those that match are others than before."""
+        """Matches the pattern with the cluster's topics. Returns whether the matching topics have changed."""
         assert self.pattern is not None
         matching = frozenset(name for name in topics if self.pattern.fullmatch(name))
         changed = matching != self.topics
@@ -156,20 +158,20 @@ class Subscription:
         return changed
 
     def wants(self, topic: str) -> bool:
-        """The topic is subscribed to; by a pattern also where it is not known here yet."""
+        """Returns whether the topic is subscribed to. A pattern also wants topics that are not known yet."""
         return topic in self.topics if self.pattern is None else self.pattern.fullmatch(topic) is not None
 
     def topics_in_use(self, watched: Iterable[str], may_create: bool) -> dict[str, bool]:
         """Returns the topics that this consumer reads or watches for its group.
 
-        The value is True where the topic may be created: only if the application has named it.
+        The value is True if the topic may be created: only if the application has named it.
         """
         used = dict.fromkeys(watched if self.by_group else (), False)
         used |= dict.fromkeys((tp.topic for tp in self.states), False)
         return used | dict.fromkeys(self.topics, may_create and self.pattern is None)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """These partitions, in the place of those before, without a group."""
+        """Reads these partitions instead of the previous ones, without a group."""
         self._enter(Mode.ASSIGNED)
         self.topics = frozenset(tp.topic for tp in partitions)
         self.set_assigned(partitions)
@@ -177,19 +179,19 @@ class Subscription:
             state.until = NO_END
 
     def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
-        """As ``assign``, this partition alone, from one offset up to another."""
+        """Like ``assign``, but reads only this partition, from ``start`` up to ``end``."""
         self.assign([tp])
         self.states[tp].seek(start)
         self.states[tp].until = end
 
     def is_at_end(self) -> bool:
-        """All that was wanted is given: of ranges."""
+        """Returns whether all ranges were read to their end."""
         return bool(self.states) and all(
             state.position is not None and state.position >= state.until for state in self.states.values()
         )
 
     def unsubscribe(self) -> None:
-        """Nothing is read any more."""
+        """Stops reading everything."""
         self.mode, self.topics = Mode.NONE, frozenset()
         self.pattern = self.regex = None
         self._pauses = frozenset()
@@ -197,16 +199,16 @@ class Subscription:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is subscribed to, and nothing assigned."""
+        """Whether nothing is subscribed to and nothing assigned."""
         return self.mode is Mode.NONE or (self.mode is Mode.ASSIGNED and not self.states)
 
     @property
     def by_group(self) -> bool:
-        """The group says which partitions are read."""
+        """Whether the group chooses the partitions."""
         return self.mode in (Mode.TOPICS, Mode.PATTERN)
 
     def set_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Exactly these are read from now on; those that were keep their places."""
+        """Reads exactly these from now on. Those that were read before keep their places."""
         wanted = set(partitions)
         if self.regex is not None:
             self.topics = frozenset(tp.topic for tp in wanted)
@@ -217,27 +219,27 @@ class Subscription:
             self.states[tp].paused = tp in self._pauses
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Returns the paused partitions."""
         return {tp for tp, state in self.states.items() if state.paused}
 
     def keep_pauses(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are paused again where they are assigned next: an eager rebalance takes all away first."""
+        """Pauses these again when they are assigned next. An eager rebalance first revokes all partitions."""
         self._pauses = frozenset(partitions)
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are to be given up."""
+        """Marks these as partitions to give up."""
         for tp in partitions:
             if tp in self.states:
                 self.states[tp].leaving = True
 
     def stay(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not to be given up after all, as far as they are ours."""
+        """Removes the mark of ``leave`` from those that are still assigned."""
         for tp in partitions:
             if tp in self.states:
                 self.states[tp].leaving = False
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """Raises IllegalState where the partition is not assigned."""
+        """Returns the state of a partition. Raises IllegalState if it is not assigned."""
         found = self.states.get(tp)
         if found is None:
             raise IllegalState(f"{TopicPartition(*tp)} is not assigned to this consumer")

@@ -1,4 +1,4 @@
-"""Values of the consumer's interface."""
+"""The values of the consumer's API."""
 
 from __future__ import annotations
 

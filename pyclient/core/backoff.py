@@ -1,4 +1,4 @@
-"""Exponential back-off with jitter, as Kafka's (KIP-580)."""
+"""Exponential back-off with jitter, as in Kafka (KIP-580)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ JITTER: Final = 0.2
 
 
 class Backoff:
-    """Waits in seconds: ``first`` times 2 to the number of failures, at most ``longest``, each up
-    to a fifth shorter or longer. ``random`` gives numbers in [0, 1).
+    """Waits in seconds: ``first`` times 2 to the number of failures, at most ``longest``, each up to a fifth shorter or
+    longer. ``random`` returns numbers in [0, 1).
     """
 
     __slots__ = ("failures", "first", "longest", "random")
@@ -22,16 +22,16 @@ class Backoff:
         self.failures = 0
 
     def next(self) -> float:
-        """Counts a failure; how long to wait after it."""
+        """Counts a failure. Returns how long to wait after it."""
         wait = delay(self.first, self.longest, self.failures)
         self.failures += 1
         return wait * (1 - JITTER + 2 * JITTER * self.random())
 
     def reset(self) -> None:
-        """It worked: the next failure is the first again."""
+        """Notes a success: the next failure counts as the first."""
         self.failures = 0
 
 
 def delay(first: float, longest: float, failures: int) -> float:
-    """The wait without jitter after so many failures before this one."""
+    """Returns the wait without jitter after ``failures`` earlier failures."""
     return min(longest, first * (1 << min(failures, 62)))

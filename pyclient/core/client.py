@@ -1,7 +1,7 @@
-"""The engine of producer, consumer and admin: sends requests to brokers, keeps the cluster's metadata.
+"""The engine of producer, consumer and admin: it sends requests to brokers and keeps the cluster's metadata.
 
-Lives on one asyncio loop; every method is called on it. Times are seconds of ``clock`` (the loop's
-time), deadlines are points in it.
+It uses one asyncio loop, on which every method is called. Times are seconds of ``clock`` (the loop's time), and
+deadlines are points in it.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 
 
 class OutOfTime(RequestTimedOut):
-    """The time that the application gave is over."""
+    """The application's timeout is over."""
 
 
 class Client:
-    """Requests to brokers by node id (``nodes``); connections are made when first needed and made again.
+    """Requests to brokers by node id (``nodes``). Connections are opened when first needed, and again after a loss.
 
-    ``config``: the keys that all clients have (``pyclient.config.client``): bootstrap.servers, client.id,
-    request.timeout.ms, default.api.timeout.ms, retry.backoff.ms and others. ``separate_coordinators``: coordinators
-    have connections of their own, so that commits and heartbeats do not wait behind a fetch that waits for records.
-    ``needs``: the operations for which the client comes; ``rights`` tells which one is missing.
+    ``config`` has the keys of all clients (``pyclient.config.client``): bootstrap.servers, client.id,
+    request.timeout.ms, default.api.timeout.ms, retry.backoff.ms and others. With ``separate_coordinators``,
+    coordinators have connections of their own, so that commits and heartbeats do not wait behind a fetch. ``needs`` has
+    the operations that the client is used for; ``rights`` tells which one is missing.
     """
 
     cluster: Cluster
@@ -99,7 +99,7 @@ class Client:
         self._keeper.on_update = self.nodes.follow
 
     def backoff(self) -> Backoff:
-        """A back-off of retry.backoff.ms and retry.backoff.max.ms."""
+        """Returns a back-off with retry.backoff.ms and retry.backoff.max.ms."""
         config = self.config
         return Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self.random)
 
@@ -108,7 +108,7 @@ class Client:
     async def start(self, timeout: float | None = None) -> None:
         """Asks the bootstrap servers for the cluster until one answers. Raises ConnectionFailed after ``timeout``
         seconds (default.api.timeout.ms), or at once if no server can ever answer: no name can be resolved, or each
-        server refuses TLS or SASL.
+        server rejects TLS or SASL.
         """
         if timeout is None:
             timeout = self.config.default_api_timeout_ms / 1000
@@ -125,7 +125,7 @@ class Client:
         self.nodes.settings.patience = float("inf")
 
     def unreached(self, timeout: float) -> KafkaError:
-        """Why the cluster was not reached in ``timeout`` seconds: what each bootstrap server met."""
+        """Returns why the cluster was not reached in ``timeout`` seconds: the error of each bootstrap server."""
         trouble = self._keeper.trouble
         if trouble is not None and not isinstance(trouble, ConnectionFailed):
             return trouble
@@ -134,13 +134,13 @@ class Client:
         return first.saying(f"{told} (still failing after {timeout:.3g} s)")
 
     async def metadata(self, topics: Collection[str], *, timeout: float, create: bool | None = None) -> None:
-        """Returns when ``cluster`` knows the partitions of these topics, which it keeps fresh until they have not been
-        used for metadata.max.idle.ms (request.timeout.ms where the client has no such key). Raises
-        UnknownTopicOrPartition when ``timeout`` seconds are over, or why no broker answered; InvalidTopicException,
-        TopicAuthorizationFailed, TypeError at once.
+        """Waits until ``cluster`` knows the partitions of these topics. They are kept fresh until they have not been
+        used for metadata.max.idle.ms (request.timeout.ms if the client has no such key). After ``timeout`` seconds,
+        raises UnknownTopicOrPartition, or why no broker answered. Raises InvalidTopicException,
+        TopicAuthorizationFailed and TypeError at once.
 
-        ``create``: whether the broker may create them (allow.auto.create.topics where the client
-        has that key, else True).
+        ``create`` tells whether the broker may create them (default: allow.auto.create.topics if the client has that
+        key, else True).
         """
         self._check_open()
         topics = check_topics(topics)
@@ -150,7 +150,7 @@ class Client:
 
     @property
     def may_create(self) -> bool:
-        """allow.auto.create.topics where the client has that key, else True."""
+        """allow.auto.create.topics if the client has that key, else True."""
         return "allow_auto_create_topics" not in self.config or self.config.allow_auto_create_topics
 
     def uses(
@@ -158,18 +158,19 @@ class Client:
         topics: Callable[[], Mapping[str, bool]],
         on_forget: Callable[[Collection[str]], None] = lambda topics: None,
     ) -> None:
-        """``topics()`` tells before each request which topics are used now, or since it told last, and whether the
-        broker may create each where it is missing. ``on_forget(topics)`` hears of those that are forgotten.
+        """Sets two callbacks. Before each request, ``topics()`` returns the topics used since its last call, and
+        whether the broker may create each if it is missing. ``on_forget(topics)`` is called with those that are
+        forgotten.
         """
         self._keeper.in_use, self._keeper.on_forget = topics, on_forget
 
     async def all_topics(self, *, timeout: float) -> None:
-        """Asks for all topics of the cluster, once. ``watch_all()`` keeps asking for all."""
+        """Asks once for all topics of the cluster. ``watch_all()`` keeps asking for all."""
         self._check_open()
         await self._keeper.everything(self.clock() + timeout)
 
     def why_unknown(self, tp: TopicPartition) -> KafkaError:
-        """Why ``cluster`` does not have a partition that was asked for."""
+        """Returns why ``cluster`` does not have a partition that was asked for."""
         known = self.cluster.partitions(tp.topic)
         if known is None:
             return self._keeper.why_unknown(tp.topic)
@@ -177,15 +178,15 @@ class Client:
         return unknown(f"topic {tp.topic} has {counted(len(known), 'partition')}: there is no partition {tp.partition}")
 
     def watch_all(self, wanted: bool = True) -> None:
-        """Every refresh asks for all topics from now on (a consumer that subscribes by pattern)."""
+        """Makes every refresh ask for all topics (for a consumer that subscribes by a pattern)."""
         self._keeper.watches_all = wanted
 
     def forget(self, topics: Collection[str]) -> None:
-        """These topics need not be kept fresh any more."""
+        """Stops keeping these topics fresh."""
         self._keeper.forget(topics)
 
     def refresh(self, topic: str | None = None) -> None:
-        """Notes that the metadata (of the topic) are stale, and asks again soon, at most once per back-off."""
+        """Marks the metadata (of the topic) as stale, and asks again soon, at most once per back-off."""
         if self._error is None:
             self._keeper.refresh(topic, self.may_create)
 
@@ -194,14 +195,14 @@ class Client:
         return response
 
     async def learn_names(self, topic_ids: Collection[bytes]) -> None:
-        """Asks for topics by their ids (16 bytes); those that the broker does not know stay unknown."""
+        """Asks for topics by their ids (16 bytes). Topics that the broker does not have stay unknown."""
         topics = [Metadata.Request.MetadataRequestTopic(topic_id=each, name=None) for each in topic_ids]
         request = Metadata.Request(topics=topics, allow_auto_topic_creation=False)
         response = await self.send(self.nodes.any_node(), Metadata, request)
         self.learn(response, [row.name for row in response.topics if row.name])
 
     def learn(self, response: Metadata.Response, asked: Collection[str] | None) -> None:
-        """Takes a Metadata response that the caller has asked for, for these topics (None: all)."""
+        """Takes a Metadata response to the caller's request for these topics (None: all)."""
         self.cluster.update(response, asked)
         self.nodes.follow()
 
@@ -216,11 +217,11 @@ class Client:
         timeout: float | None = None,
         max_version: int | None = None,
     ) -> Any:
-        """Sends one request, once, and returns its response (None to Produce with acks=0).
+        """Sends one request, once, and returns its response (None for Produce with acks=0).
 
-        ``timeout`` in seconds, request.timeout.ms by default. Raises ConnectionLost,
-        ConnectionFailed, RequestTimedOut, which are retriable; UnsupportedByBroker, ClientClosed,
-        which are not. Error codes in the response are the caller's.
+        ``timeout`` is in seconds, request.timeout.ms by default. Raises the retriable errors ConnectionLost,
+        ConnectionFailed and RequestTimedOut, and also UnsupportedByBroker and ClientClosed. The caller handles error
+        codes in the response.
         """
         self.check_process()
         answer, on_done = answer_on(self.loop)
@@ -237,12 +238,12 @@ class Client:
         timeout: float | None = None,
         max_version: int | None = None,
     ) -> None:
-        """As ``send``, without a task: ``on_done(response, None)`` or ``on_done(None, error)``, exactly once, on the
-        loop, never before ``post`` returns.
+        """Like ``send``, without a task: calls ``on_done(response, None)`` or ``on_done(None, error)`` exactly once, on
+        the loop, and never before ``post`` returns.
 
-        Requests to a node are sent in the order of their posts, also those of before it was connected. All in flight
-        fail together when the connection ends, in their order. Records of a Fetch response are memoryviews that stay
-        valid as long as they are referenced.
+        Requests to a node are sent in the order of their posts, including those posted before it was connected. When
+        the connection ends, all requests in flight fail together, in their order. Records of a Fetch response are
+        memoryviews that stay valid as long as they are referenced.
         """
         found = None if self._error is not None else self._known_node(node) or self.nodes.find(node)
         if found is None:
@@ -254,15 +255,16 @@ class Client:
         found.post(Pending(api, message, on_done, self.clock() + timeout, max_version))
 
     async def controller(self) -> int:
-        """The node for what the controller does; any where the metadata names none."""
+        """Returns the node for requests to the controller; any node if the metadata name none."""
         known = self.cluster.controller_id
         return known if known in self.cluster.brokers else self.nodes.any_node()
 
     # -- coordinators ------------------------------------------------------------------------------
 
     async def coordinator(self, key: str, kind: Coordinator) -> int:
-        """The node that coordinates a group or transactional id; remembered until ``coordinator_lost``. One attempt:
-        raises CoordinatorNotAvailable and others that ``retrying`` retries.
+        """Returns the node that coordinates a group or transactional id, which is remembered until
+        ``coordinator_lost``. Makes one attempt: raises CoordinatorNotAvailable and other errors that ``retrying``
+        retries.
         """
         known = self._coordinators.get((kind, key))
         if known is None:
@@ -288,15 +290,16 @@ class Client:
         return node.id
 
     def coordinator_lost(self, key: str, kind: Coordinator) -> None:
-        """It answered NOT_COORDINATOR or is gone: the next ``coordinator`` asks again."""
+        """Forgets a coordinator that answered NOT_COORDINATOR or is unreachable: the next ``coordinator`` asks again.
+        """
         self._coordinators.pop((kind, key), None)
 
     # -- retries -----------------------------------------------------------------------------------
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
-        """What ``attempt`` returns; again after a back-off with jitter while it raises retriable errors, until
-        ``deadline`` (of ``clock``), which ends an attempt too; the last of them is raised then. Refreshes the metadata
-        where the error says it is stale. Raises at once where no server can be reached.
+        """Returns the result of ``attempt``. After a retriable error, it tries again after a back-off with jitter,
+        until ``deadline`` (of ``clock``), which also ends an attempt. Then it raises the last error. Refreshes the
+        metadata if the error says that they are stale. Raises at once if no server can be reached.
         """
         backoff = self.backoff()
         last: KafkaError | None = None
@@ -316,7 +319,7 @@ class Client:
             await asyncio.sleep(wait)
 
     async def within(self, work: Awaitable[T], deadline: float) -> T:
-        """What ``work`` returns. At ``deadline`` (of ``clock``) it is cancelled; raises OutOfTime."""
+        """Returns the result of ``work``. Cancels it at ``deadline`` (of ``clock``), and raises OutOfTime."""
         left = None if deadline == math.inf else max(0.0, deadline - self.clock())
         try:
             async with asyncio.timeout(left) as limit:
@@ -329,7 +332,7 @@ class Client:
     # -- the end -----------------------------------------------------------------------------------
 
     def check_process(self) -> None:
-        """Raises ClientForked in a child of the process that made this: its loop does not run there."""
+        """Raises ClientForked in a child process, where the client's loop does not run."""
         if getpid() != self._process:
             raise ClientForked
 
@@ -339,9 +342,9 @@ class Client:
             raise ClientClosed
 
     async def close(self, timeout: float = 0.0) -> None:
-        """Fails what is in flight with ClientClosed, after ``timeout`` seconds. In a forked child it does nothing."""
+        """Fails requests in flight with ClientClosed, after ``timeout`` seconds. Does nothing in a forked child."""
         if getpid() != self._process:
-            return  # the selector of the loop is the parent's too
+            return  # the loop shares its selector with the parent
         deadline = self.clock() + timeout
         error = ClientClosed()
         try:

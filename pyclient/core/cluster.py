@@ -27,7 +27,7 @@ class Broker(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as Metadata describes it; ``leader`` is -1 where there is none."""
+    """A partition as Metadata describes it; ``leader`` is -1 if there is none."""
 
     topic: str
     partition: int
@@ -46,82 +46,83 @@ class _Topic(NamedTuple):
 
 
 class Cluster:
-    """The metadata state machine: ``update`` takes what was learnt, the rest asks."""
+    """The metadata state machine: ``update`` takes responses, other methods read."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.version = 0
-        """Counts updates: what was derived from the cluster is good as long as this stands."""
+        """Counts updates. Values derived from the cluster are valid as long as this does not change."""
         self._topics: dict[str, _Topic] = {}
         self._names: dict[bytes, str] = {}
         self._errors: dict[str, KafkaError] = {}
         self._listeners: list[Listener] = []
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        """The names of the topics that are known."""
+        """Returns the names of the known topics."""
         return list(self._topics)
 
     def partitions(self, topic: str) -> list[PartitionInfo] | None:
-        """The partitions of a topic by number, None while it is not known. Not to be changed."""
+        """Returns the partitions of a topic by number, None if it is unknown. Do not change the list."""
         found = self._topics.get(topic)
         return None if found is None else found.partitions
 
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
-        """One partition, None while it is not known."""
+        """Returns one partition, None if it is unknown."""
         found = self._topics.get(tp[0])
         if found is None or not 0 <= tp[1] < len(found.partitions):
             return None
         return found.partitions[tp[1]]
 
     def leader(self, tp: TopicPartition) -> tuple[int, int] | None:
-        """(node, leader epoch; -1 where the broker is too old to name it), None without a leader."""
+        """Returns (node, leader epoch), or None without a leader. The epoch is -1 if the broker is too old to send it.
+        """
         found = self.partition(tp)
         return None if found is None or found.leader < 0 else (found.leader, found.leader_epoch)
 
     def racks(self, topic: str) -> list[frozenset[str]]:
-        """For each partition the racks of its replicas, as far as known; empty while the topic is not known."""
+        """Returns for each partition the known racks of its replicas; empty if the topic is unknown."""
         racks = {id: broker.rack for id, broker in self.brokers.items() if broker.rack is not None}
         return [frozenset(racks[id] for id in row.replicas if id in racks) for row in self.partitions(topic) or ()]
 
     def topic_id(self, topic: str) -> bytes:
-        """16 bytes, ``ZERO_UUID`` while it is not known, or the brokers are too old for ids."""
+        """Returns the topic's id (16 bytes); ``ZERO_UUID`` if it is unknown, or the brokers are too old for ids."""
         found = self._topics.get(topic)
         return ZERO_UUID if found is None else found.id
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic by its id."""
+        """Returns the name of a topic by its id."""
         return self._names.get(topic_id)
 
     def is_internal(self, topic: str) -> bool:
-        """Whether the brokers use the topic themselves (``__consumer_offsets``)."""
+        """Returns whether the topic is internal to the brokers (``__consumer_offsets``)."""
         found = self._topics.get(topic)
         return found is not None and found.is_internal
 
     def error(self, topic: str) -> KafkaError | None:
-        """Why the last answer about the topic did not describe it, None if it did."""
+        """Returns the error of the last answer about the topic, None if there was none."""
         return self._errors.get(topic)
 
     def has_leaders(self, topic: str) -> bool:
-        """True when the topic is known and every partition has a leader."""
+        """Returns whether the topic is known and every partition has a leader."""
         found = self._topics.get(topic)
         return found is not None and all(row.leader >= 0 for row in found.partitions)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """``listener(cluster, topics)`` is called on the loop when something about these topics
-        has changed. Returns what ends that.
+        """Calls ``listener(cluster, topics)`` on the loop when these topics have changed. Returns a function that ends
+        this.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
     def update(self, response: Metadata.Response, asked: Collection[str] | None) -> frozenset[str]:
-        """Takes a Metadata response to a request for ``asked`` (None: for all). The topics that
-        have changed; listeners know.
+        """Takes a Metadata response to a request for ``asked`` (None: all). Returns the changed topics, after telling
+        the listeners.
         """
         brokers = {
             row.node_id: Broker(row.node_id, row.host, row.port, row.rack)
@@ -138,7 +139,7 @@ class Cluster:
         return self._tell(changed)
 
     def _take(self, row: Metadata.Response.MetadataResponseTopic) -> bool:
-        """One topic of a response; True if something has changed."""
+        """Takes one topic of a response. Returns whether anything has changed."""
         name = row.name
         assert name is not None
         error = of_code(row.error_code)
@@ -173,14 +174,14 @@ class Cluster:
         self.version += 1
 
     def add_broker(self, broker: Broker) -> None:
-        """A broker that another response than Metadata has named (its rack stays as known)."""
+        """Adds a broker that a response other than Metadata names. A known rack is kept."""
         known = self.brokers.get(broker.id)
         if known is None or known[:3] != broker[:3]:
             self.brokers = {**self.brokers, broker.id: broker}
 
     def leader_changed(self, tp: TopicPartition, node: int, epoch: int) -> bool:
-        """A response has named a partition's new leader (KIP-951). False if that is not news, or
-        its address is not known: then the metadata must be asked for.
+        """Takes a partition's new leader from a response (KIP-951). Returns False if it is not new, or its address is
+        unknown; then the metadata must be requested.
         """
         known = self.partition(tp)
         if known is None or node not in self.brokers or epoch <= known.leader_epoch:
@@ -203,7 +204,7 @@ def _newer(
     row: Metadata.Response.MetadataResponsePartition,
     known: list[PartitionInfo],
 ) -> PartitionInfo:
-    """The partition of a response, or what is known where that has the later leader epoch."""
+    """Returns the partition of a response, or the known one if that has a later leader epoch."""
     number = row.partition_index
     if number < len(known) and 0 <= row.leader_epoch < known[number].leader_epoch:
         return known[number]

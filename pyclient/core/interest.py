@@ -1,4 +1,4 @@
-"""What a client wants to know of one topic, and how long it does. No I/O, no clock."""
+"""A client's interest in one topic. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Interest:
         self.create = False
         """Whether the broker may create the topic if it is missing: if a call waits for it, or if it ``comes_back``."""
         self.used_at = now
-        """When it was asked for, or used, last."""
+        """When it was last requested or used."""
         self.comes_back = False
-        """What the client does with the topic now, as it said before the last request, has it made again where it was
-        deleted: it has records to send, or reads what the application has named.
+        """Whether the client's use of the topic, before the last request, may create a deleted topic again. The client
+        has records to send, or reads a topic that the application named.
         """
         self.waiters = 0
-        """Calls that wait for the topic."""
+        """The number of calls that wait for the topic."""
         self.not_before = 0.0
         """The earliest time of the next request for the topic's own sake, while it is missing or lacks leaders."""
         self._backoff = backoff
@@ -35,7 +35,7 @@ class Interest:
         return not self.waiters and now - self.used_at > max_idle
 
     def on_answer(self, now: float, is_whole: bool) -> None:
-        """A broker has described the topic with all leaders, or not."""
+        """Handles an answer: whether it describes the topic with all leaders."""
         if is_whole:
             self._backoff.reset()
             self.not_before = 0.0

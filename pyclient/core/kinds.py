@@ -1,4 +1,4 @@
-"""The kinds of coordinators, and how one is asked for."""
+"""The kinds of coordinators, and the request that finds one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyclient.protocol import FindCoordinator
 
 
 class Coordinator(IntEnum):
-    """What a coordinator coordinates: FindCoordinator's ``key_type``."""
+    """The kind of a coordinator: FindCoordinator's ``key_type``."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -18,7 +18,7 @@ GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
 
 
 def request_of(version: int, key: str, kind: Coordinator) -> FindCoordinator.Request:
-    """The request for the coordinator of one key."""
+    """Returns the request for the coordinator of one key."""
     if version >= 4:
         return FindCoordinator.Request(coordinator_keys=[key], key_type=kind)
     return FindCoordinator.Request(key=key, key_type=kind)

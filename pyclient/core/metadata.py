@@ -1,13 +1,12 @@
-"""Keeps the cluster's metadata as fresh as those who use it need it.
+"""Keeps the cluster's metadata as fresh as its users need.
 
-A *round* asks for all topics that are used: soon after something turned out to be stale, and every
-metadata.max.age.ms. Topics that are new are asked for at once, and alone: a client that uses thousands does not ask for
-all of them when it meets another one. There is one request at a time; wishes that come meanwhile go into the next. When
-it fails, the next one waits for a back-off. A topic that is not there has a back-off of its own: others do not wait for
-it.
+A *round* asks for all topics in use: soon after something turned out to be stale, and every metadata.max.age.ms. New
+topics are requested at once, without the others: a client with thousands of topics does not request all of them for one
+more. There is one request at a time; wishes that come meanwhile go into the next one. After a failure, the next request
+waits for a back-off. A missing topic has its own back-off, and other topics do not wait for it.
 
-A topic that is not used for ``max_idle`` is forgotten. A request may create a missing topic only if a call waits for
-it or uses it, so a deleted topic stays away.
+A topic that is not used for ``max_idle`` is forgotten. A request may create a missing topic only if a call waits for it
+or uses it, so a deleted topic is not created again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ Ask = Callable[[Callable[[int], Metadata.Request]], Awaitable[Metadata.Response]
 
 
 def may_pass(error: KafkaError) -> bool:
-    """Whether a topic that has this error may be there later: too few brokers for a new one may be more soon."""
+    """Returns whether a topic with this error may exist later. More brokers may start soon, if a new topic needs more.
+    """
     return error.retriable or isinstance(error, InvalidReplicationFactor)
 
 
@@ -42,7 +42,7 @@ def _hint(error: KafkaError) -> str:
 
 
 class MetadataKeeper:
-    """Refreshes ``cluster`` by ``ask``, which sends a Metadata request to any broker. Seconds."""
+    """Refreshes ``cluster`` through ``ask``, which sends a Metadata request to any broker. Times are in seconds."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class MetadataKeeper:
     ) -> None:
         self.cluster = cluster
         self.trouble: KafkaError | None = None
-        """Why the last request failed; None after one that did not."""
+        """The error of the last request; None if it succeeded."""
         self.watches_all = False
         self.on_update: Callable[[], None] = lambda: None
         self.told: Callable[..., KafkaError] = lambda error, **about: error
-        """Adds to an error which right is missing (``Rights.told``)."""
+        """Adds the missing right to an error (``Rights.told``)."""
         self.in_use: Callable[[], Mapping[str, bool]] = dict
-        """The topics that the client uses now, or has used since it was asked last, and whether each may be created."""
+        """Returns the topics used since its last call, and whether each may be created."""
         self.on_forget: Callable[[Collection[str]], None] = lambda topics: None
         """Called with topics that are no longer requested, so that their metadata become stale."""
         self._ask = ask
@@ -75,12 +75,12 @@ class MetadataKeeper:
         self._wanted: dict[str, Interest] = {}
         self._all_wish = 0  # the last wish for all topics
         self._new: set[str] = set()
-        """Topics that a call waits for and that no answer has been about."""
+        """Topics that a call waits for and no answer has described."""
         self._due = float("inf")
         self._round_due = float("inf")
         self._not_before = 0.0
         self._wish = 0  # counts wishes …
-        self._served = 0  # … and this is the last one that a response has answered
+        self._served = 0  # … and this is the last one that a response answered
         self._changed = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -88,7 +88,7 @@ class MetadataKeeper:
     # -- wishes ------------------------------------------------------------------------------------
 
     def refresh(self, topic: str | None = None, create: bool = False) -> None:
-        """Asks again, soon, for this topic too where one is named."""
+        """Asks again soon, also for ``topic`` if given."""
         at = max(self._clock(), self._not_before)
         if topic is not None:
             at = max(at, self._want(topic, create).not_before)
@@ -102,7 +102,7 @@ class MetadataKeeper:
         return found
 
     def forget(self, topics: Collection[str]) -> None:
-        """Stops asking for these."""
+        """Stops asking for these topics."""
         self._new.difference_update(topics)
         for name in topics:
             self._wanted.pop(name, None)
@@ -110,8 +110,8 @@ class MetadataKeeper:
         self.on_forget(topics)
 
     async def topics(self, names: Collection[str], deadline: float, create: bool) -> None:
-        """Returns when these are known. Raises what the last answer said of one that is not, or why
-        there was none.
+        """Waits until these topics are known. Raises the last answer's error about one of them, or why there was no
+        answer.
         """
         new = [name for name in names if name not in self._wanted]
         self._new.update(new)
@@ -137,7 +137,7 @@ class MetadataKeeper:
             self._raise_lasting(missing)
 
     async def everything(self, deadline: float) -> None:
-        """Returns when all topics have been asked for once. Raises why that did not succeed."""
+        """Waits until all topics have been requested once. Raises the error if that fails."""
         self._wish_by(self._clock())
         wish = self._all_wish = self._wish
         while self._served < wish:
@@ -150,7 +150,7 @@ class MetadataKeeper:
         return self.cluster.partitions(name) is None or self.cluster.error(name) is not None
 
     def _raise_lasting(self, names: list[str]) -> None:
-        """Raises an error that asking again does not heal."""
+        """Raises an error that is not retriable."""
         if self.trouble is not None and not self.trouble.retriable:
             raise self.trouble
         for name in names:
@@ -159,12 +159,12 @@ class MetadataKeeper:
                 raise self._told(name, error)
 
     def why_unknown(self, name: str) -> KafkaError:
-        """What to say of a topic that did not become known in time."""
+        """Returns the error for a topic that did not become known in time."""
         if self.trouble is not None:
             return self.trouble
         error = self.cluster.error(name)
         if error is None:
-            return RequestTimedOut(f"nothing is known of topic {name!r}: no broker has answered in time")
+            return RequestTimedOut(f"topic {name!r} is unknown: no broker has answered in time")
         if isinstance(error, UnknownTopicOrPartition):
             return UnknownTopicOrPartition(f"there is no topic {name!r} ({self._why_not_created(name)})")
         return self._told(name, error)
@@ -184,12 +184,12 @@ class MetadataKeeper:
     # -- the task ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to ask; harmless when it has begun."""
+        """Starts the task. Does nothing if it runs."""
         if self._task is None:
             self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends the task, and the waits: the client is closed."""
+        """Ends the task and all waits, because the client is closed."""
         task, self._task = self._task, None
         try:
             if task is not None:
@@ -200,12 +200,12 @@ class MetadataKeeper:
             self._notify()
 
     def _wish_by(self, at: float) -> None:
-        """A round begins then, or earlier."""
+        """Starts a round at that time, or earlier."""
         self._round_due = min(self._round_due, at)
         self._ask_by(at)
 
     def _ask_by(self, at: float) -> None:
-        """A request is made then, or earlier; of new topics only where no round is due."""
+        """Sends a request at that time, or earlier: only for new topics if no round is due."""
         self._wish += 1
         if at < self._due:
             self._due = at
@@ -221,7 +221,7 @@ class MetadataKeeper:
                 self._round_due = float("inf")
             try:
                 await self._request(wish, None if is_round else frozenset(self._new))
-            except Exception as fault:  # a listener's: what it does wrong must not end the refreshes
+            except Exception as fault:  # raised by a listener, and must not end the refreshes
                 self._not_before = self._clock() + self._backoff.next()
                 context = {"message": "a refresh of the metadata failed", "exception": fault}
                 self._loop.call_exception_handler(context)
@@ -240,7 +240,7 @@ class MetadataKeeper:
                     await self._changed.wait()
 
     async def _request(self, wish: int, new: Collection[str] | None) -> None:
-        """Asks for ``new`` topics, None: a round. Afterwards ``trouble`` and ``_not_before`` say how it went."""
+        """Requests ``new`` topics; None means a round. Sets ``trouble`` and ``_not_before``."""
         if new is None:
             self._look_around()
         asked = [*self._wanted] if new is None else [name for name in new if name in self._wanted]
@@ -267,7 +267,7 @@ class MetadataKeeper:
                 self._wanted[name].on_answer(now, self.cluster.has_leaders(name))
 
     def _look_around(self) -> None:
-        """Updates which topics are in use; unused ones are forgotten."""
+        """Updates which topics are in use, and forgets unused ones."""
         now, used = self._clock(), self.in_use()
         for name in used:
             self._want(name, used[name]).used_at = now
@@ -276,14 +276,14 @@ class MetadataKeeper:
         self.forget([name for name, interest in self._wanted.items() if interest.is_idle(now, self._max_idle)])
 
     def _give_up(self, wish: int) -> None:
-        """The request cannot be made. Unknown topics are not requested again, and waiting calls fail."""
+        """Handles a request that cannot be sent. Unknown topics are not requested again, and waiting calls fail."""
         self._new.clear()
         self._wanted = {name: found for name, found in self._wanted.items() if not self._is_missing(name)}
         self._served = wish
 
     def _questions(self, asked: Collection[str], is_round: bool) -> list[tuple[list[str] | None, bool]]:
-        """The requests for these topics: some of them (None: for all), and whether they may be created, which is one
-        flag of a request.
+        """Returns the requests for these topics: the names (None: all), and whether the broker may create them. A
+        request has a single flag for that.
         """
         created = [name for name in asked if self._wanted[name].may_create and self._is_missing(name)]
         if is_round and (self.watches_all or self._all_wish > self._served):
@@ -295,7 +295,7 @@ class MetadataKeeper:
         return [(others, False)]
 
     async def next_update(self, deadline: float) -> bool:
-        """Waits for the end of a round; False when the deadline comes first."""
+        """Waits for the end of a round. Returns False if the deadline comes first."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
         try:
@@ -316,10 +316,10 @@ class MetadataKeeper:
 
 
 def _message(version: int, names: list[str] | None, create: bool) -> Metadata.Request:
-    """The request for these topics, None: for all; version 0 says "all" by an empty list."""
+    """Returns the request for these topics (None: all). In version 0, an empty list means all."""
     if names is None:
         return Metadata.Request(topics=[] if version == 0 else None)
     topics = [Metadata.Request.MetadataRequestTopic(name=name) for name in names]
-    if version < 4:  # before that brokers create as they please
+    if version < 4:  # before that, the broker decides about creation
         return Metadata.Request(topics=topics)
     return Metadata.Request(topics=topics, allow_auto_topic_creation=create)

@@ -1,4 +1,4 @@
-"""How a client looks in a notebook or a log."""
+"""The ``repr`` of a client, for notebooks and logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyclient.core.client import Client
 
 
 def shown(kind: str, config: Config, client: Client, is_closed: bool, **more: Any) -> str:
-    """The client in words: its kind, its addresses, what tells it from others (None: nothing does), its state."""
+    """Returns the ``repr``: kind, addresses, identifying settings (None: left out) and state."""
     named = {"client.id": config.client_id, **{name: value for name, value in more.items() if value is not None}}
     state = "closed" if is_closed else "connected" if client.nodes.connections else "not connected"
     told = "".join(f", {name} {value}" for name, value in named.items())

@@ -1,5 +1,7 @@
-"""Helpers for background tasks. An unexpected end of a task is logged and reported to code that can raise it. The
-module also ends tasks, and calls functions of the application, whose errors are not the client's.
+"""Helpers for background tasks.
+
+An unexpected end of a task is logged and reported to code that can raise it. The module also ends tasks, and calls
+functions of the application, whose errors must not affect the client.
 """
 
 from __future__ import annotations
@@ -16,18 +18,18 @@ log = logging.getLogger(__name__)
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
-    """Returns the running loop. Raises RuntimeError without one, which says where to make ``what``."""
+    """Returns the running loop. Raises RuntimeError without one, which tells where to create ``what``."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise RuntimeError(f"no event loop is running: make {what} in a coroutine") from None
+        raise RuntimeError(f"no event loop is running: create {what} in a coroutine") from None
 
 
 def watched(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], what: str, on_fault: Callable[[KafkaError], None]
 ) -> asyncio.Task[None]:
-    """The work as a task. What it raises comes to ``on_fault``: a KafkaError as it is, anything else is a
-    fault, which is logged, as the cause of one that says ``what`` failed.
+    """Returns the work as a task. Its errors are passed to ``on_fault``: a KafkaError unchanged; another one is logged
+    and becomes the cause of an error that says ``what`` failed.
     """
 
     def done(task: asyncio.Task[None]) -> None:
@@ -47,10 +49,10 @@ def watched(
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
-    """Returns when the task, which is cancelled, has ended. What it raised is raised where it is no KafkaError.
+    """Cancels the task and waits for its end. Raises its exception unless that is a KafkaError.
 
-    Not ``await task``: the cancellation of the waiting task and that of the awaited one would be the same exception,
-    so suppressing one would swallow the other.
+    This does not use ``await task``: the cancellations of the waiting and of the awaited task would be the same
+    exception, so suppressing one would swallow the other.
     """
     task.cancel()
     await asyncio.wait([task])
@@ -59,7 +61,7 @@ async def ended(task: asyncio.Task[Any]) -> None:
 
 
 class Ending:
-    """The end of a client. One task brings it about, within ``with``; others that close the client wait for it."""
+    """The end of a client. One task closes it, within ``with``; other tasks that close the client wait for it."""
 
     def __init__(self) -> None:
         self._by: asyncio.Task[Any] | None = None
@@ -72,8 +74,8 @@ class Ending:
         self._is_over.set()
 
     async def wait(self, timeout: float | None) -> None:
-        """Returns at the end, or after ``timeout`` seconds. In the task that brings it about, such as in a listener
-        that is called meanwhile, it returns at once.
+        """Waits for the end, or for ``timeout`` seconds. Returns at once in the task that closes the client, for
+        example in a listener that it calls.
         """
         if asyncio.current_task() is not self._by:
             with suppress(TimeoutError):
@@ -82,7 +84,7 @@ class Ending:
 
 
 def tell(loop: asyncio.AbstractEventLoop, what: str, function: Callable[..., object], *arguments: Any) -> None:
-    """Calls a function of the application's, on the loop. What it raises is logged, and ends nothing."""
+    """Calls a function of the application on the loop. Its exceptions are logged and end nothing."""
     try:
         function(*arguments)
     except BaseException as error:
@@ -91,8 +93,8 @@ def tell(loop: asyncio.AbstractEventLoop, what: str, function: Callable[..., obj
 
 
 def raise_on(loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
-    """If a function of the application raises SystemExit or KeyboardInterrupt, that ends its loop, as in asyncio. It
-    does so in a callback of its own, not within the client's work. What else it raises ends nothing.
+    """If a function of the application raises SystemExit or KeyboardInterrupt, ends its loop, as asyncio does. This
+    happens in a callback of its own, not within the client's work. Other exceptions end nothing.
     """
     if isinstance(error, SystemExit | KeyboardInterrupt):
         loop.call_soon(_raise, error)

@@ -1,7 +1,7 @@
-"""The wire protocol, without I/O (but for ``stream``): schemas, message classes, codecs, frames, errors.
+"""The wire protocol, without I/O except in ``stream``: schemas, message classes, codecs, frames, errors.
 
-``from pyclient.protocol import Fetch``: every API of ``schemas/`` is a name of this package. The
-types of their messages are in ``__init__.pyi``, which ``python -m pyclient.protocol.stubs`` writes.
+``from pyclient.protocol import Fetch``: every API of ``schemas/`` is a name of this package. The types of their
+messages are in ``__init__.pyi``, which ``python -m pyclient.protocol.stubs`` writes.
 """
 
 from __future__ import annotations

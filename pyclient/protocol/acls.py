@@ -1,4 +1,4 @@
-"""The numbers by which requests name rights (KIP-11, KIP-290): what an ACL is about, and what it allows or denies."""
+"""The numbers for ACLs in requests (KIP-11, KIP-290): resource types, patterns, operations and permissions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from enum import IntEnum
 from typing import Final
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the only resource of the kind ``CLUSTER``."""
+"""The name of the only resource of type ``CLUSTER``."""
 WILDCARD: Final = "*"
-"""As the name of a literal pattern: every resource. As a host: every host."""
+"""In a literal pattern: every resource. As a host: every host."""
 
 
 class AclResourceType(IntEnum):
-    """The kinds of resources that have ACLs."""
+    """The types of resources that have ACLs."""
 
     UNKNOWN = 0
     ANY = 1
-    """In filters: all kinds."""
+    """In filters: all types."""
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -30,7 +30,7 @@ class PatternType(IntEnum):
 
     UNKNOWN = 0
     ANY = 1
-    """In filters: the name as it is written, with any pattern."""
+    """In filters: exactly this name, with any pattern type."""
     MATCH = 2
     """In filters: every pattern that the name matches."""
     LITERAL = 3

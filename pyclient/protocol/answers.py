@@ -1,4 +1,4 @@
-"""Awaits a request whose end a callback reports."""
+"""Awaits a request that ends with a callback."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ OnDone = Callable[[Any, "KafkaError | None"], object]
 
 
 class MakesFutures(Protocol):
-    """An event loop, as far as it is needed here."""
+    """The part of an event loop that this module uses."""
 
     def create_future(self) -> asyncio.Future[Any]: ...
 
 
 def answer_on(loop: MakesFutures) -> tuple[asyncio.Future[Any], OnDone]:
-    """A future of ``loop``, and the callback that ends it: with the response, or by raising the error. What comes
-    after a cancellation of the future is dropped. The callback is to be called on the loop.
+    """Returns a future of ``loop``, and the callback that ends it with the response or the error. After a cancellation
+    of the future, the callback does nothing. It must be called on the loop.
     """
     answer = loop.create_future()
 

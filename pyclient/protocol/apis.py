@@ -1,10 +1,10 @@
-"""The APIs: an ``Api`` is a class without instances, the namespace of its messages.
+"""The APIs. An ``Api`` is a class without instances, the namespace of its messages.
 
     request = Fetch.Request(max_wait_ms=500, topics=[Fetch.Request.FetchTopic(topic="a")])
     frame = Fetch.encode_request(12, correlation_id, client_id, request)
 
 Importing this module reads only the head of each schema. The rest is read when ``Request``, ``Response`` or a codec is
-first used, and the plan of a version when that version is first met.
+first used. The plan of a version is compiled when that version first occurs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Api(type):
     encode_response: Callable[[int, int, Any], Frame]
 
     def is_flexible(cls, version: int) -> bool:
-        """Whether the version has compact sizes and tagged fields (KIP-482)."""
+        """Returns whether the version has compact sizes and tagged fields (KIP-482)."""
         return version >= cls.flexible_from
 
     def __repr__(cls) -> str:
@@ -75,8 +75,8 @@ class Api(type):
 
 
 class _Unloaded:
-    """What an API has once its schema is loaded: an attribute of the metaclass, which that of the class
-    hides from then on. (A ``__getattr__`` there would make every look at an API slow, for ever.)
+    """An attribute that an API has after its schema is loaded. This one is on the metaclass, and the class's own
+    attribute hides it after loading. (A ``__getattr__`` would make every access to an API slow.)
     """
 
     def __init__(self, name: str) -> None:
@@ -95,13 +95,13 @@ for _side in ("request", "response"):
 for _name in ("decode_request_within", "encode_response_within", "encode_response_politely"):
     setattr(Api, _name, _Unloaded(_name))
 _LOADING = Lock()
-"""Each client has a thread: two must not make the classes of a message twice, for theirs would be others'."""
+"""Each client has a thread. Two must not create the classes of a message twice, because those would not be equal."""
 _API_VERSIONS = 18
 _NEVER = 0x7FFF
 
 
 def _load(api: Api) -> None:
-    """Reads the schema and gives the API its classes and codecs."""
+    """Reads the schema, and gives the API its classes and codecs."""
     bodies = read_bodies(api.head)
     for side in ("request", "response"):
         message = message_classes(bodies[side], f"{api.name}.{side.title()}", {})
@@ -151,5 +151,5 @@ _BY_KEY: dict[int, Api] = {api.key: api for api in ALL}
 
 
 def by_key(key: int) -> Api | None:
-    """The API of a key, None if this project has no schema of it."""
+    """Returns the API of a key, None if this project has no schema of it."""
     return _BY_KEY.get(key)

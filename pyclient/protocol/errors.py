@@ -1,9 +1,11 @@
 """Kafka's errors: one row per code, and one exception class per row.
 
-The core raises the exception (``raise errors.OffsetOutOfRange("offset 7 is below log start 9")``);
-the handler at the boundary turns it into a code (``error.code``). A class is named by its row in
-CamelCase: ``OFFSET_OUT_OF_RANGE`` is ``OffsetOutOfRange``; ``errors.pyi`` tells a type checker so.
-``retriable`` is what Kafka's Java clients hold: the same request may succeed if sent again.
+The core raises the exception (``raise errors.OffsetOutOfRange("offset 7 is below log start 9")``); the handler at the
+boundary turns it into a code (``error.code``). A class is named by its row in CamelCase: ``OFFSET_OUT_OF_RANGE`` is
+``OffsetOutOfRange``; ``errors.pyi`` tells a type checker so.
+
+``retriable`` is as in Kafka's Java clients: the same request may succeed if sent again.
+
 The codes are those of Kafka 4.4.0; code 0, ``NONE``, is not an error and has no class.
 """
 
@@ -37,7 +39,7 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (19, "NOT_ENOUGH_REPLICAS", True, "Refused: fewer in-sync replicas than required."),
     (20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", True, "Written, to fewer replicas than required."),
     (21, "INVALID_REQUIRED_ACKS", False, "acks is none of -1, 0 and 1."),
-    (22, "ILLEGAL_GENERATION", False, "The group's generation is another one."),
+    (22, "ILLEGAL_GENERATION", False, "The generation is not the group's current one."),
     (23, "INCONSISTENT_GROUP_PROTOCOL", False, "The member's protocols do not fit the group's."),
     (24, "INVALID_GROUP_ID", False, "The group id is invalid."),
     (25, "UNKNOWN_MEMBER_ID", False, "The coordinator does not know this member."),
@@ -62,19 +64,19 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (44, "POLICY_VIOLATION", False, "The request violates a policy of the broker."),
     (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", False, "The sequence number leaves a gap."),
     (46, "DUPLICATE_SEQUENCE_NUMBER", False, "The sequence number was seen before."),
-    (47, "INVALID_PRODUCER_EPOCH", False, "The producer's epoch is an old one."),
+    (47, "INVALID_PRODUCER_EPOCH", False, "The producer's epoch is older than the current one."),
     (48, "INVALID_TXN_STATE", False, "The transaction is not in a state that allows this."),
-    (49, "INVALID_PRODUCER_ID_MAPPING", False, "The producer id is not the transactional id's."),
+    (49, "INVALID_PRODUCER_ID_MAPPING", False, "The producer id does not belong to the transactional id."),
     (50, "INVALID_TRANSACTION_TIMEOUT", False, "The timeout exceeds transaction.max.timeout.ms."),
-    (51, "CONCURRENT_TRANSACTIONS", True, "The previous operation on the transaction goes on."),
+    (51, "CONCURRENT_TRANSACTIONS", True, "The previous operation on the transaction is still in progress."),
     (52, "TRANSACTION_COORDINATOR_FENCED", False, "The marker's coordinator was replaced."),
     (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False, "Not authorized for this id."),
     (54, "SECURITY_DISABLED", False, "Security features are disabled."),
-    (55, "OPERATION_NOT_ATTEMPTED", False, "Not tried, as another part of the request failed."),
+    (55, "OPERATION_NOT_ATTEMPTED", False, "Not tried, because another part of the request failed."),
     (56, "KAFKA_STORAGE_ERROR", True, "The disk failed under a log."),
     (57, "LOG_DIR_NOT_FOUND", False, "The log directory is not one of the broker's."),
     (58, "SASL_AUTHENTICATION_FAILED", False, "SASL authentication failed."),
-    (59, "UNKNOWN_PRODUCER_ID", False, "The broker holds no state of this producer id."),
+    (59, "UNKNOWN_PRODUCER_ID", False, "The broker has no state for this producer id."),
     (60, "REASSIGNMENT_IN_PROGRESS", False, "A partition reassignment is in progress."),
     (61, "DELEGATION_TOKEN_AUTH_DISABLED", False, "Delegation tokens are not enabled."),
     (62, "DELEGATION_TOKEN_NOT_FOUND", False, "The delegation token is unknown."),
@@ -87,7 +89,7 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (69, "GROUP_ID_NOT_FOUND", False, "The group id does not exist."),
     (70, "FETCH_SESSION_ID_NOT_FOUND", True, "The fetch session is unknown."),
     (71, "INVALID_FETCH_SESSION_EPOCH", True, "The fetch session epoch is invalid."),
-    (72, "LISTENER_NOT_FOUND", True, "The leader has no listener of the name of this one."),
+    (72, "LISTENER_NOT_FOUND", True, "The leader has no listener with this listener's name."),
     (73, "TOPIC_DELETION_DISABLED", False, "Topic deletion is disabled."),
     (74, "FENCED_LEADER_EPOCH", True, "The request's leader epoch is older than the broker's."),
     (75, "UNKNOWN_LEADER_EPOCH", True, "The request's leader epoch is newer than the broker's."),
@@ -123,7 +125,7 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (105, "TRANSACTIONAL_ID_NOT_FOUND", False, "The transactional id is unknown."),
     (106, "FETCH_SESSION_TOPIC_ID_ERROR", True, "The session mixes topic ids and names."),
     (107, "INELIGIBLE_REPLICA", False, "The new ISR holds an ineligible replica."),
-    (108, "NEW_LEADER_ELECTED", False, "The ISR change went in, and another leader was elected."),
+    (108, "NEW_LEADER_ELECTED", False, "The ISR was changed, and another leader was elected."),
     (109, "OFFSET_MOVED_TO_TIERED_STORAGE", False, "The offset moved to tiered storage."),
     (110, "FENCED_MEMBER_EPOCH", False, "The member's epoch is fenced: give up all and rejoin."),
     (111, "UNRELEASED_INSTANCE_ID", False, "Another member still has this instance id."),
@@ -134,12 +136,12 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (116, "UNKNOWN_CONTROLLER_ID", False, "The controller id is unknown."),
     (117, "UNKNOWN_SUBSCRIPTION_ID", False, "The telemetry subscription is unknown or outdated."),
     (118, "TELEMETRY_TOO_LARGE", False, "The telemetry is larger than the broker accepts."),
-    (119, "INVALID_REGISTRATION", False, "The controller holds the registration to be invalid."),
-    (120, "TRANSACTION_ABORTABLE", False, "The transaction failed: abort it and go on."),
+    (119, "INVALID_REGISTRATION", False, "The controller considers the registration invalid."),
+    (120, "TRANSACTION_ABORTABLE", False, "The transaction failed: abort it and continue."),
     (121, "INVALID_RECORD_STATE", False, "The record's state does not allow the acknowledgement."),
     (122, "SHARE_SESSION_NOT_FOUND", True, "The share session is unknown."),
     (123, "INVALID_SHARE_SESSION_EPOCH", True, "The share session epoch is invalid."),
-    (124, "FENCED_STATE_EPOCH", False, "The share group's state epoch is another one."),
+    (124, "FENCED_STATE_EPOCH", False, "The share group's state epoch does not match."),
     (125, "INVALID_VOTER_KEY", False, "The voter key is not the receiving replica's."),
     (126, "DUPLICATE_VOTER", False, "The voter is in the set of voters."),
     (127, "VOTER_NOT_FOUND", False, "The voter is not in the set of voters."),
@@ -161,14 +163,14 @@ FATAL = frozenset(
         *("TRANSACTIONAL_ID_AUTHORIZATION_FAILED",),
     }
 )
-"""Errors after which a client can do nothing more: another has its place, or it has no right to it."""
+"""Errors after which a client can do nothing more: another client has replaced it, or a right is missing."""
 
 WITH_RECORD_ERRORS = ("INVALID_RECORD", "INVALID_TIMESTAMP")
-"""Errors of a batch that may say which of its records are at fault (KIP-467)."""
+"""Errors of a batch that may name its invalid records (KIP-467)."""
 
 
 class KafkaError(Exception):
-    """An error of Kafka's table. ``str(error)`` is the text given, else the row's."""
+    """An error of Kafka's table. ``str(error)`` is the message if given, else the row's text."""
 
     code: int = -1
     name: str = "UNKNOWN_SERVER_ERROR"
@@ -176,21 +178,22 @@ class KafkaError(Exception):
     fatal: bool = False
     text: str = "The server met an unexpected error."
     grant: str = ""
-    """The command that grants the right that is missing, as far as the client knows it."""
+    """The command that grants the missing right, if the client knows it."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.text)
 
 
 def without_frames(error: KafkaError) -> KafkaError:
-    """The error without its frames, for code that keeps it: the frames would hold their own holder, which is a
-    cycle."""
+    """Returns the error without its frames, for code that stores it: the frames would refer back to that code, in a
+    cycle.
+    """
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
 
 
 class _WithRecordErrors(KafkaError):
-    """KIP-467: which records of the batch were refused, as (index in the batch, why)."""
+    """KIP-467: the rejected records of the batch, as (index in the batch, reason)."""
 
     def __init__(
         self, message: str | None = None, record_errors: Sequence[tuple[int, str]] = ()
@@ -200,7 +203,7 @@ class _WithRecordErrors(KafkaError):
 
 
 def class_name(name: str) -> str:
-    """``OFFSET_OUT_OF_RANGE`` -> ``OffsetOutOfRange``."""
+    """Returns the class name: ``OffsetOutOfRange`` for ``OFFSET_OUT_OF_RANGE``."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
@@ -216,5 +219,5 @@ globals().update({error.__name__: error for error in _CLASSES.values()})
 
 
 def by_code(code: int) -> type[KafkaError] | None:
-    """The class of a wire code: None for 0, ``UnknownServerError`` for a code not in the table."""
+    """Returns the class of a wire code: None for 0, ``UnknownServerError`` for a code that is not in the table."""
     return None if code == NONE else _CLASSES.get(code, _CLASSES[-1])

@@ -46,7 +46,7 @@ class RecordListTooLarge(KafkaError): ...  # 18: The batch is larger than a segm
 class NotEnoughReplicas(KafkaError): ...  # 19, retriable: Refused: fewer in-sync replicas than required.
 class NotEnoughReplicasAfterAppend(KafkaError): ...  # 20, retriable: Written, to fewer replicas than required.
 class InvalidRequiredAcks(KafkaError): ...  # 21: acks is none of -1, 0 and 1.
-class IllegalGeneration(KafkaError): ...  # 22: The group's generation is another one.
+class IllegalGeneration(KafkaError): ...  # 22: The generation is not the group's current one.
 class InconsistentGroupProtocol(KafkaError): ...  # 23: The member's protocols do not fit the group's.
 class InvalidGroupId(KafkaError): ...  # 24: The group id is invalid.
 class UnknownMemberId(KafkaError): ...  # 25: The coordinator does not know this member.
@@ -76,19 +76,19 @@ class UnsupportedForMessageFormat(KafkaError): ...  # 43: The message format doe
 class PolicyViolation(KafkaError): ...  # 44: The request violates a policy of the broker.
 class OutOfOrderSequenceNumber(KafkaError): ...  # 45: The sequence number leaves a gap.
 class DuplicateSequenceNumber(KafkaError): ...  # 46: The sequence number was seen before.
-class InvalidProducerEpoch(KafkaError): ...  # 47: The producer's epoch is an old one.
+class InvalidProducerEpoch(KafkaError): ...  # 47: The producer's epoch is older than the current one.
 class InvalidTxnState(KafkaError): ...  # 48: The transaction is not in a state that allows this.
-class InvalidProducerIdMapping(KafkaError): ...  # 49: The producer id is not the transactional id's.
+class InvalidProducerIdMapping(KafkaError): ...  # 49: The producer id does not belong to the transactional id.
 class InvalidTransactionTimeout(KafkaError): ...  # 50: The timeout exceeds transaction.max.timeout.ms.
-class ConcurrentTransactions(KafkaError): ...  # 51, retriable: The previous operation on the transaction goes on.
+class ConcurrentTransactions(KafkaError): ...  # 51, retriable: The previous operation on the transaction is still in progress.
 class TransactionCoordinatorFenced(KafkaError): ...  # 52: The marker's coordinator was replaced.
 class TransactionalIdAuthorizationFailed(KafkaError): ...  # 53: Not authorized for this id.
 class SecurityDisabled(KafkaError): ...  # 54: Security features are disabled.
-class OperationNotAttempted(KafkaError): ...  # 55: Not tried, as another part of the request failed.
+class OperationNotAttempted(KafkaError): ...  # 55: Not tried, because another part of the request failed.
 class KafkaStorageError(KafkaError): ...  # 56, retriable: The disk failed under a log.
 class LogDirNotFound(KafkaError): ...  # 57: The log directory is not one of the broker's.
 class SaslAuthenticationFailed(KafkaError): ...  # 58: SASL authentication failed.
-class UnknownProducerId(KafkaError): ...  # 59: The broker holds no state of this producer id.
+class UnknownProducerId(KafkaError): ...  # 59: The broker has no state for this producer id.
 class ReassignmentInProgress(KafkaError): ...  # 60: A partition reassignment is in progress.
 class DelegationTokenAuthDisabled(KafkaError): ...  # 61: Delegation tokens are not enabled.
 class DelegationTokenNotFound(KafkaError): ...  # 62: The delegation token is unknown.
@@ -101,7 +101,7 @@ class NonEmptyGroup(KafkaError): ...  # 68: The group is not empty.
 class GroupIdNotFound(KafkaError): ...  # 69: The group id does not exist.
 class FetchSessionIdNotFound(KafkaError): ...  # 70, retriable: The fetch session is unknown.
 class InvalidFetchSessionEpoch(KafkaError): ...  # 71, retriable: The fetch session epoch is invalid.
-class ListenerNotFound(KafkaError): ...  # 72, retriable: The leader has no listener of the name of this one.
+class ListenerNotFound(KafkaError): ...  # 72, retriable: The leader has no listener with this listener's name.
 class TopicDeletionDisabled(KafkaError): ...  # 73: Topic deletion is disabled.
 class FencedLeaderEpoch(KafkaError): ...  # 74, retriable: The request's leader epoch is older than the broker's.
 class UnknownLeaderEpoch(KafkaError): ...  # 75, retriable: The request's leader epoch is newer than the broker's.
@@ -142,7 +142,7 @@ class InconsistentClusterId(KafkaError): ...  # 104: The request's cluster id is
 class TransactionalIdNotFound(KafkaError): ...  # 105: The transactional id is unknown.
 class FetchSessionTopicIdError(KafkaError): ...  # 106, retriable: The session mixes topic ids and names.
 class IneligibleReplica(KafkaError): ...  # 107: The new ISR holds an ineligible replica.
-class NewLeaderElected(KafkaError): ...  # 108: The ISR change went in, and another leader was elected.
+class NewLeaderElected(KafkaError): ...  # 108: The ISR was changed, and another leader was elected.
 class OffsetMovedToTieredStorage(KafkaError): ...  # 109: The offset moved to tiered storage.
 class FencedMemberEpoch(KafkaError): ...  # 110: The member's epoch is fenced: give up all and rejoin.
 class UnreleasedInstanceId(KafkaError): ...  # 111: Another member still has this instance id.
@@ -153,12 +153,12 @@ class UnsupportedEndpointType(KafkaError): ...  # 115: The endpoint type is not 
 class UnknownControllerId(KafkaError): ...  # 116: The controller id is unknown.
 class UnknownSubscriptionId(KafkaError): ...  # 117: The telemetry subscription is unknown or outdated.
 class TelemetryTooLarge(KafkaError): ...  # 118: The telemetry is larger than the broker accepts.
-class InvalidRegistration(KafkaError): ...  # 119: The controller holds the registration to be invalid.
-class TransactionAbortable(KafkaError): ...  # 120: The transaction failed: abort it and go on.
+class InvalidRegistration(KafkaError): ...  # 119: The controller considers the registration invalid.
+class TransactionAbortable(KafkaError): ...  # 120: The transaction failed: abort it and continue.
 class InvalidRecordState(KafkaError): ...  # 121: The record's state does not allow the acknowledgement.
 class ShareSessionNotFound(KafkaError): ...  # 122, retriable: The share session is unknown.
 class InvalidShareSessionEpoch(KafkaError): ...  # 123, retriable: The share session epoch is invalid.
-class FencedStateEpoch(KafkaError): ...  # 124: The share group's state epoch is another one.
+class FencedStateEpoch(KafkaError): ...  # 124: The share group's state epoch does not match.
 class InvalidVoterKey(KafkaError): ...  # 125: The voter key is not the receiving replica's.
 class DuplicateVoter(KafkaError): ...  # 126: The voter is in the set of voters.
 class VoterNotFound(KafkaError): ...  # 127: The voter is not in the set of voters.

@@ -1,10 +1,10 @@
-"""Headers of requests and responses (KIP-482: version 2 and 1 have tagged fields).
+"""Headers of requests and responses (KIP-482: versions 2 and 1 have tagged fields).
 
     request:  int16 api key, int16 api version, int32 correlation id, string? client id [, tags]
     response: int32 correlation id [, tags]
 
-The client id is never compact; whether there are tagged fields depends on the API's version. The
-header of an ApiVersions response never has them.
+The client id is never compact. The API's version tells whether there are tagged fields. The header of an ApiVersions
+response never has them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ decode_request_header = RequestHeaders({api.key: api.flexible_from for api in AL
 
 
 class ResponseHeader(NamedTuple):
-    """``position``: where the message begins."""
+    """A response's header. ``position`` is where the message begins."""
 
     correlation_id: int
     position: int
@@ -33,6 +33,6 @@ class ResponseHeader(NamedTuple):
 def decode_response_header(
     api: Api, version: int, view: Buffer, position: int, end: int
 ) -> ResponseHeader:
-    """The header of the response to a request of that API and version."""
+    """Returns the header of the response to a request of that API and version."""
     flexible = api.response_codec.has_flexible_header(version)
     return ResponseHeader(*codec.decode_response_header(view, position, end, flexible))

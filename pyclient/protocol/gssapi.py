@@ -1,5 +1,5 @@
-"""GSSAPI (RFC 4752): tokens of Kerberos go to and fro until both sides know each other. Then they agree on a layer of
-their messages; Kafka has only the one that neither signs nor encrypts. No I/O.
+"""GSSAPI (RFC 4752): both sides exchange Kerberos tokens until they have authenticated each other. Then they agree on a
+security layer; Kafka has only the one that neither signs nor encrypts. No I/O.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final, Protocol
 from pyclient.protocol.sasl import Away, SaslError
 
 MOST_BYTES: Final = 64 * 1024
-"""Of a message: a ticket may have that, where a user is in many groups."""
+"""The most bytes of a message. A ticket may be that large if a user is in many groups."""
 MOST_STEPS: Final = 8
-"""Of an exchange; Kerberos has three."""
+"""The most messages of an exchange; Kerberos has three."""
 LAYER_BYTES: Final = 4
-"""A byte of layers, and in three more the longest message of one."""
+"""One byte of flags for layers, and three for the longest message with a layer."""
 NO_LAYER: Final = 1
 NONE_ONLY: Final = bytes([NO_LAYER, 0, 0, 0])
 
@@ -34,7 +34,7 @@ class Context(Protocol):
 
 
 def client(context: Context) -> Generator[bytes | Away, bytes, None]:
-    """What a client says. Raises SaslError."""
+    """The client's side of an exchange. Raises SaslError."""
     answer = b""
     for _ in range(MOST_STEPS):
         if context.is_complete:
@@ -47,12 +47,12 @@ def client(context: Context) -> Generator[bytes | Away, bytes, None]:
 
 
 def _chosen(context: Context, offer: bytes) -> bytes:
-    """The answer to the broker's layers, without a name: the broker takes the one that is proved."""
+    """Returns the answer to the broker's layers. It names no user: the broker uses the authenticated one."""
     if not has_none(context.unwrap(offer)):
-        raise SaslError("the broker wants to sign or encrypt each message, as Kafka does not")
+        raise SaslError("the broker wants to sign or encrypt each message, which Kafka does not support")
     return context.wrap(NONE_ONLY)
 
 
 def has_none(layers: bytes) -> bool:
-    """Whether what is offered, or chosen, is to have no layer."""
+    """Returns whether the offered or chosen layers include none."""
     return len(layers) >= LAYER_BYTES and bool(layers[0] & NO_LAYER)

@@ -1,8 +1,8 @@
-"""Makes message classes of schemas, and compiles their plans.
+"""Creates message classes from schemas, and compiles their plans.
 
-One class per struct for all versions, as in Kafka's own clients: a field that a version lacks keeps
-its default when decoded. Inner structs are attributes of the message: ``Fetch.Request.FetchTopic``.
-A plan is compiled per version; ``cy.wire.plan`` executes it.
+There is one class per struct for all versions, as in Kafka's own clients. A field that a version lacks keeps its
+default when decoded. Inner structs are attributes of the message: ``Fetch.Request.FetchTopic``. A plan is compiled per
+version; ``cy.wire.plan`` executes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def default_of(line: Field, structs: dict[str, type[Message]]) -> Any:
-    """The default of a field; a type if every instance gets its own."""
+    """Returns the default of a field; a type if every instance gets its own value."""
     if line.default == "null":
         return None
     if line.array:
@@ -61,7 +61,7 @@ def default_of(line: Field, structs: dict[str, type[Message]]) -> Any:
 
 
 def message_classes(body: Body, qualname: str, attributes: dict[str, Any]) -> type[Message]:
-    """The class of a body, its structs nested in it; ``attributes`` go into the outer class."""
+    """Returns the class of a body, with its structs nested in it. ``attributes`` are those of the outer class."""
     structs: dict[str, type[Message]] = {}
     module = {"__module__": "pyclient.protocol"}
     for name, fields in body.all_structs().items():
@@ -76,10 +76,10 @@ def message_classes(body: Body, qualname: str, attributes: dict[str, Any]) -> ty
 def compiler(
     body: Body, message: type[Message], is_flexible: Callable[[int], bool], *, strict: bool
 ) -> Callable[[int], Plan]:
-    """What compiles the plan of a version: for a ``Codec``, which calls it when it meets one.
+    """Returns a function that compiles the plan of a version. A ``Codec`` calls it when a version first occurs.
 
-    ``strict``: a field that is set, not ``ignorable`` and not in the version is an error.
-    Requests and records are strict; a response says what its version can say.
+    With ``strict``, it is an error if a field is set that is not ``ignorable`` and not in the version. Requests and
+    records are strict; responses drop what their version does not have.
     """
 
     def compile_plan(version: int) -> Plan:

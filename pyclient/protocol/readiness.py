@@ -1,4 +1,4 @@
-"""Waits for a socket on a loop, without the threads that uvloop begins for its own socket calls."""
+"""Waits for a socket on a loop, without the threads that uvloop starts for its own socket calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 async def readable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
-    """Returns when the socket has something to read, or has ended."""
+    """Waits until the socket is readable, or has ended."""
     turn: asyncio.Future[None] = loop.create_future()
     loop.add_reader(sock.fileno(), _settle, turn)
     try:
@@ -17,7 +17,7 @@ async def readable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None
 
 
 async def writable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
-    """Returns when the socket takes something, or has ended."""
+    """Waits until the socket is writable, or has ended."""
     turn: asyncio.Future[None] = loop.create_future()
     loop.add_writer(sock.fileno(), _settle, turn)
     try:

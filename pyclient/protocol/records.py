@@ -1,9 +1,9 @@
-"""Formats of internal records: keys and values of ``__consumer_offsets`` and the like.
+"""Formats of internal records: keys and values of ``__consumer_offsets`` and similar topics.
 
-``from pyclient.protocol.records import OffsetCommitValue``: a message class per schema of
-``schemas/records``, loaded when first wanted. ``OffsetCommitValue.encode(version, message)`` gives
-the version as int16 and the message; ``OffsetCommitValue.decode(data)`` reads both. The version of
-a key is the type of its record (0 and 1 an offset, 2 a group).
+``from pyclient.protocol.records import OffsetCommitValue``: there is a message class per schema of ``schemas/records``,
+loaded at its first use. ``OffsetCommitValue.encode(version, message)`` returns the version as int16 and the message;
+``OffsetCommitValue.decode(data)`` reads both. The version of a key is the type of its record (0 and 1: an offset, 2: a
+group).
 """
 
 from __future__ import annotations

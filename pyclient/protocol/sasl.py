@@ -1,8 +1,8 @@
-"""The client's side of SASL's mechanisms: what it says to a broker, and what it makes of the answers. No I/O.
+"""The client's side of SASL mechanisms: the messages to a broker, and the checks of its answers. No I/O.
 
-An exchange is a generator. It yields the bytes to send and is sent the broker's answer. Or it yields a ``Derive`` or
-``Away``, which take too long for an event loop, and is sent the result. When it returns, both sides have said what they
-have to.
+An exchange is a generator. It yields the bytes to send, and receives the broker's answer. It may also yield a
+``Derive`` or ``Away``, which take too long for an event loop, and receives their result. When it returns, the exchange
+is complete.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (PLAIN, *scram.MECHANISMS, OAUTHBEARER, GSSAPI)
 MOST_TOLD: Final = 300
-"""Characters of the words of others that an error repeats."""
+"""The most characters of a peer's text that an error repeats."""
 _SEPARATOR: Final = "\x01"
 _EXTENSION: Final = re.compile("[A-Za-z]+=[\x21-\x7e \t\r\n]+")
 _TOKEN: Final = re.compile("[A-Za-z0-9._~+/-]+=*")
 
 
 class SaslError(ValueError):
-    """What the broker said is not what the mechanism wants, or the credentials cannot be said in it. The text has no
+    """The broker's message does not fit the mechanism, or the credentials cannot be sent by it. The text contains no
     secret.
     """
 
 
 class Derive(NamedTuple):
-    """Asks for the salted password: milliseconds of CPU, or a second where a broker wants that."""
+    """Requests the salted password: milliseconds of CPU, or a second if the broker demands many iterations."""
 
     mechanism: scram.Mechanism
     salt: bytes
@@ -41,7 +41,7 @@ class Derive(NamedTuple):
 
 
 class Away(NamedTuple):
-    """Asks for what ``run`` returns, which may block."""
+    """Requests the result of ``run``, which may block."""
 
     run: Callable[[], bytes]
 
@@ -50,7 +50,7 @@ Exchange = Generator[bytes | Derive | Away, bytes, None]
 
 
 def plain(username: str, password: str) -> Exchange:
-    """PLAIN (RFC 4616): the password as it is. Raises SaslError."""
+    """PLAIN (RFC 4616): the password in plain text. Raises SaslError."""
     if "\0" in username + password:
         raise SaslError("a name or password of PLAIN cannot have a zero byte")
     yield f"\0{username}\0{password}".encode()
@@ -59,7 +59,7 @@ def plain(username: str, password: str) -> Exchange:
 def scrammed(
     mechanism: scram.Mechanism, username: str, nonce: str, extensions: Mapping[str, str] | None = None
 ) -> Exchange:
-    """SCRAM: proves that the client knows the password, and has the broker prove that it knows it. Raises SaslError."""
+    """SCRAM: client and broker prove to each other that they know the password. Raises SaslError."""
     first = scram.client_first(username, nonce, extensions)
     try:
         challenge = scram.read_server_first((yield first.message))
@@ -69,35 +69,35 @@ def scrammed(
     except scram.ScramError as error:
         raise SaslError(str(error)) from None
     if answer.error:
-        raise SaslError("the broker refuses the proof")
+        raise SaslError("the broker rejects the proof")
     known = scram.auth_message(first, challenge, final)
     expected = scram.server_signature(mechanism, scram.server_key(mechanism, salted), known)
     if not hmac.compare_digest(answer.signature, expected):
-        raise SaslError("the broker does not prove that it knows the password: it may be another one than it seems")
+        raise SaslError("the broker does not prove that it knows the password: it may be an impostor")
 
 
 def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
-    """OAUTHBEARER (RFC 7628, KIP-255): a token, and what goes with it. Raises SaslError."""
+    """OAUTHBEARER (RFC 7628, KIP-255): a token and its extensions. Raises SaslError."""
     if not _TOKEN.fullmatch(token):
-        raise SaslError("the token is not one that can be sent: it is empty, or has other characters than base64's")
+        raise SaslError("the token cannot be sent: it is empty, or has characters that are not base64's")
     pairs = [f"{name}={value}" for name, value in extensions.items()]
     if "auth" in extensions or not all(map(_EXTENSION.fullmatch, pairs)):
-        raise SaslError("an extension has letters for its name, and printable ASCII for its value")
+        raise SaslError("the name of an extension must consist of letters, and its value of printable ASCII")
     fields = ["n,,", f"auth=Bearer {token}", *pairs, "", ""]
     if refusal := (yield _SEPARATOR.join(fields).encode()):
-        yield _SEPARATOR.encode()  # the broker tells by an error code, if it does
-        raise SaslError(f"the broker refuses the token: {_status(refusal)}")
+        yield _SEPARATOR.encode()  # after this the broker sends an error code, or closes
+        raise SaslError(f"the broker rejects the token: {_status(refusal)}")
 
 
 def _status(refusal: bytes) -> str:
-    """The word of an answer such as ``{"status":"invalid_token"}``."""
+    """Returns the status of an answer such as ``{"status":"invalid_token"}``."""
     try:
         status = json.loads(refusal)["status"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        return "it does not say why"
-    return status if isinstance(status, str) and _TOKEN.fullmatch(status) else "it does not say why"
+        return "it gives no reason"
+    return status if isinstance(status, str) and _TOKEN.fullmatch(status) else "it gives no reason"
 
 
 def told(text: str) -> str:
-    """The words of others, bounded, without what a terminal would obey."""
+    """Returns a peer's text, shortened, and without control characters."""
     return "".join(each if each.isprintable() else " " for each in text[:MOST_TOLD])

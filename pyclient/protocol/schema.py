@@ -40,7 +40,7 @@ _NEVER = 0x7FFF
 
 
 class SchemaError(ValueError):
-    """A schema file that does not follow the grammar: file, line, why."""
+    """A schema file that does not follow the grammar. The text has file, line and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """``4-14``, ``7+`` or ``3``."""
+        """Parses ``4-14``, ``7+`` or ``3``."""
         if text.endswith("+"):
             return cls(int(text[:-1]), _NEVER)
         first, _, last = text.partition("-")
@@ -77,7 +77,7 @@ class Field:
     default: str | None = None
     tag: int | None = None
     ignorable: bool = False
-    fields: list[Field] = field(default_factory=list)  # of a struct that is written in place
+    fields: list[Field] = field(default_factory=list)  # of a struct that is defined in place
 
     @property
     def is_struct(self) -> bool:
@@ -86,13 +86,13 @@ class Field:
 
 @dataclass(slots=True)
 class Body:
-    """A request, a response or a record: its fields and the structs that it names apart."""
+    """A request, a response or a record: its fields, and its separately defined structs."""
 
     fields: list[Field] = field(default_factory=list)
     structs: dict[str, list[Field]] = field(default_factory=dict)
 
     def all_structs(self) -> dict[str, list[Field]]:
-        """Every struct by name, inner ones before those that hold them."""
+        """Returns every struct by name, inner ones before those that contain them."""
         found: dict[str, list[Field]] = {}
         for name, fields in self.structs.items():
             _collect(fields, found)
@@ -131,7 +131,7 @@ _HEAD = re.compile(r"(?:api (?P<key>\d+)|record) (?P<name>\w+) (?P<versions>[\d-
 
 
 def read_head(path: Path) -> Head:
-    """Reads the head alone."""
+    """Reads only the head."""
     with path.open(encoding="utf-8") as lines:
         return _parse_head(path, next(line for line in lines if not line.startswith("#")))
 
@@ -155,7 +155,7 @@ def _parse_head(path: Path, line: str) -> Head:
 
 
 def read_bodies(head: Head) -> dict[str, Body]:
-    """The bodies of a schema: ``request`` and ``response``, or ``fields`` of a record."""
+    """Returns the bodies of a schema: ``request`` and ``response``, or ``fields`` of a record."""
     return _BodyParser(head).parse()
 
 
@@ -167,7 +167,7 @@ _FIELD = re.compile(
 
 
 class _BodyParser:
-    """Follows the indentation: ``open`` holds the (indent, fields) of the lines around."""
+    """Follows the indentation: ``open`` has the (indent, fields) of the enclosing lines."""
 
     def __init__(self, head: Head) -> None:
         self.head = head

@@ -1,15 +1,15 @@
-"""SCRAM (RFC 5802, RFC 7677) as Kafka speaks it: messages, keys and proofs. Client and broker share it.
+"""SCRAM (RFC 5802, RFC 7677) in Kafka's form: messages, keys and proofs. Client and broker share it.
 
     client  n,,n=user,r=nonce                      ->
             <-  r=nonce and more,s=salt,i=iterations
     client  c=biws,r=nonce and more,p=proof        ->
             <-  v=signature, or e=reason
 
-Neither side ever says the password. The client proves that it knows it, and the broker that it knows the user's keys.
-As in Kafka, there is no channel binding, and names and passwords are taken as they are, without SASLprep.
+Neither side ever sends the password. The client proves that it knows it, and the broker that it knows the user's keys.
+As in Kafka, there is no channel binding, and names and passwords are used unchanged, without SASLprep.
 
-Pure: random bytes are an argument. What was read is bounded, but whether a nonce, a proof or a signature is the right
-one is for the caller to compare (``hmac.compare_digest``).
+Pure: random bytes are an argument. The size of what is read is limited, but the caller must compare nonces, proofs and
+signatures (``hmac.compare_digest``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 1_000_000
-"""A broker that asks a client for more is refused: they would cost a second of CPU and more."""
+"""A client rejects a broker that demands more: it would cost more than a second of CPU."""
 MOST_BYTES: Final = 16 * 1024
-"""A longer message is refused before it is looked at."""
+"""A longer message is rejected unread."""
 SALT_BYTES: Final = 26
-"""Of Kafka's own salts, in most cases."""
+"""The length of Kafka's own salts, in most cases."""
 TOKENAUTH: Final = "tokenauth"
 """The extension of a client that logs in with a delegation token (KIP-48)."""
 _SALT_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
@@ -40,11 +40,11 @@ _PRINTABLE: Final = re.compile("[\x21-\x7e]+")
 
 
 class ScramError(ValueError):
-    """A message that is none of SCRAM, or asks for what is not done. Its text has nothing of the message."""
+    """A message that is not SCRAM, or demands something unsupported. Its text contains nothing of the message."""
 
 
 class Mechanism(NamedTuple):
-    """One of the two that Kafka knows."""
+    """One of Kafka's two SCRAM mechanisms."""
 
     name: str
     hash: str
@@ -62,7 +62,7 @@ MECHANISMS: Final[Mapping[str, Mechanism]] = {each.name: each for each in (SHA_2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credential:
-    """What a broker keeps of a user's password. As secret as a password: it lets its owner play the broker."""
+    """What a broker stores of a user's password. As secret as a password: with it, one can impersonate the broker."""
 
     salt: bytes
     stored_key: bytes
@@ -71,45 +71,47 @@ class Credential:
 
 
 def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The key from which all others are derived. 4096 iterations take a millisecond: too long for an event loop."""
+    """Returns the key from which all others are derived. 4096 iterations take a millisecond: too long for an event
+    loop.
+    """
     return hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
 
 
 def credential(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """What to keep of a salted password."""
+    """Returns what to store of a salted password."""
     return Credential(salt, stored_key(mechanism, salted), server_key(mechanism, salted), iterations)
 
 
 def salt_of(random: bytes) -> bytes:
-    """A salt as Kafka's tools make it, of ``SALT_BYTES`` random bytes or more. One shape for all, so that the salt of a
-    user who is not there tells nothing.
+    """Returns a salt in the form of Kafka's tools, from at least ``SALT_BYTES`` random bytes. All salts have the same
+    form, so the salt of an unknown user reveals nothing.
     """
     return bytes(_SALT_LETTERS[each % len(_SALT_LETTERS)] for each in random[:SALT_BYTES])
 
 
 def stored_key(mechanism: Mechanism, salted: bytes) -> bytes:
-    """By which a broker checks a client's proof."""
+    """Returns the key with which a broker checks a client's proof."""
     return hashlib.new(mechanism.hash, _client_key(mechanism, salted)).digest()
 
 
 def server_key(mechanism: Mechanism, salted: bytes) -> bytes:
-    """By which a broker proves that it knows the user."""
+    """Returns the key with which a broker proves that it knows the user."""
     return hmac.digest(salted, b"Server Key", mechanism.hash)
 
 
 def auth_message(first: ClientFirst, challenge: ServerFirst, final: ClientFinal) -> bytes:
-    """All that both sides have said, which proofs and signatures are over."""
+    """Returns all that both sides have sent, which is the input of proofs and signatures."""
     return f"{first.bare},{challenge.text},{final.without_proof}".encode()
 
 
 def client_proof(mechanism: Mechanism, salted: bytes, message: bytes) -> bytes:
-    """That the client knows the password; ``message``: ``auth_message``."""
+    """Returns the proof that the client knows the password, for a message from ``auth_message``."""
     key = hmac.digest(stored_key(mechanism, salted), message, mechanism.hash)
     return _xor(_client_key(mechanism, salted), key)
 
 
 def is_proved(mechanism: Mechanism, stored: bytes, message: bytes, proof: bytes) -> bool:
-    """Whether a client's proof fits the stored key. It takes as long whatever the proof is."""
+    """Returns whether a client's proof fits the stored key, in constant time."""
     if len(proof) != mechanism.size:
         return False
     key = _xor(proof, hmac.digest(stored, message, mechanism.hash))
@@ -117,7 +119,7 @@ def is_proved(mechanism: Mechanism, stored: bytes, message: bytes, proof: bytes)
 
 
 def server_signature(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
-    """That the broker knows the user; ``key``: ``server_key``."""
+    """Returns the proof that the broker knows the user, with a key from ``server_key``."""
     return hmac.digest(key, message, mechanism.hash)
 
 
@@ -133,79 +135,79 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 class ClientFirst(NamedTuple):
-    """The first message, which names the client."""
+    """The client's first message, which has its name."""
 
     user: str
     nonce: str
     bare: str
-    """The message without its header, as it was said."""
+    """The message without its header, as it was sent."""
     authorization_id: str = ""
     extensions: Mapping[str, str] = {}
 
     @property
     def message(self) -> bytes:
-        """What is sent."""
+        """The bytes to send."""
         identity = f"a={escaped(self.authorization_id)}" if self.authorization_id else ""
         return f"{_NO_BINDING}{identity},{self.bare}".encode()
 
 
 class ServerFirst(NamedTuple):
-    """The challenge."""
+    """The broker's challenge."""
 
     nonce: str
-    """The client's and more."""
+    """The client's nonce, continued by the broker's."""
     salt: bytes
     iterations: int
     text: str
-    """The message as it was said."""
+    """The message as it was sent."""
 
     @property
     def message(self) -> bytes:
-        """What is sent."""
+        """The bytes to send."""
         return self.text.encode()
 
 
 class ClientFinal(NamedTuple):
-    """The proof."""
+    """The client's proof."""
 
     nonce: str
     proof: bytes
     without_proof: str
-    """The message before its proof, as it was said."""
+    """The message before its proof, as it was sent."""
     binding: bytes = b"n,,"
     """The header of the first message."""
 
     @property
     def message(self) -> bytes:
-        """What is sent."""
+        """The bytes to send."""
         return f"{self.without_proof},p={_encoded(self.proof)}".encode()
 
 
 class ServerFinal(NamedTuple):
-    """The broker's signature, or why there is none."""
+    """The broker's signature, or an error."""
 
     signature: bytes = b""
     error: str = ""
 
     @property
     def message(self) -> bytes:
-        """What is sent."""
+        """The bytes to send."""
         return f"e={self.error}".encode() if self.error else f"v={_encoded(self.signature)}".encode()
 
 
 def client_first(user: str, nonce: str, extensions: Mapping[str, str] | None = None) -> ClientFirst:
-    """The client's first message; ``nonce``: printable ASCII without a comma."""
+    """Returns the client's first message. ``nonce`` must be printable ASCII without a comma."""
     more = "".join(f",{name}={value}" for name, value in (extensions or {}).items())
     return ClientFirst(user, nonce, f"n={escaped(user)},r={nonce}{more}", "", extensions or {})
 
 
 def server_first(nonce: str, salt: bytes, iterations: int) -> ServerFirst:
-    """The broker's challenge; ``nonce``: the client's, and the broker's own behind it."""
+    """Returns the broker's challenge. ``nonce`` is the client's, continued by the broker's."""
     return ServerFirst(nonce, salt, iterations, f"r={nonce},s={_encoded(salt)},i={iterations}")
 
 
 def client_final(first: ClientFirst, challenge: ServerFirst, mechanism: Mechanism, salted: bytes) -> ClientFinal:
-    """The client's proof. Raises ScramError where the challenge is not for ``first``."""
+    """Returns the client's proof. Raises ScramError if the challenge is not for ``first``."""
     if not challenge.nonce.startswith(first.nonce) or challenge.nonce == first.nonce:
         raise ScramError("the broker's nonce does not continue the client's")
     binding = first.message[: len(first.message) - len(first.bare.encode())]
@@ -214,7 +216,7 @@ def client_final(first: ClientFirst, challenge: ServerFirst, mechanism: Mechanis
 
 
 def read_client_first(data: bytes) -> ClientFirst:
-    """A client's first message. Raises ScramError."""
+    """Parses a client's first message. Raises ScramError."""
     flag, *fields = _fields(data)
     if flag != "n":
         raise ScramError("channel binding is not supported")
@@ -229,7 +231,7 @@ def read_client_first(data: bytes) -> ClientFirst:
 
 
 def read_server_first(data: bytes, most_iterations: int = MOST_ITERATIONS) -> ServerFirst:
-    """A broker's challenge. Raises ScramError, also for too few or too many iterations."""
+    """Parses a broker's challenge. Raises ScramError, also for too few or too many iterations."""
     fields = _fields(data)
     if len(fields) < 3:
         raise ScramError(_refusal(fields[0]) or "the challenge is not whole")
@@ -243,7 +245,7 @@ def read_server_first(data: bytes, most_iterations: int = MOST_ITERATIONS) -> Se
 
 
 def read_client_final(data: bytes) -> ClientFinal:
-    """A client's proof. Raises ScramError."""
+    """Parses a client's proof. Raises ScramError."""
     *fields, proof = _fields(data)
     if len(fields) < 2:
         raise ScramError("the last message is not whole")
@@ -253,7 +255,7 @@ def read_client_final(data: bytes) -> ClientFinal:
 
 
 def read_server_final(data: bytes) -> ServerFinal:
-    """A broker's last message. Raises ScramError."""
+    """Parses a broker's last message. Raises ScramError."""
     first, *rest = _fields(data)
     _extensions(rest)
     if error := _refusal(first):
@@ -262,19 +264,19 @@ def read_server_final(data: bytes) -> ServerFinal:
 
 
 def escaped(name: str) -> str:
-    """The name of a user as a message has it (saslname)."""
+    """Returns the user name escaped for a message (saslname)."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescaped(name: str) -> str:
-    """The name of a user in a message. Raises ScramError."""
+    """Returns the user name from a message. Raises ScramError."""
     if _WRONG_ESCAPE.search(name):
         raise ScramError("a name has = without 2C or 3D")
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
 def _fields(data: bytes) -> list[str]:
-    """What lies between commas, one at least. Raises ScramError."""
+    """Splits a message at commas. Raises ScramError."""
     if len(data) > MOST_BYTES:
         raise ScramError(f"a message has more than {MOST_BYTES} bytes")
     try:
@@ -293,7 +295,7 @@ def _value(name: str, field: str) -> str:
 
 
 def _refusal(field: str) -> str:
-    """The reason of a broker that ends it; empty where it does not."""
+    """Returns the broker's error in the field; empty if there is none."""
     return field.removeprefix("e=") or "refused" if field.startswith("e=") else ""
 
 

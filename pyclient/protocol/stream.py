@@ -1,8 +1,8 @@
-"""A connected socket on a loop: frames in, frames out. What asks a broker stands on it, a client as
-well as another broker; the only part of this package that does I/O.
+"""A connected socket on a loop: frames in, frames out. Clients, and brokers that connect to brokers, use it. It is the
+only part of this package that does I/O.
 
-A frame is handed on in the turn in which it arrived. Its view is good until ``_on_frame`` returns,
-and longer where it is not ``reused``.
+A frame is passed on in the turn in which it arrived. Its view is valid until ``_on_frame`` returns, and longer if it is
+not ``reused``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyclient.protocol.readiness import writable
 from pyclient.protocol.threads import on_thread
 from pyclient.protocol.tls import TlsPipe
 
-MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is more
+MAX_FRAME: Final = 1 << 30  # "HTTP", read as a length, is larger
 
 
 class BrokenStream(Exception):
@@ -30,9 +30,8 @@ class BrokenStream(Exception):
 
 
 class FrameStream(ABC):
-    """Owns the socket. A subclass says what becomes of a frame, and of the end, which comes once.
-
-    With a ``pipe``, which has shaken hands, what goes and comes is encrypted.
+    """Owns the socket. A subclass handles frames and the end, which comes once. With a ``pipe`` after its handshake,
+    the data is encrypted.
     """
 
     __slots__ = ("_fd", "_loop", "_out", "_reader", "_receive", "_send", "_sock", "_writing")
@@ -55,21 +54,21 @@ class FrameStream(ABC):
 
     @abstractmethod
     def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
-        """A whole frame, without its length. May raise BrokenStream, DecodeError: the stream ends."""
+        """Handles a whole frame, without its length. May raise BrokenStream or DecodeError, which end the stream."""
 
     @abstractmethod
     def _on_end(self, cause: Exception | str) -> None:
-        """The stream has ended."""
+        """Handles the end of the stream."""
 
     @property
     def is_closed(self) -> bool:
-        """The socket has ended."""
+        """Whether the socket has ended."""
         return self._sock is None
 
     # -- out ---------------------------------------------------------------------------------------
 
     def _push(self) -> None:
-        """Sends of ``_out`` what the socket takes; the rest when it takes more."""
+        """Sends as much of ``_out`` as the socket takes, and the rest when it is writable."""
         if not self._writing:
             self._flush()
 
@@ -112,7 +111,7 @@ class FrameStream(ABC):
     # -- the end -----------------------------------------------------------------------------------
 
     def lose(self, cause: Exception | str) -> None:
-        """Ends the stream, and tells."""
+        """Ends the stream, and calls ``_on_end``."""
         if self._sock is not None:
             self.close()
             self._on_end(cause)
@@ -133,22 +132,22 @@ class FrameStream(ABC):
 async def resolve(
     loop: asyncio.AbstractEventLoop, host: str, port: int
 ) -> list[tuple[socket.AddressFamily, Any]]:
-    """The addresses of a name; a literal address needs no thread. Raises OSError, UnicodeError."""
+    """Returns the addresses of a name; a literal address needs no thread. Raises OSError and UnicodeError."""
     try:
         socket.inet_pton(socket.AF_INET, host)
         return [(socket.AF_INET, (host, port))]
     except OSError:
         try:
             found = await look_up(loop, host, port)
-        except RuntimeError:  # Python begins no threads any more: the program is ending
+        except RuntimeError:  # Python starts no threads any more, because the program ends
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [(row[0], row[4]) for row in found]
 
 
 async def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Any]:
-    """``socket.getaddrinfo`` on a thread of Python's. uvloop's runs on threads of libuv. A forked child has none of
-    these, but waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and RuntimeError
-    where no thread can begin.
+    """Runs ``socket.getaddrinfo`` on a Python thread. uvloop's own look-up runs on threads of libuv. A forked child has
+    none of these, but waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and
+    RuntimeError if no thread can start.
     """
     return await on_thread(loop, "look-up", lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
@@ -160,7 +159,7 @@ async def connect(
     send_buffer: int = -1,
     receive_buffer: int = -1,
 ) -> socket.socket:
-    """A connected, non-blocking socket. Buffers in bytes, -1 is the kernel's own choice. Raises OSError."""
+    """Returns a connected, non-blocking socket. Buffers are in bytes; -1 leaves them to the kernel. Raises OSError."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -178,8 +177,8 @@ async def connect(
 
 
 async def reach(loop: asyncio.AbstractEventLoop, sock: socket.socket, address: Any) -> None:
-    """Connects a non-blocking socket to an address, which is no name. ``sock_connect`` of uvloop does that too, but
-    begins threads of libuv's for it, as ``look_up`` says. Raises OSError.
+    """Connects a non-blocking socket to an address (not a name). uvloop's ``sock_connect`` does that too, but starts
+    threads of libuv (see ``look_up``). Raises OSError.
     """
     code = sock.connect_ex(address)
     if code in (EINPROGRESS, EINTR):

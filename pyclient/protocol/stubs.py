@@ -1,7 +1,7 @@
-"""Writes the stubs that tell a type checker the message and error classes made at run time.
+"""Writes the stubs that tell a type checker the message and error classes, which are created at run time.
 
-``python -m pyclient.protocol.stubs`` writes ``__init__.pyi``, ``records.pyi`` and ``errors.pyi``
-from the schemas and the table of errors; a test says when that was forgotten.
+``python -m pyclient.protocol.stubs`` writes ``__init__.pyi``, ``records.pyi`` and ``errors.pyi`` from the schemas and
+the table of errors. A test fails if they are outdated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RECORDS = {"Request": "bytes | bytearray | memoryview", "Response": "Records"}
 
 
 def _type(line: Field, message: str) -> str:
-    """The Python type of a field of ``message``, say ``Fetch.Request``."""
+    """Returns the Python type of a field of ``message``, such as ``Fetch.Request``."""
     if line.is_struct:
         one = f"{message}.{line.type}"
     elif line.type == "records":
@@ -89,7 +89,7 @@ def _record(head: Head) -> Iterator[str]:
 
 
 def render_apis() -> str:
-    """The text of ``__init__.pyi``."""
+    """Returns the text of ``__init__.pyi``."""
     lines = [
         HEADER,
         "from typing_extensions import Buffer\n",
@@ -106,7 +106,7 @@ def render_apis() -> str:
 
 
 def render_records() -> str:
-    """The text of ``records.pyi``."""
+    """Returns the text of ``records.pyi``."""
     lines = [
         HEADER,
         "from typing import ClassVar\n",
@@ -152,7 +152,7 @@ class {}(KafkaError):
 
 
 def render_errors() -> str:
-    """The text of ``errors.pyi``."""
+    """Returns the text of ``errors.pyi``."""
     lines = [HEADER + _ERRORS]
     for code, name, retriable, text in ROWS:
         told = f"# {code}{', retriable' if retriable else ''}: {text}"
@@ -164,7 +164,7 @@ def render_errors() -> str:
 
 
 def render() -> dict[Path, str]:
-    """Every stub: its path, its text."""
+    """Returns every stub's path and text."""
     return {
         HERE / "__init__.pyi": render_apis(),
         HERE / "records.pyi": render_records(),

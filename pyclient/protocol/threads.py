@@ -1,4 +1,4 @@
-"""Work that would hold up an event loop, on a thread of its own, which keeps no program from ending."""
+"""Runs blocking work on its own thread, which does not keep a program from exiting."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def on_thread(loop: asyncio.AbstractEventLoop, name: str, work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises; what would end a thread or a loop, SystemExit for one, is a RuntimeError. A wait
-    that is cancelled leaves the thread to itself. Raises RuntimeError where no thread can begin.
+    """Returns the result of ``work``, or raises its exception. SystemExit and others that would end a thread or a loop
+    become a RuntimeError. If the wait is cancelled, the thread continues. Raises RuntimeError if no thread can start.
     """
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -28,7 +28,7 @@ async def on_thread(loop: asyncio.AbstractEventLoop, name: str, work: Callable[[
         except BaseException as error:
             is_harmless = isinstance(error, Exception) and not isinstance(error, StopIteration)
             told = partial(settle, answer.set_exception, error if is_harmless else RuntimeError(repr(error)))
-        with suppress(RuntimeError):  # nobody waits: the loop is closed
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits
             loop.call_soon_threadsafe(told)
 
     threading.Thread(target=run, name=name, daemon=True).start()

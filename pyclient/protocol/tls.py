@@ -1,5 +1,5 @@
-"""TLS between frames and a socket: decrypts what comes, encrypts what goes. Stands where a plain stream has the socket
-itself (``pyclient.protocol.stream``).
+"""TLS between frames and a socket: decrypts received bytes, encrypts sent ones. A stream uses it in place of the socket
+(``pyclient.protocol.stream``).
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from cy.wire.send_queue import SendQueue
 from pyclient.protocol.readiness import readable, writable
 
 MEMORY: Final = 128 * 1024
-"""Bytes of one visit to the socket. Decrypted, twice as many fit into the memory that all connections receive into."""
+"""The most bytes of one read from the socket. Twice as many decrypted bytes fit into the memory that all connections
+receive into.
+"""
 RECORD_BYTES: Final = 16 * 1024
-"""Bytes that OpenSSL gets at a time to encrypt, as its memory for them never shrinks."""
+"""Bytes that OpenSSL gets at a time to encrypt, because its memory for them never shrinks."""
 WHOLE_RECORD: Final = 5 + RECORD_BYTES + 256
-"""Bytes that it gets at a time to decrypt: the largest record, with its header."""
+"""Bytes that OpenSSL gets at a time to decrypt: the largest record, with its header."""
 LITTLE: Final = 2 * RECORD_BYTES
-"""Bytes of a visit to the socket where the last one has brought little."""
+"""Bytes of a read from the socket after one that returned little."""
 PIECE: Final = 64 * 1024
 """Bytes that are encrypted ahead of the socket."""
 TURN: Final = 4 << 20
 """Bytes that one connection may send before others do."""
 MOST_UNASKED: Final = 16 * 1024
-"""Bytes that TLS itself may want to send, as answers to updates of keys."""
+"""Bytes that TLS itself may have waiting, such as answers to key updates."""
 MOST_WITHOUT_DATA: Final = 64 * 1024
-"""Encrypted bytes that may come without data; updates of keys are such."""
+"""Encrypted bytes that may come without data, such as key updates."""
 OVERHEAD: Final = 32
-"""So many encrypted bytes may come for each byte of data."""
+"""Encrypted bytes that may come for each byte of data."""
 _NOTHING: Final = memoryview(b"")
-"""Holds no memory, as an empty rest of much does."""
+"""Used for an empty rest, because a slice would keep its memory."""
 _FLAGS: Final = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class Tls:
-    """What the connections of one loop share: the context, and memory that encrypted bytes are received into."""
+    """What the connections of one loop share: the context, and the memory that receives encrypted bytes."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = context
@@ -48,7 +50,7 @@ class Tls:
 
 
 class TlsLayer:
-    """One end of TLS on a connected socket that does not block, and belongs to who made it."""
+    """One end of TLS on a connected, non-blocking socket, which its creator owns."""
 
     __slots__ = (
         *("_barren", "_incoming", "_left", "_memory", "_most", "_outgoing", "_piece", "_received", "_sock"),
@@ -58,28 +60,27 @@ class TlsLayer:
     def __init__(
         self, sock: socket.socket, memory: memoryview, wrap: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject]
     ) -> None:
-        """``memory``: what encrypted bytes are received into; ``wrap`` makes a client's or a server's end."""
+        """``memory`` receives encrypted bytes; ``wrap`` creates a client's or a server's end."""
         self._sock = sock
         self._memory = memory
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.ssl = wrap(self._incoming, self._outgoing)
-        """Says what was agreed on."""
+        """Has the result of the handshake."""
         self._received = _NOTHING
-        """Encrypted bytes that OpenSSL has not got yet; those that outlast a visit are a copy."""
+        """Encrypted bytes that OpenSSL has not got yet; those that are kept after a read are a copy."""
         self._most = LITTLE
         self._barren = 0
-        """Encrypted bytes that have brought no data, less what data allows."""
+        """Encrypted bytes without data, minus the allowance for data."""
         self._left = _NOTHING
         """Encrypted bytes that the socket has not taken yet."""
         self._piece = 0
-        """So many bytes of the queue are on their way when these are."""
+        """The number of bytes of the queue that are sent once ``_left`` is."""
 
     # -- in ----------------------------------------------------------------------------------------
 
     def receive(self, reader: FrameReader, fd: int) -> int:
-        """As ``reader.receive(fd)``: what the socket has, decrypted. Raises ssl.SSLError too.
-
-        What has come before, and found no memory for its frames, goes first.
+        """Like ``reader.receive(fd)``, but decrypts. Also raises ssl.SSLError. Bytes that came before, when there was
+        no memory for their frames, are first.
         """
         if not self._received and not self._fetch():
             return AGAIN
@@ -93,7 +94,7 @@ class TlsLayer:
         return count
 
     def _fetch(self) -> bool:
-        """Receives once; False where there is nothing, also of before. Raises OSError."""
+        """Receives once. Returns False if there is nothing, not even from before. Raises OSError."""
         try:
             count = self._sock.recv_into(self._memory, self._most)
         except (BlockingIOError, InterruptedError):
@@ -105,9 +106,9 @@ class TlsLayer:
         return True
 
     def _answer(self) -> None:
-        """Sends what TLS itself has to say, or leaves it to the next flush. Raises OSError."""
+        """Sends TLS's own messages, or leaves them to the next flush. Raises OSError."""
         if not self.push() and self._outgoing.pending > MOST_UNASKED:
-            raise ConnectionAbortedError("the peer has TLS change its keys again and again")
+            raise ConnectionAbortedError("the peer requests key updates again and again")
 
     def pull(self) -> None:
         """Receives once, for a handshake. Raises OSError."""
@@ -119,12 +120,12 @@ class TlsLayer:
                 self._incoming.write_eof()
 
     def feed(self, data: bytearray | memoryview) -> None:
-        """Hands over what was received for a handshake."""
+        """Passes on bytes that were received for a handshake."""
         self._incoming.write(data)
 
     def _read(self, size: int, view: memoryview) -> int:
         if self._received and (pending := self._incoming.pending) < WHOLE_RECORD // 2:
-            self._feed_up_to(WHOLE_RECORD - pending)  # sooner than OpenSSL asks, which costs an exception
+            self._feed_up_to(WHOLE_RECORD - pending)  # before OpenSSL asks for it, which costs an exception
         while True:
             try:
                 count: int = self.ssl.read(size, view)  # type: ignore[assignment]
@@ -139,7 +140,7 @@ class TlsLayer:
                 return count
 
     def _feed_up_to(self, count: int) -> None:
-        """Hands over so many bytes of what was received, or all. Raises ConnectionAbortedError."""
+        """Passes on at most ``count`` of the received bytes. Raises ConnectionAbortedError."""
         piece, self._received = self._received[:count], self._received[count:]
         self._barren += len(piece)
         if self._barren > MOST_WITHOUT_DATA:
@@ -149,7 +150,7 @@ class TlsLayer:
     # -- out ---------------------------------------------------------------------------------------
 
     def flush(self, queue: SendQueue, fd: int) -> bool:
-        """As ``queue.flush(fd)``: sends what is queued, encrypted, in pieces. Raises ssl.SSLError too."""
+        """Like ``queue.flush(fd)``, but encrypts, in pieces. Also raises ssl.SSLError."""
         turn = 0
         while self.push():
             if self._piece:
@@ -172,7 +173,7 @@ class TlsLayer:
         return b"".join(parts)
 
     def push(self) -> bool:
-        """Sends what is encrypted; True when nothing is left. Raises OSError."""
+        """Sends encrypted bytes. Returns whether none are left. Raises OSError."""
         while True:
             if not self._left:
                 self._left = _NOTHING
@@ -185,16 +186,16 @@ class TlsLayer:
                 return False
 
     def end(self) -> None:
-        """Tells the peer that nothing more comes, as far as its socket takes it."""
-        with suppress(OSError, ValueError):  # it has gone
+        """Tells the peer that nothing more comes, if its socket takes that."""
+        with suppress(OSError, ValueError):  # the peer is gone
             if self.push():
-                with suppress(ssl.SSLError):  # it has not said so itself yet
+                with suppress(ssl.SSLError):  # the peer has not sent its end yet
                     self.ssl.unwrap()
                 self.push()
 
 
 class TlsPipe(TlsLayer):
-    """A client's end, for a stream."""
+    """A client's end of TLS, for a stream."""
 
     __slots__ = ()
 
@@ -202,7 +203,7 @@ class TlsPipe(TlsLayer):
         super().__init__(sock, tls.memory, partial(tls.context.wrap_bio, server_hostname=host))
 
     async def handshake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Agrees with the server on keys. Raises OSError, which is ssl.SSLError where it is TLS that fails."""
+        """Performs the handshake with the server. Raises OSError; ssl.SSLError is one of them."""
         while True:
             try:
                 self.ssl.do_handshake()
@@ -211,7 +212,7 @@ class TlsPipe(TlsLayer):
                 await readable(loop, self._sock)
                 self.pull()
             except ssl.SSLError:
-                with suppress(OSError):  # the server learns why
+                with suppress(OSError):  # tells the server the reason
                     self.push()
                 raise
             else:

@@ -1,7 +1,7 @@
-"""TLS as Kafka's settings name it: key stores, trust stores, and ``ssl.SSLContext``s of them. Opens no connection.
+"""TLS from Kafka's settings: key stores, trust stores, and ``ssl.SSLContext``s made of them. Opens no connection.
 
-Client and broker share it. What is imported here is Python's own; ``cryptography`` is imported where a PKCS12 store
-is opened, or a certificate is made (``authority``).
+Client and broker share it. It needs only Python's standard library. ``cryptography`` is imported when a PKCS12 store is
+opened or a certificate is made (``authority``).
 """
 
 from __future__ import annotations

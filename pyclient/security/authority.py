@@ -1,4 +1,4 @@
-"""A small authority: makes keys and certificates for servers and clients, by ``cryptography``."""
+"""A small certificate authority: creates keys and certificates for servers and clients, with ``cryptography``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 825
-"""Longer is refused by some clients."""
+"""Some clients reject a longer validity."""
 _MOST_NAME: Final = 64
-"""Characters of a common name."""
+"""The most characters of a common name."""
 
 
 class Issued(NamedTuple):
@@ -27,7 +27,7 @@ class Issued(NamedTuple):
 
 
 class Authority:
-    """Issues certificates, and has one of its own, which peers trust. Its key is an elliptic curve's, P-256."""
+    """Issues certificates, and has its own, which peers trust. Its key is on the elliptic curve P-256."""
 
     def __init__(self, name: str) -> None:
         from cryptography import x509
@@ -42,18 +42,20 @@ class Authority:
 
     @property
     def issued(self) -> Issued:
-        """Its own."""
+        """The authority's own key and certificate."""
         return _pem(self._key, self._certificate)
 
     def server(self, hosts: Sequence[str]) -> Issued:
-        """For a server with these names and addresses, which may connect to its like as well. Raises ValueError."""
+        """Issues a certificate for a server with these names and addresses, which may also connect to other servers.
+        Raises ValueError.
+        """
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         names = [_general_name(host) for host in hosts]
         return self._issue(hosts[0], names, [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
 
     def client(self, name: str) -> Issued:
-        """For a client, whose common name this is."""
+        """Issues a certificate for a client with this common name."""
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         return self._issue(name, [], [ExtendedKeyUsageOID.CLIENT_AUTH])
@@ -84,7 +86,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # clocks differ
+        .not_valid_before(now - timedelta(days=1))  # because clocks differ
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

@@ -1,4 +1,5 @@
-"""``ssl.SSLContext``s of Kafka's settings, for a client and for a server. A private key never lies on a disk for it."""
+"""``ssl.SSLContext``s from Kafka's settings, for a client and for a server. They never write a private key to a disk.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ _KEY_SETTING: Final = "ssl.keystore.location"
 
 
 def client_context(settings: Settings) -> ssl.SSLContext:
-    """For a client. Without a trust store it trusts what the system trusts. It checks that the certificate names
-    the host, unless ``ssl.endpoint.identification.algorithm`` is empty. Raises TlsConfigError.
+    """Returns a client's context. Without a trust store, it trusts the system's authorities. It checks that the
+    certificate names the host, unless ``ssl.endpoint.identification.algorithm`` is empty. Raises TlsConfigError.
     """
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.get(IDENTIFICATION, "https")
     algorithm = str(algorithm or "").strip().lower()
     if algorithm not in ("https", ""):
-        raise TlsConfigError(IDENTIFICATION, f"{algorithm} is not https, nor empty, which checks no host names")
+        raise TlsConfigError(IDENTIFICATION, f"{algorithm} is neither https nor empty (empty checks no host names)")
     context.check_hostname = bool(algorithm)
     keys = key_store(settings)
     if keys is not None:
@@ -42,8 +43,8 @@ def client_context(settings: Settings) -> ssl.SSLContext:
 
 
 def server_context(settings: Settings) -> ssl.SSLContext:
-    """For a server, which must have a key store. ``ssl.client.auth`` says whether clients need a certificate;
-    where it asks for one, a trust store must say whose. Raises TlsConfigError.
+    """Returns a server's context, which must have a key store. ``ssl.client.auth`` tells whether clients need a
+    certificate. If it asks for one, there must be a trust store. Raises TlsConfigError.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER)
     ciphers.without_finite_fields(context)
@@ -66,7 +67,7 @@ def server_context(settings: Settings) -> ssl.SSLContext:
 
 
 def _context(protocol: int) -> ssl.SSLContext:
-    """A certificate that is trusted is the end of a chain, whether it has signed itself or not: Java has it so."""
+    """Returns a context in which each trusted certificate may end a chain, self-signed or not, as in Java."""
     context = ssl.SSLContext(protocol)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -86,7 +87,7 @@ def _present(context: ssl.SSLContext, store: KeyStore) -> None:
     text = "\n".join((store.key, *store.chain, ""))
     try:
         with _file_of(text.encode()) as path:
-            context.load_cert_chain(path, password=lambda: store.password or "")  # without one it would ask a terminal
+            context.load_cert_chain(path, password=lambda: store.password or "")  # else OpenSSL asks a terminal
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None)
         if reason == "KEY_VALUES_MISMATCH":
@@ -110,8 +111,8 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _file_of(data: bytes) -> Iterator[str]:
-    """The name of a file with these bytes, because OpenSSL reads keys from files only. It is one in memory where the
-    system has such files; elsewhere it is its user's alone, and is removed at once.
+    """Returns the name of a file with these bytes, because OpenSSL reads keys only from files. The file is in memory if
+    the system supports that. Otherwise only its user can read it, and it is removed at once.
     """
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("pem", os.MFD_CLOEXEC)

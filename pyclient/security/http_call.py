@@ -1,5 +1,5 @@
-"""One request by HTTP, to who gives tokens or keys. It blocks, follows no redirect, and reads no endless answer: no
-long one, and none that comes byte by byte.
+"""One HTTP request for tokens or keys. It blocks and follows no redirect. The size of the answer and the time for it
+are limited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 MOST_BYTES = 1 << 20
-"""Of an answer."""
+"""The most bytes of an answer."""
 
 
 class TooLong(ValueError):
@@ -22,7 +22,7 @@ class TooLong(ValueError):
 
 
 def parse(url: str) -> SplitResult | None:
-    """None where it is not ``http://…`` or ``https://…`` with a host."""
+    """Returns the parts of the URL; None if it is not ``http://…`` or ``https://…`` with a host."""
     try:
         parts = urlsplit(url)
         return parts if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 else None
@@ -31,7 +31,7 @@ def parse(url: str) -> SplitResult | None:
 
 
 class _InTime:
-    """A connected socket for http.client, whose answer has to be whole by ``due_s``."""
+    """A connected socket for http.client, whose answer must be complete by ``due_s``."""
 
     def __init__(self, sock: socket, due_s: float, time_s: Callable[[], float]) -> None:
         self._sock = sock
@@ -43,22 +43,22 @@ class _InTime:
         self._sock.sendall(data)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """What the answer is read from."""
+        """Returns the reader of the answer."""
         return io.BufferedReader(_Answer(self._sock.makefile("rb", buffering=0), self.limit))
 
     def close(self) -> None:
         self._sock.close()
 
     def limit(self) -> None:
-        """The next step has the time that is left. Raises TimeoutError where none is."""
+        """Limits the next step to the remaining time. Raises TimeoutError if there is none."""
         left_s = self._due_s - self._time_s()
         if left_s <= 0:
-            raise TimeoutError("the answer was not whole in time")
+            raise TimeoutError("the answer was not complete in time")
         self._sock.settimeout(left_s)
 
 
 class _Answer(io.RawIOBase):
-    """What a socket receives, each time after ``limit``."""
+    """Reads from a socket, each time after ``limit``."""
 
     def __init__(self, received: io.RawIOBase, limit: Callable[[], None]) -> None:
         self._received = received
@@ -85,8 +85,8 @@ def ask(
     read_s: float,
     time_s: Callable[[], float] = time.monotonic,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer to GET, or with a ``form`` to POST. The answer has ``read_s`` in all. ``https``
-    checks the certificate by the system's authorities. Raises OSError, where the next attempt may do better, and
+    """Returns status and body of the answer to GET, or with a ``form`` to POST. ``read_s`` limits the whole answer.
+    ``https`` checks the certificate with the system's authorities. Raises OSError if another attempt may succeed, and
     TooLong.
     """
     host, port = url.hostname or "", url.port
@@ -103,7 +103,7 @@ def ask(
         answer = connection.getresponse()
         body = answer.read(MOST_BYTES + 1)
     except http.client.HTTPException as error:
-        raise OSError(f"it does not answer as HTTP does: {type(error).__name__}") from None
+        raise OSError(f"its answer is not HTTP: {type(error).__name__}") from None
     finally:
         connection.close()
     if len(body) > MOST_BYTES:

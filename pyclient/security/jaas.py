@@ -1,5 +1,5 @@
-"""``sasl.jaas.config`` in Java's syntax: one login module and its options. Nothing that it names is loaded:
-CVE-2023-25194 and CVE-2025-27818 were modules that went elsewhere.
+"""``sasl.jaas.config`` in Java's syntax: one login module and its options. The module is never loaded: CVE-2023-25194
+and CVE-2025-27818 were modules that connected elsewhere.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="…";
 """
@@ -33,50 +33,50 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
         *("clearPass", "debug"),
     ),
 }
-"""The options of Kafka's modules, and of Java's for Kerberos, which a client has, or a broker."""
+"""The options of Kafka's modules and of Java's Kerberos module, for clients and brokers."""
 _IS: Final = (True, "=")
 _END: Final = (True, ";")
 _MARKS: Final = (_IS, _END)
 
 
 class JaasError(ValueError):
-    """The text is none of JAAS. The error has nothing of it, since it may be a secret."""
+    """The text is not JAAS. The error shows nothing of it, because it may be a secret."""
 
 
 @dataclass(frozen=True)
 class LoginModule:
-    """The one module that a text names."""
+    """The login module of a text."""
 
     class_name: str
     options: Mapping[str, str] = field(repr=False)
 
     @property
     def name(self) -> str:
-        """Of the class, without the package: ``PlainLoginModule``."""
+        """The class name without the package: ``PlainLoginModule``."""
         return self.class_name.rpartition(".")[2]
 
 
 def parse(text: str) -> LoginModule:
-    """The login module of a ``sasl.jaas.config``. Raises JaasError."""
+    """Returns the login module of a ``sasl.jaas.config``. Raises JaasError."""
     tokens = list(_tokens(text))
     if len(tokens) < 3 or tokens[0] in _MARKS:
-        raise JaasError('it is `CLASS required name="value" …;`')
+        raise JaasError('it must be `CLASS required name="value" …;`')
     (_, name), (_, flag), *rest = tokens
     if flag.lower() not in _FLAGS:
         raise JaasError(f"the class must be followed by one of {', '.join(_FLAGS)}")
     if rest[-1] != _END:
         raise JaasError("it must end with ;")
     if _END in rest[:-1]:
-        raise JaasError("it names several login modules, and must name one")
+        raise JaasError("it names several login modules instead of one")
     return LoginModule(name, _checked(name.rpartition(".")[2], list(_options(rest[:-1]))))
 
 
 def _checked(module: str, options: list[tuple[str, str]]) -> dict[str, str]:
-    """By name. Raises JaasError for one that is there twice, or means nothing to a module that is known."""
+    """Returns the options by name. Raises JaasError for a duplicate, or for one that a known module does not have."""
     found: dict[str, str] = {}
     for at, (name, value) in enumerate(options, 1):
         if name in found:
-            raise JaasError(f"its option {at} is there already")
+            raise JaasError(f"its option {at} is a duplicate")
         if module in _KNOWN and not any(fnmatchcase(name, known) for known in _KNOWN[module]):
             raise JaasError(f"its option {at} is unknown: {module} has {', '.join(_KNOWN[module])}")
         found[name] = value
@@ -84,7 +84,7 @@ def _checked(module: str, options: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _options(tokens: list[tuple[bool, str]]) -> Iterator[tuple[str, str]]:
-    """``name=value`` again and again. Raises JaasError."""
+    """Returns the ``name=value`` pairs. Raises JaasError."""
     for at in range(0, len(tokens), 3):
         option = tokens[at : at + 3]
         if len(option) < 3 or option[1] != _IS or option[0] in _MARKS or option[2] in _MARKS:
@@ -93,12 +93,12 @@ def _options(tokens: list[tuple[bool, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _tokens(text: str) -> Iterator[tuple[bool, str]]:
-    """Whether it is a mark, and the text of each. Raises JaasError."""
+    """Returns each token: whether it is a mark, and its text. Raises JaasError."""
     at = 0
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise JaasError("a quotation or a remark does not end")
+            raise JaasError("a quotation or a comment does not end")
         at = found.end()
         kind = found.lastgroup
         if kind is not None:

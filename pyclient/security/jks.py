@@ -1,4 +1,4 @@
-"""Java's own key store, JKS: read-only.
+"""Reads Java's own key store format, JKS.
 
     store := int32 0xFEEDFEED, int32 version (1, 2), int32 count, entry[count], byte[20] SHA-1
     entry := int32 1, utf alias, int64 date, blob EncryptedPrivateKeyInfo, int32 count, certificate[count]
@@ -7,7 +7,7 @@
     utf := uint16 byte[uint16];  blob := int32 byte[int32]
 
 The SHA-1 is of the password in UTF-16, ``Mighty Aphrodite`` and all bytes before it. A key is hidden by a stream of
-SHA-1s that begins with the password and a salt: it is as safe as the file's mode.
+SHA-1s that begins with the password and a salt, so only the file's mode protects it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HIDDEN_BY_SUN: Final = bytes.fromhex("2b060104012a02110101")
 """OBJECT IDENTIFIER 1.3.6.1.4.1.42.2.17.1.1"""
 _SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
 _LONG: Final = 0x80
-"""A length of several bytes."""
+"""A flag: the length has several bytes."""
 
 
 class KeyEntry(NamedTuple):
@@ -39,7 +39,7 @@ class KeyEntry(NamedTuple):
 
 
 class Jks(NamedTuple):
-    """What a store holds."""
+    """The contents of a store."""
 
     keys: tuple[KeyEntry, ...]
     trusted: tuple[bytes, ...]
@@ -47,7 +47,7 @@ class Jks(NamedTuple):
 
 
 def read(data: bytes, password: str | None) -> Jks:
-    """The entries; without a password it is not checked whether they were changed. Raises BadStore."""
+    """Returns the entries. Without a password, it does not check whether they were changed. Raises BadStore."""
     if password is not None:
         seen = hashlib.sha1(_utf16(password) + _WHITENER + data[:-_DIGEST], usedforsecurity=False).digest()
         if not hmac.compare_digest(seen, data[-_DIGEST:]):
@@ -56,13 +56,13 @@ def read(data: bytes, password: str | None) -> Jks:
     cursor.take(len(MAGIC))
     version = cursor.number(4)
     if version not in _VERSIONS:
-        raise BadStore(f"JKS of version {version} is not known")
+        raise BadStore(f"JKS version {version} is unknown")
     keys: list[KeyEntry] = []
     trusted: list[bytes] = []
     for _ in range(cursor.number(4)):
         tag = cursor.number(4)
         cursor.take(cursor.number(2))  # the alias
-        cursor.take(8)  # its date
+        cursor.take(8)  # the date
         if tag == _KEY_ENTRY:
             hidden = cursor.take(cursor.number(4))
             chain = [_certificate(cursor, version) for _ in range(cursor.number(4))]
@@ -70,15 +70,15 @@ def read(data: bytes, password: str | None) -> Jks:
         elif tag == _CERTIFICATE_ENTRY:
             trusted.append(_certificate(cursor, version))
         else:
-            raise BadStore(f"JKS with an entry of kind {tag} is not known")
+            raise BadStore(f"JKS entries of kind {tag} are unknown")
     return Jks(tuple(keys), tuple(trusted))
 
 
 def reveal(hidden: bytes, password: str) -> bytes:
-    """The key, PKCS#8 in DER. Raises BadStore."""
+    """Returns the key, PKCS#8 in DER. Raises BadStore."""
     info = _Cursor(_value(_Cursor(hidden), _SEQUENCE))
     if _value(_Cursor(_value(info, _SEQUENCE)), _OBJECT_ID) != _HIDDEN_BY_SUN:
-        raise BadStore("its key is encrypted in a way that JKS does not have")
+        raise BadStore("its key is encrypted in a way that JKS does not define")
     octets = _value(info, _OCTETS)
     salt, body, check = octets[:_DIGEST], octets[_DIGEST:-_DIGEST], octets[-_DIGEST:]
     secret, stream, last = _utf16(password), b"", salt
@@ -103,7 +103,7 @@ def _utf16(password: str) -> bytes:
 
 
 class _Cursor:
-    """Reads on in bytes; raises BadStore at their end."""
+    """Reads bytes in sequence. Raises BadStore at their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -112,7 +112,7 @@ class _Cursor:
     def take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
-            raise BadStore("it is cut off")
+            raise BadStore("it is truncated")
         taken, self._at = self._data[self._at : end], end
         return taken
 
@@ -121,9 +121,9 @@ class _Cursor:
 
 
 def _value(cursor: _Cursor, tag: int) -> bytes:
-    """The next value of DER, which has that tag."""
+    """Returns the next DER value, which must have that tag."""
     if cursor.number(1) != tag:
-        raise BadStore("its key is not what JKS holds")
+        raise BadStore("its key is not a JKS key")
     size = cursor.number(1)
     if size & _LONG:
         size = cursor.number(size ^ _LONG)

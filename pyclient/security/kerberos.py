@@ -1,7 +1,7 @@
-"""The library of Kerberos, ``gssapi`` of PyPI, which is an extra: imported only where GSSAPI is asked for.
+"""The Kerberos library, ``gssapi`` of PyPI, which is an extra: it is imported only for GSSAPI.
 
 ``Context`` is one side of an exchange, the client's or the broker's. Its calls may block: for the key distribution
-center (KDC), for names of hosts, for files. What goes wrong is a ``KerberosError`` that says what to look at.
+center (KDC), for names of hosts, for files. Errors are ``KerberosError`` with advice.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MISSING: Final = (
     "(on Debian: apt install gcc libkrb5-dev python3-dev)"
 )
 _BASE: Final = 2**32 - 1_765_328_384
-"""Of the numbers of Kerberos' own errors, where the library makes them positive; RFC 4120 counts from here."""
+"""The base of Kerberos' own error numbers, which the library makes positive; RFC 4120 counts from here."""
 _UNREACHABLE: Final = 156
-_OLD_KEY: Final = "the keytab has another key than the KDC: make it again"
-_CLOCKS: Final = "the clocks differ by more than Kerberos allows, five minutes as a rule: set them on each machine"
+_OLD_KEY: Final = "the keytab has another key than the KDC: create it again"
+_CLOCKS: Final = "the clocks differ by more than Kerberos allows (usually five minutes): set them on each machine"
 _NO_TICKET: Final = "run kinit, or set sasl.kerberos.keytab and sasl.kerberos.principal"
 _ADVICE: Final[Mapping[int, str]] = {
     6: "the KDC does not know the principal: is its name right, and its realm?",
@@ -33,18 +33,18 @@ _ADVICE: Final[Mapping[int, str]] = {
     37: _CLOCKS,
     41: _OLD_KEY,
     44: _OLD_KEY,
-    _UNREACHABLE: "is the KDC of krb5.conf up? KRB5_CONFIG names another file",
-    181: "is the file there, and may this program read it?",
+    _UNREACHABLE: "is the KDC of krb5.conf running? KRB5_CONFIG sets another file",
+    181: "does the file exist, and may this program read it?",
     195: _NO_TICKET,
-    220: "does krb5.conf name a KDC of the realm? KRB5_CONFIG names another file",
+    220: "does krb5.conf name a KDC of the realm? KRB5_CONFIG sets another file",
 }
-"""By the number of the error; 156 and what follows are MIT's own."""
+"""By error number; numbers from 156 are MIT's own."""
 _PASSING: Final = frozenset({_UNREACHABLE, 220})
 
 
 class KerberosError(ValueError):
-    """The other side could not be proved, or this one to it. ``lasts``: the next attempt will do no better.
-    ``has_no_ticket``: there is nothing to prove it with.
+    """One side could not authenticate to the other. ``lasts`` tells that another attempt will not help, and
+    ``has_no_ticket`` that this side has no ticket.
     """
 
     def __init__(self, why: str, advice: str = "", *, lasts: bool = True) -> None:
@@ -54,7 +54,7 @@ class KerberosError(ValueError):
 
 
 def library() -> Any:
-    """The module. Raises KerberosError where it is not installed."""
+    """Returns the library. Raises KerberosError if it is not installed."""
     try:
         return import_module("gssapi")
     except (ImportError, OSError) as error:
@@ -64,7 +64,7 @@ def library() -> Any:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Makes errors of the library KerberosErrors."""
+    """Converts errors of the library to KerberosErrors."""
     gssapi = library()
     try:
         yield
@@ -77,35 +77,35 @@ def told() -> Iterator[None]:
 
 
 class Context:
-    """One side of one exchange. ``make`` makes the library's context, at the first step."""
+    """One side of one exchange. ``make`` creates the library's context, at the first step."""
 
     def __init__(self, gssapi: Any) -> None:
         self._gssapi = gssapi
         self._context: Any = None
 
     def make(self) -> Any:
-        """The library's context, which begins."""
+        """Creates the library's context."""
         raise NotImplementedError
 
     @property
     def is_complete(self) -> bool:
-        """Both sides know each other."""
+        """Whether both sides have authenticated each other."""
         return self._context is not None and bool(self._context.complete)
 
     def step(self, token: bytes) -> bytes:
-        """The next token to send, empty where there is none. Raises KerberosError."""
+        """Returns the next token to send, empty if there is none. Raises KerberosError."""
         with told():
             if self._context is None:
                 self._context = self.make()
-                self._context.__DEFER_STEP_ERRORS__ = False  # else what is wrong would be told a step later
+                self._context.__DEFER_STEP_ERRORS__ = False  # otherwise an error would be raised one step later
             return self._context.step(token or None) or b""
 
     def wrap(self, message: bytes) -> bytes:
-        """The message, signed. Raises KerberosError."""
+        """Returns the signed message. Raises KerberosError."""
         with told():
             return bytes(self._context.wrap(message, False).message)
 
     def unwrap(self, message: bytes) -> bytes:
-        """What the other side has signed. Raises KerberosError."""
+        """Returns the message that the other side signed. Raises KerberosError."""
         with told():
             return bytes(self._context.unwrap(message).message)

@@ -1,4 +1,4 @@
-"""PEM (RFC 7468): blocks of base64 between lines that name what they hold."""
+"""PEM (RFC 7468): blocks of base64 between lines that name their contents."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ CERTIFICATE: Final = "CERTIFICATE"
 PRIVATE_KEY: Final = "PRIVATE KEY"
 ENCRYPTED_KEY: Final = "ENCRYPTED PRIVATE KEY"
 _ENCRYPTED_BY_HEADER: Final = "Proc-Type: 4,ENCRYPTED"
-"""The older way of OpenSSL."""
+"""OpenSSL's older format."""
 
 
 def certificates(text: str) -> list[str]:
-    """The blocks of the certificates, in their order."""
+    """Returns the blocks of certificates, in order."""
     return [block for label, block in _blocks(text) if label == CERTIFICATE]
 
 
 def keys(text: str) -> list[str]:
-    """The blocks of the private keys, of whatever kind."""
+    """Returns the blocks of private keys of all kinds."""
     return [block for label, block in _blocks(text) if label.endswith(PRIVATE_KEY)]
 
 
 def is_encrypted(key: str) -> bool:
-    """Whether the block of a key needs a password."""
+    """Returns whether a key's block needs a password."""
     return ENCRYPTED_KEY in key or _ENCRYPTED_BY_HEADER in key
 
 
 def block(label: str, data: bytes) -> str:
-    """A block of DER."""
+    """Returns DER bytes as a block."""
     text = base64.b64encode(data).decode()
     lines = [text[at : at + _LINE] for at in range(0, len(text), _LINE)]
     return "\n".join((f"-----BEGIN {label}-----", *lines, f"-----END {label}-----"))
@@ -42,5 +42,5 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _lines(text: str) -> str:
-    """Without what a properties file leaves around lines."""
+    """Removes the white space that a properties file leaves around lines."""
     return "\n".join(line.strip() for line in text.splitlines())

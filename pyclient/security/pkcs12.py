@@ -7,12 +7,12 @@ from typing import NamedTuple
 from pyclient.security.trouble import BadStore, WrongPassword
 
 MAGIC = b"\x30"
-"""Of any DER sequence."""
+"""The first byte of any DER sequence."""
 
 
 class Pkcs12(NamedTuple):
-    """What a store holds: a key, PKCS#8 in DER, or None; the certificates in DER, the key's own first, then the
-    one that has issued it, and so on.
+    """The contents of a store: a key, PKCS#8 in DER, or None; and certificates in DER. The key's own is first, then its
+    issuer's, and so on.
     """
 
     key: bytes | None
@@ -28,8 +28,8 @@ def read(data: bytes, password: str | None) -> Pkcs12:
     except ValueError as error:
         if "password" in str(error).lower():
             raise WrongPassword("the password does not open it, or the file is damaged") from None
-        raise BadStore("it is no PKCS12 store, or is damaged") from None
-    except Exception as error:  # what the library does not know, by classes of its own
+        raise BadStore("it is not a PKCS12 store, or is damaged") from None
+    except Exception as error:  # the library has its own classes for what it does not support
         raise BadStore(str(error) or type(error).__name__) from error
     key = None
     if store.key is not None:

@@ -1,7 +1,7 @@
-"""Key stores and trust stores, as Kafka's settings name them: PEM as a file or as text, PKCS12, JKS.
+"""Key stores and trust stores from Kafka's settings: PEM as a file or as text, PKCS12, JKS.
 
-``ssl.keystore.type`` and ``ssl.truststore.type`` are PEM, PKCS12 or JKS. Java opens PKCS12 also where JKS is named,
-and so does this: the first bytes of a file tell which of them it is. Where no type is given, they tell PEM too.
+``ssl.keystore.type`` and ``ssl.truststore.type`` are PEM, PKCS12 or JKS. As in Java, PKCS12 is also read if the setting
+is JKS: the first bytes of a file tell which it is. Without a type, they tell PEM too.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyclient.security import jks, pem, pkcs12
 from pyclient.security.trouble import BadStore, TlsConfigError, WrongPassword
 
 Settings = Mapping[str, Any]
-"""Kafka's keys without a listener's prefix; None, or no entry, is a setting that is not given."""
+"""Kafka's keys without a listener's prefix. A missing entry, or None, means that a setting is not given."""
 
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 TYPES: Final = (PEM, PKCS12, JKS)
 _BEGIN: Final = "-----BEGIN"
 _MOST_BYTES: Final = 4 << 20
-"""Of a file."""
+"""The most bytes of a file."""
 
 KEY_PASSWORD: Final = "ssl.key.password"
 _KEY_TYPE, _TRUST_TYPE = "ssl.keystore.type", "ssl.truststore.type"
@@ -35,22 +35,22 @@ class KeyStore(NamedTuple):
     """A private key and its certificates, in PEM."""
 
     key: str
-    """Encrypted where it was so in a PEM."""
+    """Encrypted if it was so in a PEM."""
     password: str | None
-    """Opens the key where it is encrypted."""
+    """The key's password, if it is encrypted."""
     chain: tuple[str, ...]
     """The key's own certificate first."""
     setting: str
-    """Which has named it."""
+    """The setting that named it."""
     file: str
-    """Empty: the setting's own text."""
+    """Empty means the setting's own text."""
 
     def __repr__(self) -> str:
         return f"KeyStore({self.setting}, {self.file or 'text'})"
 
 
 class TrustStore(NamedTuple):
-    """The certificates that are trusted, in PEM."""
+    """The trusted certificates, in PEM."""
 
     certificates: tuple[str, ...]
     setting: str
@@ -61,7 +61,7 @@ class TrustStore(NamedTuple):
 
 
 def key_store(settings: Settings) -> KeyStore | None:
-    """The key store that the settings name; None where they name none. Raises TlsConfigError."""
+    """Returns the key store of the settings; None if they name none. Raises TlsConfigError."""
     key, chain, path = (_text(settings, name) for name in (_KEY, _CHAIN, _KEY_FILE))
     password, key_password = settings.get(_KEY_FILE_PASSWORD), settings.get(KEY_PASSWORD)
     declared = _type(settings, _KEY_TYPE)
@@ -70,8 +70,8 @@ def key_store(settings: Settings) -> KeyStore | None:
         if not chain:
             raise TlsConfigError(_CHAIN, f"is missing beside {_KEY}")
         if path:
-            raise TlsConfigError(_KEY_FILE, f"is given beside {_KEY}, which is the key itself: one of them")
-        _check_no_password(_KEY_FILE_PASSWORD, password, f"; {KEY_PASSWORD} is the one of its key")
+            raise TlsConfigError(_KEY_FILE, f"is given beside {_KEY}, which is the key itself: remove one of them")
+        _check_no_password(_KEY_FILE_PASSWORD, password, f"; the password of its key is {KEY_PASSWORD}")
         return _pem_keys(key, chain, key_password, _KEY, "")
     if chain:
         raise TlsConfigError(_KEY, f"is missing beside {_CHAIN}")
@@ -82,7 +82,7 @@ def key_store(settings: Settings) -> KeyStore | None:
     data = _load(_KEY_FILE, path)
     kind = _kind(data, _KEY_FILE, path, _KEY_TYPE, declared)
     if kind == PEM:
-        _check_no_password(_KEY_FILE_PASSWORD, password, f"; {KEY_PASSWORD} is the one of its key")
+        _check_no_password(_KEY_FILE_PASSWORD, password, f"; the password of its key is {KEY_PASSWORD}")
         text = data.decode("utf-8", "replace")
         return _pem_keys(text, text, key_password, _KEY_FILE, path)
     if password is None:
@@ -93,14 +93,14 @@ def key_store(settings: Settings) -> KeyStore | None:
 
 
 def trust_store(settings: Settings) -> TrustStore | None:
-    """The trust store that the settings name; None where they name none. Raises TlsConfigError."""
+    """Returns the trust store of the settings; None if they name none. Raises TlsConfigError."""
     text, path = _text(settings, _CERTIFICATES), _text(settings, _TRUST_FILE)
     password = settings.get(_TRUST_FILE_PASSWORD)
     declared = _type(settings, _TRUST_TYPE)
     if text:
         _check_inline(_CERTIFICATES, _TRUST_TYPE, declared)
         if path:
-            raise TlsConfigError(_TRUST_FILE, f"is given beside {_CERTIFICATES}: one of them")
+            raise TlsConfigError(_TRUST_FILE, f"is given beside {_CERTIFICATES}: remove one of them")
         _check_no_password(_TRUST_FILE_PASSWORD, password)
         return _trusted(pem.certificates(text), _CERTIFICATES, "")
     if not path:
@@ -120,7 +120,7 @@ def trust_store(settings: Settings) -> TrustStore | None:
 
 
 def _text(settings: Settings, name: str) -> str:
-    """The value, empty where it is not given. A place that holds a PEM, and the reverse, are told."""
+    """Returns the value, empty if it is not given. Raises if a file name is a PEM, or the reverse."""
     value = settings.get(name)
     if value is None:
         return ""
@@ -133,7 +133,7 @@ def _text(settings: Settings, name: str) -> str:
         raise TlsConfigError(name, f"is a PEM, not the name of a file: give it as {right}")
     if text and not is_place and _BEGIN not in text:
         right = _TRUST_FILE if name == _CERTIFICATES else _KEY_FILE
-        raise TlsConfigError(name, f"is no PEM, which begins with {_BEGIN}: the name of a file is {right}")
+        raise TlsConfigError(name, f"is not a PEM, which begins with {_BEGIN}; give a file name as {right}")
     return text
 
 
@@ -161,11 +161,11 @@ def _check_no_password(setting: str, password: Any, more: str = "") -> None:
 
 
 def _load(setting: str, path: str) -> bytes:
-    """The bytes of a file; a pipe, which others may never fill, is refused at once. Raises TlsConfigError."""
+    """Returns the bytes of a file. Rejects a pipe, which might never be filled. Raises TlsConfigError."""
     try:
         with open(path, "rb", opener=_open) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise TlsConfigError(setting, f"{path}: it is no regular file")
+                raise TlsConfigError(setting, f"{path}: it is not a regular file")
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise TlsConfigError(setting, f"{path}: {error.strerror}") from None
@@ -181,12 +181,12 @@ def _open(path: str, flags: int) -> int:
 
 
 def _kind(data: bytes, setting: str, path: str, type_setting: str, declared: str | None) -> str:
-    """What the file is, by its first bytes. Raises TlsConfigError where that is not what it has to be."""
+    """Returns the kind of the file from its first bytes. Raises TlsConfigError if another kind is set."""
     if data.startswith(jks.MAGIC):
         found = JKS
     elif data.startswith(jks.JCEKS_MAGIC):
         convert = "keytool -importkeystore -deststoretype PKCS12"
-        raise TlsConfigError(setting, f"{path} is JCEKS, which is not read: {convert} makes a PKCS12 of it")
+        raise TlsConfigError(setting, f"{path} is JCEKS, which is not supported: convert it to PKCS12 with {convert}")
     elif data.startswith(pkcs12.MAGIC):
         found = PKCS12
     elif _BEGIN.encode() in data:
@@ -201,7 +201,7 @@ def _kind(data: bytes, setting: str, path: str, type_setting: str, declared: str
 def _opened(
     data: bytes, kind: str, password: str, key_password: str | None, path: str
 ) -> tuple[bytes, tuple[bytes, ...]]:
-    """The key and its chain, in DER."""
+    """Returns the key and its chain, in DER."""
     setting = _KEY_FILE_PASSWORD
     try:
         if kind == PKCS12:
@@ -223,7 +223,7 @@ def _opened(
 
 
 def _ders(data: bytes, kind: str, password: str | None, path: str) -> tuple[bytes, ...]:
-    """The certificates of a trust store, those of keys too, as Java has it."""
+    """Returns the certificates of a trust store, including those of keys, as in Java."""
     try:
         if kind == PKCS12:
             found = pkcs12.read(data, password)
@@ -240,7 +240,7 @@ def _pem_keys(text: str, chain_text: str, password: str | None, setting: str, pa
     keys, chain = pem.keys(text), pem.certificates(chain_text)
     where = f"{path} has" if path else "has"
     if len(keys) != 1:
-        raise TlsConfigError(setting, f"{where} {len(keys)} private keys, and has to have one")
+        raise TlsConfigError(setting, f"{where} {len(keys)} private keys, but must have one")
     if not chain:
         raise TlsConfigError(setting if path else _CHAIN, f"{where} no certificate")
     if pem.is_encrypted(keys[0]) and password is None:

@@ -1,4 +1,4 @@
-"""What is wrong with settings of TLS, or with the files that they name."""
+"""Errors about TLS settings, and about the files that they name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TlsConfigError(ValueError):
 
 
 class BadStore(Exception):
-    """A store that cannot be read; the text says why, without a name."""
+    """A store that cannot be read. The text has the reason, without a file name."""
 
 
 class WrongPassword(BadStore):

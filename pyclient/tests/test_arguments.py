@@ -52,13 +52,13 @@ def test_a_pattern_is_no_topic_name():
 
 @pytest.mark.parametrize("offsets", [3, [3], "flights"])
 def test_a_commit_takes_a_mapping_or_a_record(offsets):
-    with Consumer(NOWHERE, group_id="g") as consumer, pytest.raises(TypeError, match="has no offsets: give a mapping"):
+    with Consumer(NOWHERE, group_id="g") as consumer, pytest.raises(TypeError, match="has no offsets: pass a mapping"):
         consumer.commit(offsets)
 
 
 @pytest.mark.parametrize("face", [aio.Producer, aio.Consumer, aio.Admin])
 def test_asyncio_clients_are_made_in_a_coroutine(face):
-    with pytest.raises(RuntimeError, match=rf"make an aio\.{face.__name__} in a coroutine"):
+    with pytest.raises(RuntimeError, match=rf"create an aio\.{face.__name__} in a coroutine"):
         face(NOWHERE)
 
 

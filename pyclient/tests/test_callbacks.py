@@ -81,7 +81,7 @@ def test_a_call_ends_in_time_though_a_callback_holds_up_the_thread(broker, topic
         producer.partitions_for(topic)
         producer.send(topic, b"v", on_delivery=hold_up)
         assert called.wait(PATIENCE_S)
-        with pytest.raises(RequestTimedOut, match="stands still"):
+        with pytest.raises(RequestTimedOut, match="is blocked by a callback"):
             producer.partitions_for(topic, timeout=0.5)
         assert not ended.is_set()
         released.set()

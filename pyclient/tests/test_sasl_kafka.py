@@ -163,7 +163,7 @@ def test_a_listener_of_another_kind_is_told(java_broker: SecuredKafka) -> None:
         return str(caught.value)
 
     sasl, tls = client("SASL_PLAINTEXT", "PLAIN"), client("SASL_SSL", "PLAIN")
-    assert "asks for no SASL; set security.protocol=PLAINTEXT" in told(java_broker.at("PLAINTEXT"), sasl)
+    assert "does not use SASL; set security.protocol=PLAINTEXT" in told(java_broker.at("PLAINTEXT"), sasl)
     is_right = "is security.protocol right? This client's is {}"
     assert is_right.format("PLAINTEXT") in told(java_broker.at("SASL_PLAINTEXT"), {})
     assert is_right.format("PLAINTEXT") in told(java_broker.at("SASL_SSL"), {})

@@ -64,7 +64,7 @@ def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
         ([ENABLED], f"{OWN}.plain.sasl.jaas.config has no user: user_NAME="),
         ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required username=a password=b;"], "has no user"),
         ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required usr_a=secret;"], "option 1 is unknown: .* user_"),
-        ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required user_a=x user_a=secret;"], "option 2 is there already"),
+        ([ENABLED, f"sasl.jaas.config={PLAIN_MODULE} required user_a=x user_a=secret;"], "option 2 is a duplicate"),
         ([ENABLED, f"sasl.jaas.config={PLAIN}", "sasl.enabled.mechanism=x"], "mean sasl.enabled.mechanisms"),
         (["sasl.enabled.mechanism=PLAIN"], r"sasl.enabled.mechanism \(from --set\) is unknown: did you mean"),
         ([ENABLED, f"sasl.jaas.config={SCRAM}"], "is not of org.*PlainLoginModule"),

@@ -49,7 +49,7 @@ def test_a_login_by_the_keys_hides_its_password() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"sasl_jaas_config": "x"}, "it is `CLASS required"),
+        ({"sasl_jaas_config": "x"}, "it must be `CLASS required"),
         ({"sasl_jaas_config": 'com.sun.Krb5LoginModule required principal="secret";'}, "the only one"),
         ({"sasl_jaas_config": f'{MODULE} username="secret";'}, "username and password"),
         ({"sasl_jaas_config": f'{MODULE} username="a" password="secret" user_a="secret";'}, "username and password"),

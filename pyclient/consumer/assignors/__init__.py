@@ -1,6 +1,6 @@
-"""Assignors: what the leader of a classic group shares the partitions by.
+"""Assignors, by which the leader of a classic group assigns partitions.
 
-A visible table, by the names of partition.assignment.strategy.
+The table below has them by their names in partition.assignment.strategy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The order in which Java's HashMap and HashSet give what is in them.
+"""The iteration order of Java's HashMap and HashSet.
 
-Kafka's sticky assignors break ties by it: which of several members keeps its one partition more. An assignor needs this
+Kafka's sticky assignors break ties by it: which of several members keeps the extra partition. An assignor needs this
 order to assign the same group as Kafka does. A bucket is chosen by the upper half of the hash xored into the lower one.
-The number of buckets is a power of two, at least 16, and at most three quarters of them are filled. Within a bucket the
-order is that of insertion.
+The number of buckets is a power of two, at least 16, and at most three quarters of them are filled. Within a bucket,
+elements keep the order of insertion.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST_BUCKETS = 16
 
 
 def text_hash(text: str) -> int:
-    """``String.hashCode``, unsigned: over UTF-16 units."""
+    """Returns ``String.hashCode``, unsigned: over UTF-16 units."""
     units = text.encode("utf-16-be")
     found = 0
     for unit in unpack(f">{len(units) // 2}H", units):
@@ -30,12 +30,12 @@ def text_hash(text: str) -> int:
 
 
 def partition_hash(tp: TopicPartition) -> int:
-    """``TopicPartition.hashCode``, unsigned."""
+    """Returns ``TopicPartition.hashCode``, unsigned."""
     return (31 * (31 + tp.partition) + text_hash(tp.topic)) & MASK
 
 
 def buckets_of(size: int, at_least: int = LEAST_BUCKETS) -> int:
-    """The number of buckets of a table with ``size`` entries."""
+    """Returns the number of buckets of a table with ``size`` entries."""
     while size > at_least * 3 // 4:
         at_least *= 2
     return at_least
@@ -46,14 +46,14 @@ def _bucket(hashed: int, buckets: int) -> int:
 
 
 def in_java_order(keys: Iterable[str]) -> list[str]:
-    """Strings in the order of a HashMap into which they were put in this order."""
+    """Returns strings in the order of a HashMap into which they were put in this order."""
     given = list(keys)
     buckets = buckets_of(len(given))
     return sorted(given, key=lambda key: _bucket(text_hash(key), buckets))
 
 
 class JavaSet(Generic[T]):
-    """As much of a HashSet as says which element comes first. It never has fewer buckets than before."""
+    """The part of a HashSet that tells which element comes first. It never has fewer buckets than before."""
 
     def __init__(self, hashed: Callable[[T], int]) -> None:
         self._hash = hashed
@@ -64,14 +64,14 @@ class JavaSet(Generic[T]):
         return bool(self._items)
 
     def add(self, item: T) -> None:
-        """Adds it, unless it is there."""
+        """Adds the item, unless the set has it."""
         self._items.setdefault(item, self._hash(item))
         self._buckets = buckets_of(len(self._items), self._buckets)
 
     def remove(self, item: T) -> None:
-        """Raises KeyError where it is not there."""
+        """Removes the item. Raises KeyError if the set does not have it."""
         del self._items[item]
 
     def first(self) -> T:
-        """What an iterator gives first. Raises ValueError where there is nothing."""
+        """Returns the first element of an iteration. Raises ValueError for an empty set."""
         return min(self._items, key=lambda item: _bucket(self._items[item], self._buckets))

@@ -1,7 +1,7 @@
-"""Racks of members and of partitions' replicas, as far as an assignment is to look at them (KIP-881).
+"""Racks of members and of partitions' replicas, if an assignment should consider them (KIP-881).
 
-It does where some member is in a rack that some partition has a replica in, and not every partition
-has replicas in the same racks: else each member is as near to one partition as to another.
+It should if some member is in the rack of some replica, and if not all partitions have replicas in the same racks.
+Otherwise each member is as near to one partition as to another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOWHERE: frozenset[str] = frozenset()
 
 
 class Racks:
-    """The racks of a group, or of a topic's readers. False: they do not matter."""
+    """The racks of a group, or of a topic's readers. False if they do not matter."""
 
     def __init__(
         self, members: Iterable[Member], partitions: Sequence[TopicPartition], replicas: PartitionRacks
@@ -36,18 +36,18 @@ class Racks:
         return self._matter
 
     def are_apart(self, member_id: str, tp: TopicPartition) -> bool:
-        """Whether the member has a rack, and the partition has no replica in it."""
+        """Returns whether the member has a rack, and the partition has no replica in it."""
         return member_id in self._members and self._members[member_id] not in self._partitions[tp]
 
     def are_together(self, member_id: str, tp: TopicPartition) -> bool:
-        """Whether the member has a rack, and the partition has a replica in it."""
+        """Returns whether the member has a rack, and the partition has a replica in it."""
         return member_id in self._members and self._members[member_id] in self._partitions[tp]
 
     def rarest_first(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Partitions by the number of members in their racks."""
+        """Returns the partitions, ordered by the number of members in their racks."""
         return sorted(partitions, key=lambda tp: sum(self._sizes[rack] for rack in self._partitions[tp]))
 
 
 def partitions_of(counts: Mapping[str, int]) -> list[TopicPartition]:
-    """All partitions, topic by topic."""
+    """Returns all partitions, topic by topic."""
     return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]

@@ -1,8 +1,8 @@
 """The assignor ``range``: each topic is cut into runs of partitions, one for each of its readers.
 
-The first readers get one partition more where a topic cannot be cut evenly. Where racks matter (KIP-881), a reader
-first gets partitions with a replica in its rack, within the same quotas. Topics with the same readers and the same
-number of partitions are assigned alike, if each of those partitions has a replica there.
+If a topic cannot be cut evenly, the first readers get one partition more. If racks matter (KIP-881), a reader first
+gets partitions with a replica in its rack, within the same quotas. Topics with the same readers and the same number of
+partitions are assigned alike, if all of those partitions have a replica there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fits = Callable[[str, TopicPartition], bool]
 
 
 class _Topic:
-    """A topic being cut. Readers stand in the order of their ranks."""
+    """A topic that is being cut. Readers are ordered by rank."""
 
     def __init__(self, name: str, count: int, readers: Sequence[Member], replicas: PartitionRacks) -> None:
         self.name, self.count = name, count
@@ -29,11 +29,11 @@ class _Topic:
         self._quota, self._extra = divmod(count, len(readers))
 
     def room(self, reader: str) -> int:
-        """The number of partitions that the reader may still get."""
+        """Returns the number of partitions that the reader may still get."""
         return max(0, self._quota + (self._extra > 0) - len(self.shares[reader]))
 
     def is_near(self, reader: str, tp: TopicPartition) -> bool:
-        """Whether a replica is in the reader's rack, or the reader has none."""
+        """Returns whether a replica is in the reader's rack, or the reader has no rack."""
         return not self.racks.are_apart(reader, tp)
 
     def give(self, reader: str, partitions: Sequence[TopicPartition]) -> None:
@@ -45,7 +45,7 @@ class _Topic:
         self._left = [tp for tp in self._left if tp not in partitions]
 
     def cut(self, fits: Fits) -> None:
-        """Each reader in turn gets what it may have of what fits."""
+        """Gives each reader in turn partitions that fit, up to its quota."""
         for reader in self.readers:
             run = [tp for tp in self._left if fits(reader, tp)][: self.room(reader)]
             if run:
@@ -55,7 +55,7 @@ class _Topic:
 def assign(
     counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """Members stand in the order of their ranks."""
+    """Assigns the partitions of each topic. Members are ordered by rank."""
     ordered = sorted(members, key=lambda member: member.rank)
     topics = []
     for name in sorted(counts):
@@ -81,7 +81,7 @@ def _match_racks(topics: Sequence[_Topic]) -> None:
 
 
 def _match_together(topics: Sequence[_Topic]) -> None:
-    """The same numbers of all of these to one reader, where all of them fit."""
+    """Gives a reader the same partition number of all these topics, if all of them fit."""
     if all(rack is None for _, rack in topics[0].likeness[1]):
         return
     for number in range(topics[0].count):

@@ -1,6 +1,6 @@
 """The assignor ``roundrobin``: all partitions, topic by topic, are dealt to the members in turn.
 
-Racks are ignored, as in Kafka's own.
+Racks are ignored, as by Kafka's own assignor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyclient.topic_partition import TopicPartition
 def assign(
     counts: Mapping[str, int], members: Sequence[Member], _replicas: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """Members stand in the order of their ranks; those that do not read a topic are passed over."""
+    """Assigns the partitions. Members are ordered by rank; those that do not read a topic are skipped."""
     assigned: Assignment = {member.id: [] for member in members}
     ordered = sorted(members, key=lambda member: member.rank)
     place = 0

@@ -1,4 +1,4 @@
-"""What an assignor knows of a group, and what it is."""
+"""What an assignor is, and the information about a group that it gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyclient.topic_partition import TopicPartition
 
 
 class Member(NamedTuple):
-    """A member: its topics, what it owns and since which generation."""
+    """A member: its topics, the partitions that it owns, and the generation of that assignment."""
 
     id: str
     topics: tuple[str, ...]
@@ -21,12 +21,12 @@ class Member(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, str]:
-        """Static members first, by instance id; then by member id."""
+        """The member's place in the order: static members first, by instance id, then others by member id."""
         return self.instance_id is None, self.instance_id or self.id
 
 
 class Claim(NamedTuple):
-    """What a member says that it had, and as of which generation (None: it does not say)."""
+    """The partitions that a member says it had, and the generation then (None if it does not say)."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None
@@ -34,16 +34,16 @@ class Claim(NamedTuple):
 
 Assignment = dict[str, list[TopicPartition]]
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]
-"""The racks in which a partition has replicas, as far as they are known."""
+"""The racks in which a partition has replicas, if known."""
 NO_RACKS: Final[PartitionRacks] = {}
 Assign = Callable[[Mapping[str, int], Sequence[Member], PartitionRacks], Assignment]
 
 
 class Assignor(NamedTuple):
-    """``assign(number of partitions by topic, members, racks of partitions)`` gives each member its partitions.
+    """``assign(number of partitions by topic, members, racks of partitions)`` returns each member's partitions.
 
-    ``cooperative``: members keep what they own until it is taken from them (KIP-429).
-    ``user_data(owned, generation)``: what a member sends for it.
+    With ``cooperative``, members keep what they own until it is revoked (KIP-429). ``user_data(owned, generation)``
+    returns the data that a member sends to this assignor.
     """
 
     name: str

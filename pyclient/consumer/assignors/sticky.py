@@ -1,14 +1,14 @@
 """The assignors ``sticky`` and ``cooperative-sticky``: balanced, with as few moves as possible.
 
-They give what Kafka's own give for the same group, so that a change of the leader between clients moves nothing. Where
-racks matter (KIP-881), a member does not keep a partition without a replica in its rack. A free partition goes first to
-members in one of its racks, as far as the balance allows. Where all members read the same topics a share is a quota
-(``sticky_alike``); otherwise partitions move to members with fewer until this improves nothing (``sticky_general``). If
-several members claim a partition, the one of the latest generation keeps it; of two of the same generation, neither
-does.
+They assign as Kafka's own assignors do, so nothing moves when another client becomes the group's leader. If racks
+matter (KIP-881), a member does not keep a partition without a replica in its rack. A free partition goes first to
+members in one of its racks, as far as the balance allows. If all members read the same topics, a share is a quota
+(``sticky_alike``). Otherwise partitions move to members with fewer partitions until this improves nothing
+(``sticky_general``). If several members claim a partition, the one of the latest generation keeps it. Of two members of
+the same generation, neither keeps it.
 
-``cooperative-sticky`` leaves out of its assignment what another member still owns: that member
-gives it up, and the next round gives it to the new one (KIP-429).
+``cooperative-sticky`` leaves out of its assignment what another member still owns. That member gives it up, and the
+next round gives it to the new owner (KIP-429).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Previous = Callable[[Member], Claim]
 def assign(
     counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """The members' user data says which partitions each of them had."""
+    """Assigns, using the partitions that the members' user data name."""
     return _assign(counts, members, replicas, _told)[0]
 
 
 def assign_cooperatively(
     counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """Without what has to be given up by another member first."""
+    """Assigns, without partitions that another member must give up first."""
     assigned, moving = _assign(counts, members, replicas, _owned)
     if moving is None:
         moving = _moving(members, assigned)
@@ -49,7 +49,7 @@ def assign_cooperatively(
 def _assign(
     counts: Mapping[str, int], members: Sequence[Member], replicas: PartitionRacks, previous: Previous
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """The assignment, and what moves by it from owner to owner where that is known."""
+    """Returns the assignment, and the partitions that move between owners if those are known."""
     by_id = {member.id: member for member in members}
     ordered = [by_id[member_id] for member_id in in_java_order(by_id)]
     claims = {member.id: _existing(previous(member), counts) for member in ordered}
@@ -74,7 +74,7 @@ def _existing(claim: Claim, counts: Mapping[str, int]) -> Claim:
 def _kept(
     members: Sequence[Member], claims: Mapping[str, Claim]
 ) -> tuple[Assignment, set[TopicPartition]]:
-    """What each member may keep, and what several claim in the same generation."""
+    """Returns what each member may keep, and what several members claim in the same generation."""
     generations = {member.id: member.generation for member in members}
     kept: Assignment = {member.id: [] for member in members}
     owners: dict[TopicPartition, str] = {}
@@ -97,7 +97,7 @@ def _kept(
 
 
 def _moving(members: Sequence[Member], assigned: Assignment) -> dict[TopicPartition, str]:
-    """What one member owns and another one is to have."""
+    """Returns the partitions that one member owns and another one will get."""
     added = {
         tp: member.id for member in members for tp in assigned[member.id] if tp not in set(member.owned)
     }
@@ -123,7 +123,7 @@ def _owned(member: Member) -> Claim:
 
 
 def encode(owned: Sequence[TopicPartition], generation: int) -> bytes:
-    """What a member had, as Kafka's StickyAssignor writes it."""
+    """Encodes the partitions that a member had, as Kafka's StickyAssignor does."""
     topics: dict[str, list[int]] = {}
     for tp in owned:
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -135,7 +135,7 @@ def encode(owned: Sequence[TopicPartition], generation: int) -> bytes:
 
 
 def decode(data: bytes) -> tuple[list[TopicPartition], int | None]:
-    """What ``encode`` wrote, in version 0 without a generation; nothing where it was not written so."""
+    """Decodes what ``encode`` wrote (version 0 has no generation). Returns nothing for other data."""
     try:
         return _decode(data)
     except (struct.error, UnicodeDecodeError):

@@ -1,9 +1,9 @@
-"""Sticky shares where all members read the same topics: each gets the quota or one more.
+"""Sticky shares if all members read the same topics: each member gets the quota, or one partition more.
 
-A member keeps of what it had as much as its share allows; ``extra`` members may keep one more than the others. What is
-left is dealt in turn to those that are below their share, then to those that may have one more. Where racks matter, a
-member keeps no partition without a replica in its rack. Free partitions go first to members in one of their racks,
-beginning with the partitions that the fewest members can have so.
+A member keeps as many of its partitions as its share allows; ``extra`` members may keep one more than the others. The
+remaining partitions are dealt in turn to members below their share, then to those that may have one more. If racks
+matter, a member keeps no partition without a replica in its rack. Free partitions go first to members in one of their
+racks, beginning with the partitions for which there are the fewest such members.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyclient.topic_partition import TopicPartition
 
 
 class Alike:
-    """One assignment. ``kept``: what each member had, in the order in which they choose.
+    """One assignment. ``kept`` has what each member had, in the order in which members choose.
 
-    ``moving``, after ``assign``: what has a new owner though it had one, or several.
+    After ``assign``, ``moving`` has the partitions with a new owner that had one or several before.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Alike:
         self._revoked: dict[TopicPartition, str] = {}
         self._below: list[str] = []
         self._at_quota: list[str] = []
-        """That may get one more."""
+        """The members that may get one more."""
 
     def assign(self) -> Assignment:
-        """Each member's partitions."""
+        """Returns each member's partitions."""
         for member_id, partitions in self._kept.items():
             ordered = sorted(partitions, key=lambda tp: (tp.partition, tp.topic))
             near = self._near(member_id, ordered) if self._racks else ordered
@@ -55,7 +55,7 @@ class Alike:
         return self._assigned
 
     def _near(self, member_id: str, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """What the member may keep as to its rack."""
+        """Returns the partitions that the member may keep, considering its rack."""
         far = [tp for tp in owned if self._racks.are_apart(member_id, tp)]
         self._revoked.update(dict.fromkeys(far, member_id))
         return [tp for tp in owned if tp not in far]
@@ -75,7 +75,7 @@ class Alike:
         self._revoked.update(dict.fromkeys(owned[quota:], member_id))
 
     def _deal_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Gives what a member in one of its racks has room for; the rest."""
+        """Gives partitions to members in one of their racks that have room. Returns the rest."""
         left, place = [], 0
         for tp in free:
             if (found := self._next_near(tp, self._below, place)) is not None:
@@ -94,7 +94,7 @@ class Alike:
         return next((place for place in places if self._racks.are_together(members[place], tp)), None)
 
     def _fill(self, tp: TopicPartition, place: int) -> int:
-        """To a member below its share; where to look for the next one."""
+        """Gives a partition to a member below its share. Returns where to look for the next one."""
         member_id = self._below[place]
         self._give(tp, member_id)
         if len(self._assigned[member_id]) < self._quota:

@@ -1,8 +1,8 @@
-"""Sticky shares where members read different topics.
+"""Sticky shares if members read different topics.
 
-Every member keeps its partitions, and each free one goes to the reader with the fewest. Then partitions move to
-readers that have two fewer, first back to those that had them in an earlier generation, until this improves nothing.
-If the shares have not become more even, everything stays as it was.
+Every member keeps its partitions, and each free partition goes to the reader with the fewest. Then partitions move to
+readers that have at least two fewer, first back to those that had them in an earlier generation, until this improves
+nothing. If the shares have not become more even, everything stays as it was.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Pair = tuple[str, str]
 
 
 class Movements:
-    """Which partitions have moved from whom to whom, so that none moves there and another one back."""
+    """Remembers moves, so that no partition moves between two members while another one moves back."""
 
     def __init__(self) -> None:
         self._pairs: dict[TopicPartition, Pair] = {}
         self._moved: dict[tuple[str, Pair], JavaSet[TopicPartition]] = {}
 
     def move(self, tp: TopicPartition, giver: str, taker: str) -> None:
-        """It goes from one to the other; from where it was at first, as far as is remembered."""
+        """Notes a move. A partition that moves several times counts as moved from its first owner."""
         pair = self._pairs.pop(tp, None)
         if pair is None:
             self._note(tp, (giver, taker))
@@ -44,14 +44,14 @@ class Movements:
         self._moved.setdefault((tp.topic, pair), JavaSet(partition_hash)).add(tp)
 
     def instead(self, tp: TopicPartition, giver: str, taker: str) -> TopicPartition:
-        """What to move: a partition of the topic that came from the taker, if there is one."""
+        """Returns the partition to move: one of the same topic that came from the taker, if there is one."""
         source = self._pairs.get(tp, (giver, ""))[0]
         back = self._moved.get((tp.topic, (taker, source)))
         return tp if back is None else back.first()
 
 
 class General:
-    """One assignment. ``members`` in the order in which they claim, ``kept`` what each may keep."""
+    """One assignment. ``members`` are in the order in which they claim; ``kept`` has what each may keep."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class General:
         self._before = _before(claims)
         self._movements = Movements()
         self._ranking: list[tuple[int, str]] = []
-        """Members by the number of their partitions."""
+        """Members ordered by the number of their partitions."""
 
     def assign(self) -> Assignment:
-        """Each member's partitions."""
+        """Returns each member's partitions."""
         free = [tp for tp in self._all if tp not in self._owner and self._readers[tp.topic]]
         was_empty = not any(self._assigned.values())
         self._ranking = sorted((len(partitions), each) for each, partitions in self._assigned.items())
@@ -100,7 +100,7 @@ class General:
         return next(each for _, each in self._ranking if topic in self._topics[each])
 
     def _take_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Gives what a member in the rack of a replica reads, or one without a rack; the rest."""
+        """Gives partitions to members in a replica's rack, or without a rack. Returns the rest."""
         left = []
         for tp in free:
             readers = (each for _, each in self._ranking if tp.topic in self._topics[each])
@@ -125,7 +125,7 @@ class General:
             del self._ranking[bisect_left(self._ranking, row)]
 
     def _is_settled(self, member_id: str) -> bool:
-        """The member has all it can have, and no other member reads any of it."""
+        """Returns whether the member has all it can have, and no other member reads any of it."""
         count = sum(1 for tp in self._all if tp.topic in self._topics[member_id])
         mine = self._assigned[member_id]
         return len(mine) >= count and all(len(self._readers[tp.topic]) < 2 for tp in mine)
@@ -141,7 +141,7 @@ class General:
             self._assigned = before
 
     def _reassign(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Moves what helps, again until nothing does; whether something was moved."""
+        """Moves partitions as long as that improves the balance. Returns whether any moved."""
         moved = False
         while True:
             again = False
@@ -174,7 +174,7 @@ class General:
         self._take(tp, taker)
 
     def _is_balanced(self) -> bool:
-        """Whether no member could take a partition from one that has two more."""
+        """Returns whether no member could take a partition from one that has two more."""
         if not self._ranking or self._ranking[0][0] >= self._ranking[-1][0] - 1:
             return True
         most: dict[str, int] = {}
@@ -185,7 +185,7 @@ class General:
 
 
 def _before(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """The member that had a partition, by the latest generation before the last."""
+    """Returns the previous owner of each partition, from the latest generation before the last one."""
     last = max((-1 if claim.generation is None else claim.generation for claim in claims.values()), default=-1)
     owners: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, (partitions, told) in claims.items():
@@ -199,7 +199,7 @@ def _before(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
 
 
 def _unevenness(assigned: Assignment) -> int:
-    """The sum of the differences of all pairs of shares."""
+    """Returns the sum of the differences between all pairs of shares."""
     sizes = sorted(map(len, assigned.values()))
     steps = enumerate(pairwise(sizes), 1)
     return sum((high - low) * place * (len(sizes) - place) for place, (low, high) in steps)

@@ -1,4 +1,4 @@
-"""What was fetched of all partitions and not taken yet, in the order in which it came.
+"""The fetched records of all partitions that were not taken, in the order of their arrival.
 
 It is used under the consumer's lock. An error of a partition waits in it behind the partition's records.
 """
@@ -16,7 +16,7 @@ from pyclient.errors import KafkaError
 
 
 class Failure(NamedTuple):
-    """Stands in the buffer where a partition's fetch failed."""
+    """An entry in the buffer for a partition whose fetch failed."""
 
     state: PartitionState
     turn: int
@@ -25,7 +25,7 @@ class Failure(NamedTuple):
 
 
 class Buffer:
-    """Records and failures, of which ``size`` bytes count. ``heads`` has the oldest first."""
+    """Records and failures, which are ``size`` bytes in total. ``heads`` has the oldest first."""
 
     def __init__(self) -> None:
         self.heads: deque[Fetched | Failure] = deque()
@@ -40,12 +40,12 @@ class Buffer:
         self.heads.append(fetched)
 
     def add_failure(self, state: PartitionState, error: KafkaError) -> None:
-        """Adds an error; nothing more is fetched of the partition before it was told."""
+        """Adds an error. Nothing more is fetched of the partition before the error is reported."""
         state.failed = True
         self.heads.append(Failure(state, state.turn, error))
 
     def drop(self, place: int) -> None:
-        """Removes what stands there."""
+        """Removes the entry at ``place``."""
         head = self.heads[place]
         del self.heads[place]
         self.size -= head.size
@@ -53,11 +53,13 @@ class Buffer:
             head.state.buffered -= head.size
 
     def recount(self) -> None:
-        """Counts again. An exception of a signal's handler may have ended a ``take`` between two of its steps."""
+        """Computes ``size`` again, because a signal handler's exception may have ended a ``take`` between two of its
+        steps.
+        """
         self.size = sum(head.size for head in self.heads)
 
     def make_room(self, states: Iterable[PartitionState], limit: int) -> None:
-        """Drops records of paused partitions, so that they keep no other from being fetched."""
+        """Drops records of paused partitions, so that other partitions can be fetched."""
         if self.size <= limit * 3 // 4:
             return
         dropped = to_drop(states, limit)

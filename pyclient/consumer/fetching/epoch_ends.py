@@ -1,6 +1,6 @@
-"""Asks leaders about doubtful places (OffsetForLeaderEpoch, KIP-320): see ``truncation``.
+"""Asks leaders where epochs end (OffsetForLeaderEpoch, KIP-320): see ``truncation``.
 
-One request to each leader; a partition is asked about once at a time. On the client's loop.
+Each leader gets one request, and a partition is in one request at a time. Runs on the client's loop.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyclient.protocol import OffsetForLeaderEpoch
 from pyclient.topic_partition import TopicPartition
 
 CONSUMER = -1
-"""The replica id of those that are none."""
+"""The replica id of clients that are not replicas."""
 
 
 class Doubt(NamedTuple):
-    """A place as it was when the leader was asked."""
+    """A place in a log when the leader was asked about it."""
 
     state: PartitionState
     turn: int
@@ -31,12 +31,12 @@ class Doubt(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """The next fetch would still begin there."""
+        """Whether the next fetch would still begin there."""
         return self.state.turn == self.turn and self.state.fetch_offset == self.offset
 
 
 class EpochEnds:
-    """One consumer's questions for epoch ends. Calls ``on_end``, ``on_error`` under the lock, ``on_done`` last."""
+    """One consumer's questions about epochs. Calls ``on_end`` and ``on_error`` under the lock, and ``on_done`` last."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class EpochEnds:
         self._asked: set[PartitionState] = set()
 
     def ask(self, states: Iterable[PartitionState]) -> None:
-        """Asks, and tells what the leaders answer."""
+        """Asks the leaders, and passes on their answers."""
         nodes: dict[int, dict[TopicPartition, Doubt]] = {}
         with self._lock:
             for state in states:
@@ -82,7 +82,7 @@ class EpochEnds:
         if isinstance(error, UnsupportedByBroker):
             doubt.state.proven = doubt.leader_epoch
         elif error is not None or row is None:
-            self._on_error(doubt.state, error or LeaderNotAvailable(f"no answer about {doubt.state.tp}"))
+            self._on_error(doubt.state, error or LeaderNotAvailable(f"{doubt.state.tp}: no answer about it"))
         elif failure := of_code(row.error_code):
             self._on_error(doubt.state, self._client.rights.told(failure, topic=doubt.state.tp.topic))
         else:
@@ -90,7 +90,7 @@ class EpochEnds:
 
 
 def request_of(doubts: dict[TopicPartition, Doubt]) -> OffsetForLeaderEpoch.Request:
-    """Where the epochs of these places end."""
+    """Returns the request that asks where the epochs of these places end."""
     topics: dict[str, OffsetForLeaderEpoch.Request.OffsetForLeaderTopic] = {}
     for tp, doubt in doubts.items():
         topic = topics.setdefault(tp.topic, OffsetForLeaderEpoch.Request.OffsetForLeaderTopic(topic=tp.topic))

@@ -1,7 +1,7 @@
-"""The fetch session with one broker (KIP-227): after a full request only what changed is sent.
+"""The fetch session with one broker (KIP-227): after a full request only changes are sent.
 
-Epoch 0 asks for a new session, with the id of the old one to close it; then each request counts the
-epoch up. A broker that keeps no session for us answers with id 0 and gets full requests.
+Epoch 0 asks for a new session, with the id of the old one to close it; each further request increments the epoch. A
+broker that keeps no session for this client answers with id 0 and gets full requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyclient.topic_partition import TopicPartition
 
 
 class Wanted(NamedTuple):
-    """The data to fetch of a partition."""
+    """The fields of a partition in a Fetch request."""
 
     topic_id: bytes
     offset: int
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class FetchSession:
-    """Remembers what the broker remembers."""
+    """The session's state, which equals that of the broker."""
 
     def __init__(self) -> None:
         self.id = 0
@@ -40,7 +40,7 @@ class FetchSession:
         self._known: dict[TopicPartition, Wanted] = {}
 
     def plan(self, wanted: dict[TopicPartition, Wanted], partition_max_bytes: int) -> Plan:
-        """What to send so that the broker looks at exactly the partitions ``wanted``."""
+        """Returns what to send so that the broker fetches exactly the partitions ``wanted``."""
         known = self._known if self.epoch else {}
         changed = {tp: row for tp, row in wanted.items() if known.get(tp) != row}
         gone = [
@@ -52,7 +52,7 @@ class FetchSession:
         return Plan(self.id, self.epoch, _topics(changed, partition_max_bytes), _forgotten(gone))
 
     def on_response(self, error_code: int, session_id: int) -> None:
-        """The broker has answered; on an error nothing of the response counts."""
+        """Handles an answer. After an error, nothing else in the answer counts."""
         if error_code:
             self.id = 0 if error_code == FetchSessionIdNotFound.code else self.id
             self.epoch = 0
@@ -63,7 +63,7 @@ class FetchSession:
             self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
 
     def on_failure(self) -> None:
-        """No answer came: whether the broker has counted the request is unknown."""
+        """Handles a request without an answer: the broker may or may not have counted it."""
         self.epoch = 0
 
 

@@ -1,9 +1,9 @@
-"""Fetches ahead of ``poll``, within bounds, and gives what was fetched.
+"""Fetches ahead of ``poll``, within bounds, and returns the fetched records.
 
-One request per broker is on its way at a time. ``pump`` (on the loop) asks every idle broker for the partitions of
-which not enough is buffered. ``take`` (on the application's thread) empties the buffer in the order in which it was
-filled, and wakes the loop only when that matters. All under the consumer's lock. An error of a partition waits in the
-buffer behind its records.
+One request per broker is in flight at a time. ``pump`` (on the loop) asks each idle broker for the partitions that have
+too little buffered. ``take`` (on the application's thread) empties the buffer in the order in which it was filled, and
+wakes the loop only if needed. All of this is under the consumer's lock. An error of a partition waits in the buffer
+behind its records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _fault(node: int, cause: Exception) -> KafkaError:
 
 
 class Posted(NamedTuple):
-    """A partition as it was when it was asked for."""
+    """A partition as it was when the request was sent."""
 
     state: PartitionState
     turn: int
@@ -56,7 +56,7 @@ class Posted(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """The answer is wanted: no seek, and no other broker's answer, came first."""
+        """Whether the answer is still wanted: no seek, and no other broker's answer, came first."""
         return self.state.turn == self.turn and self.state.fetch_offset == self.offset
 
 
@@ -75,8 +75,8 @@ class Fetcher:
         on_reset: Callable[[PartitionState, KafkaError], None] = lambda state, error: None,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
-        """``on_ready`` is called on the loop when ``take`` may have something to give. ``take`` calls ``on_reset``
-        where a position is out of range. ``on_error`` is called on the loop, where a broker refuses fetches as a whole.
+        """``on_ready`` is called on the loop when ``take`` may have something to return. ``take`` calls ``on_reset`` if
+        a position is out of range. ``on_error`` is called on the loop if a broker rejects fetches as a whole.
         """
         self._on_ready, self._on_reset, self._on_refusal = on_ready, on_reset, on_error
         self._client = client
@@ -92,7 +92,9 @@ class Fetcher:
         self._doubtful: list[PartitionState] = []
         self._buffer = Buffer()
         self.taken: list[tuple[PartitionState, int, int | None, int]] = []
-        """Where the partitions stood before the last ``take``, with their turns; empty once that was handed over."""
+        """The partitions' positions before the last ``take``, with their turns. Empty once the application has the
+        records.
+        """
         self._is_full = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -100,16 +102,16 @@ class Fetcher:
     # -- taking: any thread, under the lock ----------------------------------------------------------
 
     def take(self, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
-        """The next records, at most ``limit``, and no more than ``most`` bytes, but for the first. Raises what failed
-        when nothing lies before it.
+        """Returns the next records, at most ``limit``, and at most ``most`` bytes unless the first is larger. Raises an
+        error if it is next in the buffer.
 
-        The caller empties ``taken`` when the application has them, or calls ``give_back``.
+        The caller empties ``taken`` when the application has the records, or calls ``give_back``.
         """
         chunks: list[Chunk] = []
         self.taken = []
         try:
             self._take(chunks, limit, most)
-        except KafkaError:  # nothing was taken
+        except KafkaError:  # no records were taken
             self.taken = []
             raise
         return chunks
@@ -157,7 +159,7 @@ class Fetcher:
         """Takes back the records of the last ``take``, which have not reached the application: the positions return to
         the ones before it, and the records are fetched again. Any thread may call this.
 
-        An exception of a signal's handler may have ended that ``take`` anywhere.
+        A signal handler's exception may have ended that ``take`` anywhere.
         """
         if not self.taken:
             return
@@ -183,12 +185,12 @@ class Fetcher:
             raise BatchTooLarge(state.tp, state.position or 0, self._config.max_decompressed_batch_bytes) from error
         is_again = state.damaged == state.position
         state.damaged = state.position
-        state.preferred = None  # the leader's may be whole
+        state.preferred = None  # the leader's copy may be intact
         state.rewind()
         self.wake()
         if is_again:
             raise CorruptRecords(str(error)) from error
-        log.warning("fetching %s once more: %s", state.tp, error)
+        log.warning("fetching %s again: %s", state.tp, error)
 
     def _drop(self, place: int) -> None:
         self._buffer.drop(place)
@@ -197,26 +199,28 @@ class Fetcher:
             self.wake()
 
     def _fail(self, failure: Failure) -> None:
-        failure.state.failed = False  # it is tried again, and told again
+        failure.state.failed = False  # it is fetched again, and a new error is reported again
         self.wake()
         if not isinstance(failure.error, OffsetOutOfRange):
             raise failure.error
         self._on_reset(failure.state, failure.error)
 
     def on_pause(self) -> None:
-        """Partitions were paused: what they hold may be in the way of others. Any thread."""
+        """Called when partitions were paused: their records may keep others from being fetched. Any thread may call
+        this.
+        """
         if self._is_full:
             self.wake()
 
     def wake(self) -> None:
-        """Has the loop pump, soon. Any thread."""
+        """Makes the loop call ``pump`` soon. Any thread may call this."""
         if not self._is_closed:
             self._client.loop.call_soon_threadsafe(self.pump)
 
-    # -- asking: on the loop ---------------------------------------------------------------------------
+    # -- requests: on the loop -----------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Asks every idle broker for what is wanted of it."""
+        """Sends a fetch to each idle broker that has wanted partitions."""
         if self._is_closed:
             return
         with self._lock:
@@ -248,13 +252,13 @@ class Fetcher:
         return wanted
 
     def _share(self) -> int:
-        """Bytes of one partition that may wait: enough that the others are not kept out."""
+        """Returns how many bytes of one partition may wait, so that the others have room."""
         count = max(1, len(self._subscription.states))
         share: int = self._config.queued_max_bytes // (2 * count)
         return max(share, 1)
 
     def _node_of(self, state: PartitionState, now: float) -> int | None:
-        """The leader or the preferred replica; None while there is none, or the leader is to be asked first."""
+        """Returns the leader or the preferred replica; None if there is none, or if the leader must be asked first."""
         cluster = self._client.cluster
         leader = cluster.leader(state.tp)
         if leader is not None and is_doubtful(state, leader[1]):
@@ -335,7 +339,7 @@ class Fetcher:
         self.pump()
 
     def _on_failure(self, posted: dict[TopicPartition, Posted], error: KafkaError) -> None:
-        """Nothing came: all of them again, after a while; ``poll`` raises what that will hardly heal."""
+        """Fetches all of the partitions again after a while. ``poll`` raises errors that are not retriable."""
         if not error.retriable:
             self._on_refusal(error)
         self._client.refresh()
@@ -359,7 +363,7 @@ class Fetcher:
             self._on_ready()
 
     def _on_partition(self, asked: Posted, part: Fetch.Response.PartitionData) -> bool:
-        """One partition's answer; whether the buffer has more now."""
+        """Handles one partition's answer. Returns whether the buffer has more now."""
         state = asked.state
         if part.error_code:
             return self._on_error(asked, part)
@@ -394,11 +398,11 @@ class Fetcher:
         if fetched.end_offset > asked.offset:
             state.fetch_offset, state.fetch_epoch = fetched.end_offset, fetched.last_epoch
             state.proven = asked.leader_epoch
-        elif fetched.is_readable:  # only a cut batch: asked for again
+        elif fetched.is_readable:  # only part of a batch: ask again
             self._later(state)
             return False
         else:
-            state.failed = True  # take() says what it is
+            state.failed = True  # take() raises the error
         fetched.state = state
         self._buffer.add(fetched)
         return True
@@ -420,7 +424,7 @@ class Fetcher:
     # -- truncation: on the loop, under the lock --------------------------------------------------------
 
     def _on_epoch_end(self, state: PartitionState, leader_epoch: int, end: EpochEnd) -> None:
-        """The leader has said how far its log is the one that was read."""
+        """Handles the leader's answer about how much of its log equals the log that was read."""
         truncation = judge(state, leader_epoch, end)
         if truncation is None:
             return
@@ -431,7 +435,7 @@ class Fetcher:
             self._on_ready()
 
     def _on_refused(self, state: PartitionState, error: KafkaError) -> None:
-        """The leader has not said it."""
+        """Handles an error instead of that answer."""
         if error.retriable:
             self._client.refresh(state.tp.topic)
             self._later(state)
@@ -440,7 +444,7 @@ class Fetcher:
             self._on_ready()
 
     def _follow(self, tp: TopicPartition, leader: Fetch.Response.LeaderIdAndEpoch | None) -> bool:
-        """The answer has named the new leader (KIP-951); whether that is news."""
+        """Handles an answer that names the new leader (KIP-951). Returns whether it was unknown."""
         if leader is None or leader.leader_id < 0:
             return False
         return self._client.cluster.leader_changed(tp, leader.leader_id, leader.leader_epoch)

@@ -1,8 +1,8 @@
-"""Which paused partitions lose what was fetched of them. No I/O, no clock.
+"""Chooses which paused partitions lose their fetched records. No I/O, no clock.
 
-Records of a paused partition wait in the buffer until it is resumed, perhaps for long. Many such partitions would fill
-it, and then nothing could be fetched of the others. So they may take most of the buffer, but not all: the largest are
-dropped and fetched again after ``resume``.
+Records of a paused partition wait in the buffer until ``resume``, perhaps for long. Many such partitions would fill the
+buffer, and then nothing could be fetched of the others. So they may take most of the buffer, but not all: the largest
+are dropped and fetched again after ``resume``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pyclient.consumer.subscription import PartitionState
 
 
 def to_drop(states: Iterable[PartitionState], limit: int) -> list[PartitionState]:
-    """Returns the partitions whose records are dropped, the largest first. If partitions that return nothing now hold
-    more than three quarters of ``limit`` bytes, so many are dropped that they hold half of it. None are dropped if no
-    other partition needs room.
+    """Returns the partitions whose records are dropped, the largest first. If paused or leaving partitions hold more
+    than three quarters of ``limit`` bytes, so many are dropped that they hold half of it. None are dropped if no other
+    partition needs room.
     """
     held: list[PartitionState] = []
     others = False

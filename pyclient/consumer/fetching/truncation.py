@@ -1,12 +1,14 @@
-"""Whether what was read is still in the leader's log (KIP-320). No I/O, no clock; under the consumer's lock.
+"""Checks whether the records that were read are still in the leader's log (KIP-320). No I/O, no clock; used under the
+consumer's lock.
 
-A new leader may lack records that a consumer has read (an unclean election, a log that was lost), and have others at
+A new leader may lack records that a consumer has read (after an unclean election, or a lost log), and have others at
 their offsets. A place in a log is therefore an offset and the leader epoch of the record before it. When a partition's
 leader epoch changes, or a place comes from elsewhere (a committed offset), the place is doubtful. The leader then says
 where its log of that epoch ends. If that is before the place, the log was truncated; otherwise the place is valid.
 ``proven`` is the last leader epoch for which it was valid.
 
-Records that were fetched but not returned are in doubt first: they are dropped. Then the position itself is in doubt.
+Records that were fetched but not returned are checked first: if they are doubtful, they are dropped. Then the position
+itself is checked.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pyclient.offset_and_metadata import OffsetAndMetadata
 
 
 class EpochEnd(NamedTuple):
-    """The leader's answer: its latest epoch up to the requested one, and where that ends. -1 if it has none."""
+    """The leader's answer: its latest epoch up to the requested one, and where that ends; -1 if it has none."""
 
     epoch: int
     offset: int
@@ -30,20 +32,20 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """The application was given records up to ``offset`` that the leader does not have."""
+    """The application was given records before ``offset`` that the leader does not have."""
 
     offset: int
     divergent: OffsetAndMetadata | None
-    """Up to here the leader has what was read; None where that is not known."""
+    """The offset up to which the leader has what was read; None if unknown."""
 
 
 def is_doubtful(state: PartitionState, leader_epoch: int) -> bool:
-    """Whether the leader of this epoch (-1: unknown) has to be asked before the next fetch."""
+    """Returns whether the leader of this epoch (-1: unknown) must be asked before the next fetch."""
     return leader_epoch >= 0 and state.fetch_epoch >= 0 and state.proven != leader_epoch
 
 
 def judge(state: PartitionState, leader_epoch: int, end: EpochEnd) -> Truncation | None:
-    """Takes the answer of the leader of this epoch about the place of the next fetch."""
+    """Handles the answer of the leader of this epoch about the place of the next fetch."""
     if end.is_known and end.offset >= state.fetch_offset:
         state.proven = leader_epoch
         state.fetch_epoch = min(state.fetch_epoch, end.epoch)
@@ -58,7 +60,7 @@ def judge(state: PartitionState, leader_epoch: int, end: EpochEnd) -> Truncation
 
 
 def follow(state: PartitionState, leader_epoch: int, truncation: Truncation) -> bool:
-    """Goes back to where the logs part, if that is known."""
+    """Goes back to the offset where the logs diverge. Returns whether it is known."""
     if truncation.divergent is None:
         return False
     state.seek(truncation.divergent.offset, truncation.divergent.leader_epoch)

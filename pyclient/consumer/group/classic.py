@@ -1,9 +1,9 @@
 """Membership by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-A round: partitions are given up (eager: all; cooperative: those that the member may not keep), the
-group is joined, its leader assigns, everyone syncs. Heartbeats go on while the application takes
-its time to come to ``poll``; they end when JoinGroup is sent, which the coordinator answers when
-all members have joined. KIP-394 (member ids), KIP-345 (static members), KIP-429 (cooperative).
+In a rebalance, the member gives up partitions (eager: all; cooperative: those that it may not keep) and joins. The
+group's leader assigns, and all members sync. Heartbeats continue until the application polls. They end when JoinGroup
+is sent, because the coordinator answers it after all members have joined. It supports KIP-394 (member ids), KIP-345
+(static members) and KIP-429 (cooperative).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROTOCOL_TYPE: Final = "consumer"
 SUBSCRIPTION_VERSION: Final = 3
 ASSIGNMENT_VERSION: Final = 3
 JOIN_GRACE_S: Final = 5.0
-"""JoinGroup is answered after the rebalance timeout at the latest; so long we wait more."""
+"""Seconds to wait for JoinGroup beyond the rebalance timeout, after which it must be answered."""
 
 
 class _Late(KafkaError):
@@ -42,14 +42,15 @@ class _Late(KafkaError):
 
 
 class _Unwanted(KafkaError):
-    """The assignment is by another subscription: ours has changed, or a static member is back with another."""
+    """The assignment is for another subscription: this member's has changed, or a static member is back with another.
+    """
 
     text = "the assignment does not match the subscription"
     retriable = True
 
 
 class ClassicMembership(Membership):
-    """A member whose group's leader, one of the members, assigns the partitions."""
+    """A member of a group in which one of the members, the leader, assigns the partitions."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -57,25 +58,25 @@ class ClassicMembership(Membership):
         self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._protocol: str | None = None
         self._last: tuple[list[TopicPartition], int] | None = None
-        """The last assignment, whether or not it was given up since, and its generation."""
+        """The last assignment, even if it was given up since, and its generation."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_joining = False
         self._seen: dict[str, list[frozenset[str]]] | None = None
-        """What the leader last saw: the partitions it has assigned, by topic, and their racks if it is in one."""
+        """What the leader last saw: the assigned partitions by topic, with their racks if the leader has a rack."""
 
     def subscription_changed(self) -> None:
         self._wake.set()
 
     def topics_changed(self, topics: frozenset[str]) -> None:
-        """The metadata of these has changed: the leader looks whether there are more partitions, or other
-        racks (KIP-881).
+        """Called when the metadata of these topics has changed. The leader checks for more partitions, or other racks
+        (KIP-881).
         """
         seen = self._seen or {}
         if any(self._sight(topic) != seen[topic] for topic in topics & seen.keys()):
             self._wake.set()
 
     def watched_topics(self) -> Collection[str]:
-        """The topics of the whole group, where this member leads it."""
+        """Returns the topics of the whole group if this member leads it."""
         return self._seen or ()
 
     @property
@@ -116,7 +117,7 @@ class ClassicMembership(Membership):
             await asyncio.sleep(wait)
 
     async def _expel(self, error: KafkaError) -> None:
-        """The coordinator does not know us any more, at least not as we were."""
+        """Handles an eviction: the coordinator does not know this member, or not with this generation."""
         if isinstance(error, UnknownMemberId):
             self.member_id = ""
         self.epoch = -1
@@ -124,7 +125,7 @@ class ClassicMembership(Membership):
         await self.lose(self.owned())
 
     async def _while_member(self, work: Coroutine[Any, Any, object]) -> None:
-        """Does the work, unless the heartbeats end before: raises why they have."""
+        """Does the work while heartbeats continue. If they end first, raises their error."""
         task = self._client.loop.create_task(work)
         try:
             beats = self._heartbeats
@@ -137,7 +138,7 @@ class ClassicMembership(Membership):
             await ended(task)
 
     async def _prepare(self) -> None:
-        """Before a round: what cannot be kept through it is given up."""
+        """Gives up the partitions that cannot be kept through a rebalance."""
         if self._is_cooperative:
             topics = self._subscription.topics
             await self.revoke([tp for tp in self.owned() if tp.topic not in topics])
@@ -169,8 +170,8 @@ class ClassicMembership(Membership):
         return await self._sync(assignments)
 
     async def _adopt(self, assigned: set[TopicPartition]) -> None:
-        """Makes the assigned partitions ours, after the removed ones are given up. If the consumer is not subscribed
-        to some of them, it takes none and joins the group again with its subscription (as in Java's client).
+        """Adopts the assigned partitions after giving up the removed ones. If the consumer is not subscribed to some of
+        them, it takes none and joins the group again with its subscription (as Java's client does).
         """
         with self._lock:
             unwanted = sorted(tp for tp in assigned if not self._subscription.wants(tp.topic))
@@ -231,7 +232,7 @@ class ClassicMembership(Membership):
         return ConsumerProtocolSubscription.encode(SUBSCRIPTION_VERSION, subscription)
 
     async def _lead(self, joined: JoinGroup.Response) -> dict[str, list[TopicPartition]]:
-        """Assigns, as the group's leader. Empty where the coordinator has the assignment (KIP-814)."""
+        """Assigns as the group's leader. Returns nothing if the coordinator has the assignment (KIP-814)."""
         members = [member_of(row) for row in joined.members]
         wanted = {topic for member in members for topic in member.topics}
         cluster = self._client.cluster
@@ -274,7 +275,7 @@ class ClassicMembership(Membership):
     # -- heartbeats ------------------------------------------------------------------------------------
 
     async def _keep_beating(self) -> None:
-        """Sends heartbeats. Raises when there is no use in them any more: ``_Late``, or the coordinator's error."""
+        """Sends heartbeats. Raises when they are useless: ``_Late``, or the coordinator's error."""
         interval = self._config.heartbeat_interval_ms / 1000
         while True:
             await asyncio.sleep(interval)
@@ -313,7 +314,7 @@ class ClassicMembership(Membership):
         await self.lose(self.owned())
 
     async def _end_heartbeats(self) -> None:
-        """What they have met last, the next round meets too."""
+        """Ends the heartbeats. The next round meets their last error again."""
         task, self._heartbeats = self._heartbeats, None
         if task is not None:
             await ended(task)
@@ -327,7 +328,7 @@ class ClassicMembership(Membership):
             await self._end_heartbeats()
 
     async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
-        """A static member does not: it keeps its partitions until its session ends."""
+        """Leaves the group. A static member does not: it keeps its partitions until its session expires."""
         if not self.member_id or self.instance_id is not None:
             return
         member_id = self.member_id
@@ -343,7 +344,7 @@ class ClassicMembership(Membership):
 
 
 def chosen(names: tuple[str, ...]) -> list[Assignor]:
-    """The assignors of partition.assignment.strategy. Raises ConfigError."""
+    """Returns the assignors of partition.assignment.strategy. Raises ConfigError."""
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown or not names:
         raise ConfigError(
@@ -353,7 +354,7 @@ def chosen(names: tuple[str, ...]) -> list[Assignor]:
 
 
 def grouped(partitions: list[TopicPartition], row: Any) -> list[Any]:
-    """``row(topic=…, partitions=[…])`` of each topic."""
+    """Returns ``row(topic=…, partitions=[…])`` for each topic."""
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -361,7 +362,7 @@ def grouped(partitions: list[TopicPartition], row: Any) -> list[Any]:
 
 
 def member_of(row: JoinGroup.Response.JoinGroupResponseMember) -> Member:
-    """A member as the leader sees it."""
+    """Returns a member as the leader sees it."""
     told = ConsumerProtocolSubscription.decode(row.metadata)
     owned = tuple(TopicPartition(each.topic, n) for each in told.owned_partitions for n in each.partitions)
     return Member(
@@ -376,13 +377,13 @@ def member_of(row: JoinGroup.Response.JoinGroupResponseMember) -> Member:
 
 
 def encoded(partitions: list[TopicPartition]) -> bytes:
-    """An assignment as SyncGroup carries it."""
+    """Encodes an assignment for SyncGroup."""
     rows = grouped(partitions, ConsumerProtocolAssignment.TopicPartition)
     return ConsumerProtocolAssignment.encode(ASSIGNMENT_VERSION, ConsumerProtocolAssignment(assigned_partitions=rows))
 
 
 def decoded(data: bytes | bytearray | memoryview) -> set[TopicPartition]:
-    """The partitions of an assignment; none of an empty one."""
+    """Returns the partitions of an assignment."""
     if not len(data):
         return set()
     told = ConsumerProtocolAssignment.decode(data)

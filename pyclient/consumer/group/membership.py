@@ -1,9 +1,9 @@
 """The common part of both kinds of membership: the assignment, and the calls about its changes.
 
 The member's identity changes on the loop, at any time, but the application sees it as of its last ``poll``. For the
-application, a member that was removed from its group keeps its identity and partitions until the next poll. So commits
-before that poll name the old member, and the coordinator refuses them. Otherwise records would be processed twice: by
-the new owner of the partitions, and by this member under the identity that it gets when it joins again.
+application, a member that was evicted keeps its identity and partitions until the next poll. So commits before that
+poll name the old member, and the coordinator rejects them. Otherwise records would be processed twice: by the new owner
+of the partitions, and by this member under the identity that it gets when it joins again.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from pyclient.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 Partitions = Collection[TopicPartition]
 GOODBYE_S: Final = 5.0
-"""For the last word to the coordinator."""
+"""Seconds for leaving the group."""
 
 
 class Owner(Protocol):
-    """The consumer, as its membership sees it."""
+    """The part of the consumer that a membership uses."""
 
     has_listener: bool
 
     async def commit_settled(self) -> None:
-        """The positions up to which the application is done are committed, with auto-commit."""
+        """Commits the positions up to which the application has processed records, if auto-commit is on."""
 
     def on_assignment(self) -> None:
-        """There are new partitions, which need positions."""
+        """Called when new partitions need positions."""
 
     def on_error(self, error: KafkaError) -> None:
-        """``poll`` has to raise this."""
+        """Makes ``poll`` raise this."""
 
     def on_fault(self, error: KafkaError) -> None:
-        """The membership has ended: each ``poll`` has to raise this."""
+        """Called when the membership has ended: each ``poll`` must raise this."""
 
     def poll_is_late(self) -> bool:
-        """The application has not polled for max.poll.interval.ms."""
+        """Returns whether the application has not polled for max.poll.interval.ms."""
 
 
 class Membership(ABC):
-    """A member of a group. ``run`` is a task on the loop that ends by being cancelled."""
+    """A member of a group. ``run`` is a task on the loop that ends when it is cancelled."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Membership(ABC):
         self.instance_id: str | None = config.group_instance_id
         self.member_id = ""
         self.epoch = -1
-        """The generation, or member epoch; -1 outside the group."""
+        """The generation or member epoch; -1 outside the group."""
         self._shown = GroupMetadata(self.group_id, -1, "", self.instance_id)
         self._losses = 0
-        """How often the group has put the member out while it had partitions …"""
+        """How often the group has evicted the member while it had partitions …"""
         self._heard = 0
-        """… and how many of these the application has learned of, in a poll."""
+        """… and how many of these evictions the application has learned about, in a poll."""
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -87,30 +87,32 @@ class Membership(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def metadata(self) -> GroupMetadata:
-        """The application's identity: the member as of the last poll, and as it went on since without a loss."""
+        """Returns the identity that the application sees: the member as of the last poll, and later ones without an
+        eviction since.
+        """
         return self._shown
 
     @property
     def is_out(self) -> bool:
-        """The group has evicted the member, and the application has not learned of it yet."""
+        """Whether the group has evicted the member, and the application does not know it yet."""
         return self._losses != self._heard
 
     @property
     def is_joining(self) -> bool:
-        """A rebalance goes on, of which the group's answer is awaited: commits would wait for it, and be refused."""
+        """Whether a rebalance is waiting for the group's answer. Commits would wait for it, and be rejected."""
         return False
 
     def show(self) -> None:
-        """Shows the application the current membership, unless the member was removed since."""
+        """Shows the application the current membership, unless the member was evicted since."""
         if not self.is_out:
             self._shown = GroupMetadata(self.group_id, self.epoch, self.member_id, self.instance_id)
 
     def _put_out(self) -> None:
-        """The member is no longer in the group; other members may own its partitions now."""
+        """Notes that the member was evicted; other members may own its partitions now."""
         self._losses += bool(self.owned())
 
     def start(self) -> None:
-        """Begins; harmless when it has begun."""
+        """Starts the task. Does nothing if it runs."""
         if self._task is None or self._task.done():
             self._heard = self._losses
             self._task = self._watched(self.run())
@@ -120,20 +122,20 @@ class Membership(ABC):
         return watched(self._client.loop, work, what, self._owner.on_fault)
 
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:
-        """The pattern as the coordinator matches it, None where it does not: then the client does."""
+        """Returns the pattern for the coordinator, or None if the client must match it."""
         return None
 
     @abstractmethod
     async def run(self) -> None:
-        """Joins, stays, joins again …"""
+        """Joins, stays a member, and joins again after an eviction."""
 
     @abstractmethod
     def subscription_changed(self) -> None:
-        """Other topics than before, or more partitions."""
+        """Called when other topics are subscribed to, or a topic has more partitions."""
 
     @abstractmethod
     async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
-        """Tells the coordinator, once, in ``timeout`` seconds; we are no member then, whatever it raises."""
+        """Tells the coordinator, once, in ``timeout`` seconds. The member has left even if this raises."""
 
     async def _say_goodbye(self, api: Api, message: Any, timeout: float) -> None:
         async def goodbye() -> None:
@@ -143,7 +145,7 @@ class Membership(ABC):
         await self._client.within(goodbye(), self._client.clock() + timeout)
 
     async def stop(self) -> None:
-        """Ends the task; the membership stays as it is at the coordinator."""
+        """Ends the task. The coordinator keeps the member until its session expires."""
         task, self._task = self._task, None
         if task is not None:
             await ended(task)
@@ -151,12 +153,12 @@ class Membership(ABC):
     # -- the assignment ------------------------------------------------------------------------------
 
     def owned(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """Returns the partitions that are read now."""
         with self._lock:
             return set(self._subscription.states)
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Gives partitions up when the application is done with them and they are committed."""
+        """Gives partitions up after the application has processed their records and the offsets are committed."""
         if not partitions:
             return
         self._hold_back(partitions)
@@ -165,8 +167,8 @@ class Membership(ABC):
         await self._change(REVOKED, partitions, self.owned() - set(partitions))
 
     async def lose(self, partitions: Partitions) -> None:
-        """These are others' already, or do not exist any more: nothing is committed. They are gone when the application
-        polls: until then its records of these are in its hands.
+        """Removes partitions that other members have, or that no longer exist; nothing is committed. They stay assigned
+        until the application polls, because it may still process their records.
         """
         if not partitions:
             return
@@ -180,8 +182,8 @@ class Membership(ABC):
         await self._appointments.at_poll(LOST, partitions, change)
 
     async def take_over(self, assigned: Partitions, *, always: bool) -> None:
-        """These are ours from now on, also what was held back for a revocation that was cut short; tells what is new
-        (``always``: even if nothing is).
+        """Takes over the assigned partitions, also those that an unfinished revocation held back. Tells the listener
+        about new ones (``always``: even if there are none).
         """
         with self._lock:
             self._subscription.stay(assigned)
@@ -191,7 +193,7 @@ class Membership(ABC):
         self._owner.on_assignment()
 
     async def _change(self, action: str, partitions: Partitions, assigned: Partitions) -> None:
-        """``assigned`` is ours from now on; with a listener it is so when that has heard of it, in a poll."""
+        """Makes ``assigned`` the assignment; if there is a listener, within a poll that calls it."""
 
         if self._owner.has_listener:
             await self._appointments.at_poll(action, partitions, lambda: self._assign(assigned))

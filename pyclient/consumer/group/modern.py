@@ -1,11 +1,12 @@
-"""Membership by the consumer protocol (KIP-848): the coordinator assigns, one API does it all.
+"""Membership by the consumer protocol (KIP-848): the coordinator assigns, and one API does everything.
 
-Each heartbeat tells what has changed on our side and brings what has changed on theirs. A new assignment is reconciled
-beside the heartbeats. Partitions to revoke are given up when the application has processed their records; then the new
-ones are taken. The next heartbeat, sent at once, reports what is owned now. Assignments name topics by id. A topic
-whose name is not known yet is looked up, and delays nothing else. A topic that was created again under its name has
-other partitions; the former ones are lost for good. Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its
-return.
+Each heartbeat sends this member's changes and returns the coordinator's. A new assignment is reconciled in the
+background. Partitions to revoke are given up after the application has processed their records; then the new ones are
+taken over. The next heartbeat, sent at once, reports what is owned now.
+
+Assignments name topics by id. A topic whose name is not known yet is looked up, and delays nothing else. A topic that
+was deleted and created again has other partitions; the old ones are lost. Epoch 0 joins, -1 leaves, and -2 leaves but
+keeps a static member's place.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ log = logging.getLogger(__name__)
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 REGEX_VERSION: Final = 1
-"""The first version of ConsumerGroupHeartbeat by which the coordinator matches patterns."""
+"""The first version of ConsumerGroupHeartbeat with which the coordinator matches patterns."""
 LOOK_S: Final = 0.5
-"""For the names of an assignment's topics, before it is reconciled as far as they are known."""
+"""Seconds to look up topic names, before an assignment is reconciled for the known topics."""
 UNRESOLVED_S: Final = 0.2
-"""Between looks at the metadata for a topic of the assignment that it does not know yet."""
+"""Seconds between look-ups of a topic that the metadata does not have yet."""
 
 
 class ConsumerMembership(Membership):
-    """A member whose coordinator assigns the partitions."""
+    """A member of a group in which the coordinator assigns the partitions."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -49,21 +50,21 @@ class ConsumerMembership(Membership):
         self._interval = self._config.heartbeat_interval_ms / 1000
         self._target: dict[bytes, list[int]] | None = None
         self._topic_ids: dict[str, bytes] = {}
-        """The ids of the topics whose partitions are owned, as of the time when these were taken over."""
+        """The ids of the topics whose partitions are owned, from the time of the take-over."""
         self._told: dict[str, Any] = {}
         """The fields of the last heartbeat that was answered."""
         self._is_known = False
-        """The coordinator has been told of us, and may have us as a member."""
+        """Whether a heartbeat was sent, so that the coordinator may have this member."""
         self._reconciling: asyncio.Task[None] | None = None
 
     def subscription_changed(self) -> None:
         self._wake.set()
 
     def topics_changed(self, topics: frozenset[str]) -> None:
-        """The coordinator watches the topics itself."""
+        """Does nothing: the coordinator watches the topics itself."""
 
     def watched_topics(self) -> Collection[str]:
-        """None: the coordinator assigns."""
+        """Empty: the coordinator assigns."""
         return ()
 
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:
@@ -112,7 +113,7 @@ class ConsumerMembership(Membership):
         self.epoch, self._told, self._target = JOIN, {}, None
 
     def _fields(self) -> dict[str, Any]:
-        """What the coordinator has to know of us."""
+        """Returns this member's state for the coordinator."""
         subscription = self._subscription
         return {
             "instance_id": self.instance_id,
@@ -162,7 +163,7 @@ class ConsumerMembership(Membership):
     # -- reconciliation --------------------------------------------------------------------------------
 
     def _reconcile(self) -> None:
-        """Has the target become the assignment; one task does so until they agree."""
+        """Makes the assignment equal to the target. A single task does so until they are equal."""
         if self._reconciling is None or self._reconciling.done():
             self._reconciling = self._watched(self._reconcile_all())
 
@@ -181,7 +182,7 @@ class ConsumerMembership(Membership):
                 await asyncio.sleep(UNRESOLVED_S)
 
     async def _names(self, target: dict[bytes, list[int]]) -> dict[bytes, str]:
-        """The topics of the target whose names are known, at least after a look."""
+        """Returns the names of the target's topics that are known, after a look-up if needed."""
         names = self._known(target)
         if len(names) < len(target):
             look = self._client.learn_names([topic_id for topic_id in target if topic_id not in names])
@@ -201,11 +202,11 @@ class ConsumerMembership(Membership):
         return {tp.topic for tp in self.owned()}
 
     def _is_replaced(self, topic: str) -> bool:
-        """By another topic of the same name; as far as the metadata knows."""
+        """Returns whether another topic has the same name now, according to the metadata."""
         return self._client.cluster.topic_id(topic) not in (self._topic_ids[topic], ZERO_UUID)
 
     async def _become(self, target: dict[bytes, list[int]], names: dict[bytes, str]) -> None:
-        """The assignment is the target, as far as these topics go; unless there is another target meanwhile."""
+        """Makes the assignment equal to the target for these topics, unless the target changes meanwhile."""
         replaced = {topic for topic in self._owned_topics() if self._is_replaced(topic)}
         await self.lose([tp for tp in self.owned() if tp.topic in replaced])
         wanted = {TopicPartition(name, number) for topic_id, name in names.items() for number in target[topic_id]}

@@ -1,4 +1,4 @@
-"""A pattern of topics in the broker's words: RE2/J, which the group's coordinator matches by (KIP-848)."""
+"""Translates a topic pattern to RE2/J, in which the group's coordinator matches (KIP-848)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from typing import Final
 
 SAME_FLAGS: Final = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
-"""Flags that RE2/J has as well, and how an expression begins with them."""
+"""Flags that RE2/J has as well, with their letters at the start of an expression."""
 WITHOUT_EFFECT: Final = re.UNICODE | re.ASCII
-"""Topic names have neither letters nor digits beyond ASCII."""
+"""No effect, because topic names have only ASCII letters and digits."""
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 HINT: Final = (
     "the group's coordinator matches by RE2/J, which has no look-around and no back-references: write the "
-    "pattern without them, or have the client match it by group.protocol=classic"
+    "pattern without them, or set group.protocol=classic to match it in the client"
 )
 
 
 def for_broker(pattern: re.Pattern[str], hides_internal: bool) -> str | None:
-    """The same expression for the broker, or None where only the client can match it as it is meant. That is so if it
-    has flags that RE2/J lacks, or matches internal topics, which the broker would not hide.
+    """Returns the expression for the broker, or None if only the client can match it correctly. That is so if it has
+    flags that RE2/J lacks, or matches internal topics, which the broker would not hide.
     """
     if pattern.flags & ~sum(SAME_FLAGS, WITHOUT_EFFECT) or not pattern.pattern:
         return None

@@ -139,7 +139,7 @@ def test_an_error_of_a_partition_says_where_and_what_to_do() -> None:
     rows = [Fetch.Response.PartitionData(error_code=CorruptMessage.code)]
     topic = Fetch.Response.FetchableTopicResponse(topic="t", partitions=rows)
     posts.waiting.pop(1)(Fetch.Response(responses=[topic]), None)
-    with pytest.raises(CorruptMessage, match=r"^t-0, offset 5: .*; on the broker `pybroker log verify` finds what"):
+    with pytest.raises(CorruptMessage, match=r"^t-0, offset 5: .*; on the broker `pybroker log verify` shows the"):
         fetcher.take(100)
 
 

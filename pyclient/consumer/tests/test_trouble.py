@@ -338,7 +338,7 @@ async def test_a_commit_in_the_background_that_fails_is_told(broker: Broker, con
 
     await consumer.assign([TopicPartition("nowhere", 0)])
     consumer._core.commits.commit_settled = fail  # type: ignore[method-assign]
-    assert "by itself failed" in str(await refusal(consumer))
+    assert "background task of the consumer failed" in str(await refusal(consumer))
 
 
 def test_a_subscription_to_a_topic_that_does_not_exist_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

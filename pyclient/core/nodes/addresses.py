@@ -6,32 +6,33 @@ from collections.abc import Sequence
 from typing import Any
 
 Address = tuple[Any, Any]
-"""Family, and what a socket of it connects to."""
+"""Address family, and the address to connect a socket to."""
 
 
 class Addresses:
-    """The addresses of one server. An attempt begins with the address that was not tried for longest: one that swallows
-    what is sent to it uses up the time of an attempt, not of all.
+    """The addresses of one server. An attempt begins with the address that was not tried for the longest time. An
+    address that never answers thus uses up the time of one attempt, not of all.
     """
 
     def __init__(self) -> None:
         self._tried: dict[Any, int] = {}
-        """The number of the last attempt at each address that did not end in a connection."""
+        """The number of the last attempt at each address that did not lead to a connection."""
         self._count = 0
         self._current: Any = None
 
     def ordered(self, resolved: Sequence[Address]) -> list[Address]:
-        """What the name has been resolved to, in the order in which it is to be tried; else the resolver's."""
+        """Returns the resolved addresses in the order in which to try them; untried ones stay in the resolver's order.
+        """
         known = {address for _, address in resolved}
         self._tried = {address: at for address, at in self._tried.items() if address in known}
         return sorted(resolved, key=lambda each: self._tried.get(each[1], 0))
 
     def begin(self, address: Any) -> None:
-        """The address is tried now."""
+        """Notes that the address is tried now."""
         self._count += 1
         self._tried[address] = self._count
         self._current = address
 
     def works(self) -> None:
-        """The one that was tried last has led to the server: the next attempt begins with it."""
+        """Notes that the last address led to the server: the next attempt begins with it."""
         self._tried.pop(self._current, None)

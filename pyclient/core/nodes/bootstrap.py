@@ -8,11 +8,11 @@ from pyclient.config import Config
 from pyclient.errors import ConfigError
 
 PORT: Final = 9092
-"""Where Kafka listens by custom."""
+"""Kafka's usual port."""
 
 
 def bootstrap(config: Config) -> list[tuple[str, int]]:
-    """Host and port of each of bootstrap.servers. Raises ConfigError."""
+    """Returns host and port of each of bootstrap.servers. Raises ConfigError."""
     found = [address(each) for each in config.bootstrap_servers]
     if not found:
         raise ConfigError("bootstrap.servers is empty: expected host:port, comma-separated")
@@ -20,7 +20,7 @@ def bootstrap(config: Config) -> list[tuple[str, int]]:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of one of them. Raises ConfigError."""
+    """Returns host and port of one of them. Raises ConfigError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         hint = f": did you mean {host or port}:{PORT}?" if not colon or not port else ""

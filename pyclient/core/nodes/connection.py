@@ -1,4 +1,4 @@
-"""What a request is to those who post it; ``cy.client.connection`` keeps the order of requests and responses."""
+"""Types of requests; ``cy.client.connection`` keeps the order of requests and responses."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from cy.wire.messages import Message
 __all__ = ["Connection", "Pending", "Request"]
 
 Request = Message | Cast | Callable[[int], Message]
-"""A message; what makes one for a version; what was cast in a template."""
+"""A message, a function that makes one for a version, or a message that was encoded as a template."""

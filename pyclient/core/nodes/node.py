@@ -1,13 +1,12 @@
-"""A broker as a client sees it: an address, a connection when there is one, requests that wait.
+"""A broker from the client's view: an address, perhaps a connection, and requests that wait.
 
     idle -> connecting -> ready -> idle (lost, idle for long, moved) -> waiting for back-off -> …
                           ready -> authenticating again -> ready
 
-A request that is posted while there is no connection causes one and waits for it, behind those
-posted before. When connecting fails, all that wait fail with ConnectionFailed; the next attempt is
-made for the next request, no sooner than the back-off after it. When a connection is lost, what was
-in flight fails with ConnectionLost, in the order of the requests. While a connection authenticates again, which brokers
-may ask for from time to time, requests wait.
+A request that is posted without a connection opens one and waits for it, behind earlier requests. If connecting fails,
+all waiting requests fail with ConnectionFailed. The next request makes the next attempt, after the back-off at the
+earliest. When a connection is lost, requests in flight fail with ConnectionLost, in their order. While a connection
+authenticates again, which brokers may demand from time to time, requests wait.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ last_resort.install()
 
 
 class NodeSettings:
-    """What all nodes of a client share; times in seconds."""
+    """The settings that all nodes of a client share. Times are in seconds."""
 
     def __init__(self, config: Config, random: Callable[[], float]) -> None:
         self.client_id: str = config.client_id
@@ -63,12 +62,12 @@ class NodeSettings:
             config.socket_connection_setup_timeout_max_ms / 1000,
         )
         self.patience = float("inf")
-        """With one server while there are others to try."""
+        """The most seconds for one server while there are others to try."""
         self.request_timeout = config.request_timeout_ms / 1000
         self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
         self.memory = ReceiveMemory()
         self.secured = secured(config)
-        """None: in plain text."""
+        """None means plain text."""
         self.protocol: str = config.security_protocol
         self.sasl: Sasl | None = None
         if self.protocol in BY_SASL:
@@ -77,7 +76,7 @@ class NodeSettings:
             self.sasl = sasl(config, random)
 
     def close(self) -> None:
-        """Ends what goes on in the background."""
+        """Ends background work."""
         if self.sasl is not None:
             self.sasl.close()
 
@@ -98,8 +97,9 @@ class Node:
         on_reached: Callable[[Node], None] = lambda node: None,
         on_left: Callable[[Node], None] = lambda node: None,
     ) -> None:
-        """``on_outage`` is called when it was tried in vain for ``FIRST_S``, and at each vain attempt after that;
-        attempts that are more than ``AGAIN_S`` apart are none of one outage. ``on_left``: when the address is given up.
+        """``on_outage`` is called after ``FIRST_S`` of failed attempts, and at each failed attempt after that. Attempts
+        that are more than ``AGAIN_S`` apart do not belong to one outage. ``on_left`` is called when the address is
+        given up.
         """
         self.id = id
         self.host = host
@@ -107,9 +107,9 @@ class Node:
         self.versions: Versions | None = None
         """The versions of the last connection."""
         self.trouble: ConnectionFailed | None = None
-        """Why the last attempt to connect failed; None after one that did not."""
+        """The error of the last attempt to connect; None if it succeeded."""
         self.was_reached = False
-        """At this address."""
+        """Whether this address has answered before."""
         self._was_served = self._has_warned = False
         self._ready_at = 0.0
         self._on_outage, self._on_reached, self._on_left = on_outage, on_reached, on_left
@@ -123,7 +123,7 @@ class Node:
         self._waiting: deque[Pending] = deque()
         self._transport: Transport | None = None
         self._gate: Transport | None = None
-        """The same, where requests may go out: not while it authenticates again."""
+        """The connection if requests may be sent on it: not while it authenticates again."""
         self._renewal: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._backoff = Backoff(*settings.reconnect, settings.random)
@@ -135,27 +135,27 @@ class Node:
 
     @property
     def is_ready(self) -> bool:
-        """Connected, and its versions are known."""
+        """Whether there is a connection and its versions are known."""
         return self._gate is not None
 
     @property
     def unused(self) -> Transport | None:
-        """The connection, if there is one, and nothing waits or is under way there."""
+        """The connection, if there is one without requests that wait or are in flight."""
         transport = self._gate
         return None if transport is None or transport.connection.is_busy else transport
 
     @property
     def is_connecting(self) -> bool:
-        """A connection is being made, or waited for."""
+        """Whether a connection is being opened or waited for."""
         return self._connecting is not None
 
     def is_backing_off(self, now: float) -> bool:
-        """The last connection failed, and it is too early for the next."""
+        """Returns whether the last connection failed, and it is too early for the next."""
         return now < self._retry_at
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait, to be sent or answered."""
+        """The number of requests that wait to be sent or answered."""
         transport = self._transport
         return len(self._waiting) + (0 if transport is None else len(transport.connection))
 
@@ -172,9 +172,7 @@ class Node:
     # -- requests ----------------------------------------------------------------------------------
 
     def post(self, request: Pending) -> None:
-        """Sends the request now or when there is a connection. ``on_done`` is never called before
-        this returns.
-        """
+        """Sends the request now, or when there is a connection. ``on_done`` is never called before this returns."""
         if self._gate is not None:
             self._write(self._gate, request)
         else:
@@ -197,12 +195,12 @@ class Node:
     # -- connecting --------------------------------------------------------------------------------
 
     def silence(self) -> ConnectionFailed:
-        """What to say of a server that has neither been reached nor refused."""
+        """Returns the error for a server that has not answered so far."""
         return ConnectionFailed(self.name, self._phase, "no answer")
 
     def _connect_soon(self) -> None:
         if self._connecting is None:
-            if self._clock() - self._retry_at > AGAIN_S:  # no attempt for that long: no outage is known
+            if self._clock() - self._retry_at > AGAIN_S:  # no attempt for so long: no outage is known
                 self._end_outage()
             self._connecting = self._loop.create_task(self._connect())
         if self._tried_since is None:
@@ -210,7 +208,7 @@ class Node:
             self._patience = self._loop.call_later(FIRST_S, self._tell)
 
     def _tell(self) -> None:
-        """Reports an outage after enough time of failed attempts, if attempts still go on."""
+        """Reports an outage after enough time of failed attempts, if attempts still continue."""
         if self._transport is None and (self._connecting is not None or self._waiting):
             self._on_outage(self, self.trouble or self.silence())
 
@@ -232,7 +230,7 @@ class Node:
             self._renew_later(transport, lifetime)
 
     async def _open(self) -> tuple[Transport, float]:
-        """A connection that has shaken hands, and for how many seconds. Raises ConnectionFailed."""
+        """Returns a connection after its handshake, and its lifetime in seconds. Raises ConnectionFailed."""
         settings = self._settings
         timeout = min(delay(*settings.setup, self._backoff.failures), settings.patience)
         host, port = self.host, self.port
@@ -264,7 +262,7 @@ class Node:
         return transport, lifetime
 
     async def _greet(self, transport: Transport, timeout: float) -> float:
-        """Learns the versions, and authenticates. Returns for how many seconds. Raises KafkaError."""
+        """Asks for the versions, and authenticates. Returns the session's lifetime in seconds. Raises KafkaError."""
         sasl = self._settings.sasl
         versions = await self._in_time(timeout, "handshake", handshake(transport, self._loop))
         self.versions = versions
@@ -273,7 +271,7 @@ class Node:
         return await self._in_time(timeout, sasl.phase, sasl.authenticate(transport, versions, self.name))
 
     async def _in_time(self, timeout: float, phase: str, work: Awaitable[T]) -> T:
-        """What ``work`` returns, a phase of connecting. Raises ConnectionFailed after so many seconds."""
+        """Returns the result of ``work``, a phase of connecting. Raises ConnectionFailed after ``timeout`` seconds."""
         self._phase = phase
         try:
             async with asyncio.timeout(timeout):
@@ -282,7 +280,7 @@ class Node:
             raise ConnectionFailed(self.name, phase, f"no answer in {timeout:.3g} s") from None
 
     def _unshaken(self, cause: Exception, pipe: TlsPipe | None) -> ConnectionFailed:
-        """Why there was no answer to the first requests."""
+        """Returns the error for missing answers to the first requests."""
         settings, advice = self._settings, ""
         if settings.secured is not None and isinstance(cause, ssl.SSLError):
             return settings.secured.failure(cause, self.host, self.port, pipe)
@@ -317,7 +315,7 @@ class Node:
             self._patience.cancel()
 
     def _refused(self, error: ConnectionFailed) -> None:
-        """There is no connection: calls that wait for it fail."""
+        """Handles a failed attempt to connect: waiting calls fail."""
         level = logging.WARNING if self.trouble is None else logging.DEBUG
         wait = self._backoff.next()
         self.trouble = error
@@ -327,12 +325,13 @@ class Node:
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             deliver(self._loop, request, None, error)
-        LOG.log(level, "%s; the next attempt in %.3g s or later", error, wait)  # last: a handler may raise
+        LOG.log(level, "%s; the next attempt in %.3g s or later", error, wait)  # last: a log handler may raise
 
     # -- authenticating again ----------------------------------------------------------------------
 
     def _renew_later(self, transport: Transport, lifetime: float) -> None:
-        """Before the broker ends the connection, which it has granted for ``lifetime``."""
+        """Plans to authenticate again before the broker ends the connection, which it granted for ``lifetime`` seconds.
+        """
         sasl = self._settings.sasl
         if sasl is not None and lifetime < math.inf and transport is self._transport:
             wait = sasl.renewal_in(lifetime, self._settings.random)
@@ -344,7 +343,7 @@ class Node:
             self._connecting = self._loop.create_task(self._renew(transport, sasl))
 
     async def _renew(self, transport: Transport, sasl: Sasl) -> None:
-        """Authenticates on a connection that serves; what is under way there is answered before."""
+        """Authenticates again on a connection in use; requests in flight there are answered first."""
         assert self.versions is not None
         used_at, timeout = transport.used_at, self._settings.request_timeout
         try:
@@ -373,7 +372,7 @@ class Node:
     # -- the end of a connection -------------------------------------------------------------------
 
     def _on_lost(self, transport: Transport, cause: Exception | str) -> None:
-        """The socket has ended; also during the handshake, which then is what was in flight."""
+        """Handles the end of the socket, also during the handshake, whose requests then fail."""
         if transport is self._transport:
             self._transport = self._gate = None
             self._retry_at = self._clock() + self._backoff.next()
@@ -383,7 +382,9 @@ class Node:
         self._fail(lost, cause, self._advice_of_loss(cause) if lost and self.was_reached else "")
 
     def _advice_of_loss(self, cause: Exception | str) -> str:
-        """A listener with SASL tells its versions to all, and then closes the connections of those who use none."""
+        """Returns advice for a lost connection. A SASL listener answers ApiVersions to all clients, and then closes
+        connections that do not authenticate.
+        """
         settings = self._settings
         if self._was_served or settings.sasl is not None or not isinstance(cause, EOFError | ConnectionError):
             return ""
@@ -400,14 +401,14 @@ class Node:
             deliver(self._loop, request, None, error)
 
     def disconnect(self, cause: Exception | str) -> None:
-        """Ends the connection; requests in flight fail with ConnectionLost."""
+        """Ends the connection. Requests in flight fail with ConnectionLost."""
         transport, self._transport, self._gate = self._transport, None, None
         if transport is not None:
             transport.close()
             self._fail(transport.connection.take_all(), cause)
 
     def move(self, host: str, port: int) -> None:
-        """The broker has another address now."""
+        """Changes the broker's address."""
         if (host, port) != (self.host, self.port):
             self.disconnect(f"the broker moved to {host}:{port}")
             self._on_left(self)
@@ -456,7 +457,7 @@ class Node:
         self._rearm()
 
     def _drop_overdue(self, now: float) -> None:
-        """Requests that waited too long for a connection."""
+        """Fails requests that waited too long for a connection."""
         overdue = [request for request in self._waiting if request.deadline <= now]
         for request in overdue:
             with contextlib.suppress(ValueError):  # a callback may have closed the node
@@ -464,7 +465,7 @@ class Node:
                 deliver(self._loop, request, None, self._timed_out(request))
 
     def _end_overdue(self, transport: Transport, now: float) -> None:
-        """A response is missing: the connection ends, as the broker may be stuck."""
+        """Ends the connection after a missing response, because the broker may hang."""
         self._transport = self._gate = None
         self._retry_at = now + self._backoff.next()
         transport.close()

@@ -1,6 +1,6 @@
 """All nodes of a client: the brokers that it knows, and its bootstrap servers.
 
-A node's id says what its connection is for. ``broker_id`` says to which broker it leads.
+A node's id tells what its connection is used for, and ``broker_id`` which broker it leads to.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError
 from pyclient.protocol.apis import Api
 
 COORDINATORS: Final = 1 << 31
-"""Added to a broker's id: its second connection, for what it does as coordinator."""
+"""Added to a broker's id for its second connection: requests to it as coordinator."""
 QUESTIONS: Final = 1 << 32
-"""Added to a broker's id: its third connection, for questions that shall not wait behind a fetch that waits."""
+"""Added to a broker's id for its third connection: requests that must not wait behind a fetch."""
 
 
 class Nodes:
-    """The nodes of one client, by id. They are made when first needed, and follow the brokers of ``cluster``."""
+    """The nodes of one client, by id. They are created when first needed, and follow the brokers of ``cluster``."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Nodes:
         self._clock = clock
         self._random = random
         self.bootstrap = [self._make(-1 - i, *each) for i, each in enumerate(bootstrap(config))]
-        """The servers of bootstrap.servers, without those that have become known as brokers."""
+        """The servers of bootstrap.servers, without those that are known as brokers now."""
         self.by_id: dict[int, Node] = {node.id: node for node in self.bootstrap}
         self._reaper = Reaper(loop, config.connections_max_idle_ms / 1000, self.by_id.values)
 
@@ -67,7 +67,7 @@ class Nodes:
         self.outages.tell(node, broker_id(node.id), error, self._clock(), is_connected)
 
     def find(self, id: int) -> Node | None:
-        """The node, made if it leads to a known broker."""
+        """Returns the node; creates it if the id belongs to a known broker."""
         node = self.by_id.get(id)
         if node is None and (broker := self._cluster.brokers.get(broker_id(id))) is not None:
             node = self.by_id[id] = self._make(id, broker.host, broker.port)
@@ -76,7 +76,7 @@ class Nodes:
     # -- the brokers change ------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Takes new addresses from the cluster, and ends connections to brokers that are gone."""
+        """Adopts new addresses from the cluster, and ends connections to removed brokers."""
         brokers = self._cluster.brokers
         self._adopt_bootstrap()
         for id, node in list(self.by_id.items()):
@@ -87,7 +87,7 @@ class Nodes:
         self._reaper.start()
 
     def _adopt_bootstrap(self) -> None:
-        """A bootstrap server with the address of a broker is that broker: its connection is kept."""
+        """Treats a bootstrap server with a broker's address as that broker, and keeps its connection."""
         for index, node in enumerate(self.bootstrap):
             if not node.is_ready:
                 continue
@@ -103,7 +103,7 @@ class Nodes:
 
     def any_node(self) -> int:
         """Returns the id of a node for a request that any broker can serve: the least loaded one. It is a bootstrap
-        server (a negative id) while no broker is known, or none can be reached.
+        server (a negative id) if no broker is known, or none can be reached.
         """
         now = self._clock()
         brokers = [self.find(id) for id in self._cluster.brokers]
@@ -119,41 +119,41 @@ class Nodes:
         return not node.is_ready, failed, not node.is_connecting, node.in_flight, self._random()
 
     def aside(self, node: int) -> int:
-        """Where the broker answers a question at once: its first connection while nothing is under way there,
-        else its third. -> a node id
+        """Returns the id of the node on which the broker answers at once: its first connection if no request is in
+        flight there, else its third.
         """
         return node + QUESTIONS if self.in_flight(node) else node
 
-    # -- what is known of them ---------------------------------------------------------------------
+    # -- information ------------------------------------------------------------------------------
 
     def in_flight(self, node: int) -> int:
-        """The number of requests to the node that wait for their responses, or to be sent."""
+        """Returns the number of requests to the node that wait for their responses, or to be sent."""
         found = self.by_id.get(node)
         return 0 if found is None else found.in_flight
 
     @property
     def connections(self) -> int:
-        """How many there are. Any thread may ask."""
+        """The number of connections. Any thread may read it."""
         return sum(node.is_ready for node in list(self.by_id.values()))
 
     def is_ready(self, node: int) -> bool:
-        """True when a request would go out at once: connected, versions known."""
+        """Returns whether a request would be sent at once: connected, and versions known."""
         found = self.by_id.get(node)
         return found is not None and found.is_ready
 
     def transport(self, node: int) -> Transport | None:
-        """The connection to the node where it has one and nothing waits or is under way there."""
+        """Returns the node's connection, if it has one without requests that wait or are in flight."""
         found = self.by_id.get(node)
         return None if found is None else found.unused
 
     def versions(self, node: int) -> Versions | None:
-        """What the node serves, and its features; None before it was first connected to."""
+        """Returns the node's versions and features; None before its first connection."""
         found = self.by_id.get(node)
         return None if found is None else found.versions
 
     def version(self, node: int, api: Api, max_version: int | None = None) -> int:
-        """The version that a request would have now. Before the node's versions are known that of any other node, else
-        the newest. Raises UnsupportedByBroker.
+        """Returns the version that a request would have now. Before the node's versions are known, those of any other
+        node count, else the newest. Raises UnsupportedByBroker.
         """
         known = self._versions_like(node)
         if known is None:
@@ -161,17 +161,17 @@ class Nodes:
         return known.choose(api, max_version)
 
     def features(self, node: int) -> Mapping[str, int]:
-        """The finalized levels of features, as the node has told, or before that any other one."""
+        """Returns the finalized levels of features, as the node reported them, else as any other node did."""
         known = self._versions_like(node)
         return {} if known is None else known.features
 
     def _versions_like(self, node: int) -> Versions | None:
-        """The node's versions, else those of any other that are known."""
+        """Returns the node's versions, else those of any other node that are known."""
         others = (other.versions for other in self.by_id.values())
         return self.versions(node) or next((each for each in others if each is not None), None)
 
     def hopeless(self) -> ConnectionFailed | None:
-        """Why no bootstrap server will be reached; None while one may be, or brokers are known."""
+        """Returns why no bootstrap server can be reached; None if one may be, or if brokers are known."""
         trouble = [node.trouble for node in self.bootstrap]
         if self._cluster.brokers or not all(each is not None and each.lasts for each in trouble):
             return None
@@ -188,5 +188,5 @@ class Nodes:
 
 
 def broker_id(node: int) -> int:
-    """The id of the broker that a connection leads to; a bootstrap server's is its own."""
+    """Returns the id of the broker that a connection leads to. A bootstrap server has its own id."""
     return node % COORDINATORS if node >= 0 else node

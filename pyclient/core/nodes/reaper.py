@@ -1,4 +1,4 @@
-"""Closes connections that nobody has used for connections.max.idle.ms. It lives on the client's loop."""
+"""Closes connections that were not used for connections.max.idle.ms. It runs on the client's loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from pyclient.core.nodes.node import Node
 
 LEAST_S: Final = 1.0
-"""Between two looks, however short connections.max.idle.ms is."""
+"""The least seconds between two checks, however short connections.max.idle.ms is."""
 
 
 class Reaper:
-    """Looks for idle connections from time to time, once it was started."""
+    """Checks for idle connections from time to time, after ``start``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_s: float, nodes: Callable[[], Iterable[Node]]) -> None:
         self._loop = loop
@@ -23,7 +23,7 @@ class Reaper:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Looks later, if that is not planned yet."""
+        """Plans the next check, if none is planned."""
         if self._timer is None and not self._is_stopped:
             self._timer = self._loop.call_later(max(LEAST_S, self._idle_s / 4), self._reap)
 
@@ -37,7 +37,7 @@ class Reaper:
         self.start()
 
     def stop(self) -> None:
-        """Closes no further connection."""
+        """Ends the checks."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

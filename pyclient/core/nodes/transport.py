@@ -1,4 +1,4 @@
-"""A connected socket on a loop, and how it is connected: address, TCP, ApiVersions."""
+"""A connected socket on a loop, and the way to connect it: address, TCP, ApiVersions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from pyclient.protocol.tls import TlsPipe
 
 SOFTWARE: Final = ("pyclient", "0.1.0")
 MOST_GREETING: Final = 1 << 20
-"""Bytes of a frame of a broker that has not yet said who it is."""
+"""The most bytes of a frame before the handshake with the broker has ended."""
 _UNSUPPORTED_VERSION: Final = 35
 
 OnLost = Callable[["Transport", Exception | str], None]
 
 
 class SocketOptions(NamedTuple):
-    """Buffers of the kernel in bytes; -1 is its own choice."""
+    """Kernel buffers in bytes; -1 leaves the choice to the kernel."""
 
     send_buffer: int = -1
     receive_buffer: int = -1
 
 
 class Transport(FrameStream):
-    """Sends requests and delivers responses; ``on_lost(transport, cause)`` once, when the socket ends."""
+    """Sends requests and delivers responses. Calls ``on_lost(transport, cause)`` once, when the socket ends."""
 
     __slots__ = ("_on_lost", "connection", "used_at")
 
@@ -49,17 +49,17 @@ class Transport(FrameStream):
     ) -> None:
         super().__init__(loop, sock, memory, pipe)
         self.connection = connection
-        """The requests in flight; they stay there when the socket is closed."""
+        """The requests in flight; they stay here when the socket is closed."""
         self._on_lost = on_lost
         self._reader.max_frame = MOST_GREETING
         self.used_at = loop.time()
 
     def greeted(self) -> None:
-        """Takes frames of any size from now on."""
+        """Accepts frames of any size from now on."""
         self._reader.max_frame = MAX_FRAME
 
     def send(self, request: Pending, version: int) -> None:
-        """Encodes and sends one request. Raises EncodeError, and what makes the message raises."""
+        """Encodes and sends one request. Raises EncodeError, and errors of the function that makes the message."""
         connection = self.connection
         request.end = self._out.append(connection.encode(request, version))
         self._push()
@@ -71,14 +71,14 @@ class Transport(FrameStream):
         self._depart()
 
     def _depart(self) -> None:
-        """Requests without a response are done when they are sent."""
+        """Completes requests without a response once they are sent."""
         for request in self.connection.departed(self._out.gone):
             self.used_at = self._loop.time()
             self._loop.call_soon(deliver, self._loop, request, None, None)
 
     def serve(self, timeout_ms: int) -> bool:
-        """Waits for the broker and takes what it sends, in place of the loop. False: nothing came in
-        so many milliseconds, or the socket has ended.
+        """Waits for the broker and takes what it sends, instead of the loop. Returns False if nothing came in
+        ``timeout_ms``, or the socket has ended.
         """
         if self._sock is None or not readable(self._fd, timeout_ms):
             return False
@@ -97,7 +97,7 @@ class Transport(FrameStream):
 def deliver(
     loop: asyncio.AbstractEventLoop, request: Pending, response: Any, error: KafkaError | None
 ) -> None:
-    """Calls back; what the callback raises is logged as the loop logs it."""
+    """Calls the callback. Its exceptions go to the loop's exception handler."""
     try:
         request.on_done(response, error)
     except Exception as fault:
@@ -114,8 +114,8 @@ async def open_socket(
     options: SocketOptions,
     addresses: Addresses,
 ) -> socket.socket:
-    """A connected, non-blocking socket; the addresses of the name are tried within ``timeout`` seconds, in the order
-    of ``addresses``, which learns which were. Raises ConnectionFailed.
+    """Returns a connected, non-blocking socket. Within ``timeout`` seconds, it tries the addresses of the name in the
+    order of ``addresses``, which it tells about each attempt. Raises ConnectionFailed.
     """
     name = f"{host}:{port}"
     phase, trouble = "resolve", None
@@ -137,9 +137,7 @@ async def open_socket(
 
 
 async def handshake(transport: Transport, loop: asyncio.AbstractEventLoop) -> Versions:
-    """Asks for the versions of APIs, in the newest version that the broker knows (KIP-511). Raises
-    KafkaError.
-    """
+    """Asks for the API versions, in the newest version that the broker knows (KIP-511). Raises KafkaError."""
     response = await _ask_versions(transport, loop, ApiVersions.max_version)
     if response.error_code == _UNSUPPORTED_VERSION:
         response = await _ask_versions(transport, loop, _version_offered(response))

@@ -1,4 +1,4 @@
-"""Which version of each API a broker and this client have in common (KIP-35)."""
+"""The version of each API that a broker and this client have in common (KIP-35)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyclient.protocol.apis import Api, by_key
 
 
 class Versions:
-    """What one broker serves. ``features``: its finalized features by name (KIP-584), as
-    ``{"transaction.version": 2}``; ``features_epoch`` -1 where it names none.
+    """The APIs and features of one broker. ``features`` has its finalized features by name (KIP-584), such as
+    ``{"transaction.version": 2}``. ``features_epoch`` is -1 if the broker names none.
     """
 
     __slots__ = ("_chosen", "features", "features_epoch", "ranges")
@@ -21,14 +21,12 @@ class Versions:
         self._chosen: dict[tuple[Api, int | None], int] = {}
 
     def __str__(self) -> str:
-        """The APIs that this client knows, with the broker's versions."""
+        """Returns the APIs that this client knows, with the broker's versions."""
         known = ((by_key(key), low, high) for key, (low, high) in self.ranges.items())
         return ", ".join(f"{api.name} {low}-{high}" for api, low, high in known if api is not None)
 
     def choose(self, api: Api, max_version: int | None = None) -> int:
-        """The newest version that both sides have, at most ``max_version``. Raises
-        UnsupportedByBroker.
-        """
+        """Returns the newest version that both sides have, at most ``max_version``. Raises UnsupportedByBroker."""
         known = self._chosen.get((api, max_version))
         if known is not None:
             return known

@@ -1,7 +1,7 @@
 """Reports groups and transactions without a coordinator, from time to time, even if logging is not configured.
 
-A consumer whose group has no coordinator waits in ``poll``, which raises nothing: the cluster may mend by itself. What
-it waits for, the broker says with its answer, as that too few brokers are there to make ``__consumer_offsets``.
+A consumer whose group has no coordinator waits in ``poll``, which raises nothing, because the cluster may recover. The
+broker's answer has the reason, for example too few brokers to create ``__consumer_offsets``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Logging for applications that have not configured any: errors and urgent messages go to stderr.
 
-A library is silent unless it is asked, but a callback that raises would be so for ever, as would a consumer that does
-not reach its broker.
+A library is silent by default. Without this, a callback that raises would never be noticed, nor a consumer that cannot
+reach its broker.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Final
 
 LOG: Final = logging.getLogger("pyclient")
 URGENT: Final = "pyclient_is_urgent"
-"""A record's attribute (``extra``): it is shown though it is no error."""
+"""A log record's attribute (``extra``): the record is shown although it is no error."""
 
 
 class LastResort(logging.Handler):
-    """Gives errors and what is urgent to Python's last resort where no other handler would take them."""
+    """Passes errors and urgent records to Python's last resort if no other handler takes them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Python's own does not: the logger has a handler, this one."""
+        """Passes the record on. Python itself does not, because the logger has a handler: this one."""
         resort = logging.lastResort
         is_shown = record.levelno >= logging.ERROR or getattr(record, URGENT, False)
         if is_shown and resort is not None and not _is_taken(record.name):
@@ -26,7 +26,7 @@ class LastResort(logging.Handler):
 
 
 def _is_taken(name: str) -> bool:
-    """Whether a handler of the application sees what this logger has."""
+    """Returns whether a handler of the application takes records of this logger."""
     logger: logging.Logger | None = logging.getLogger(name)
     while logger is not None:
         if any(not isinstance(handler, LastResort) for handler in logger.handlers):
@@ -36,6 +36,6 @@ def _is_taken(name: str) -> bool:
 
 
 def install() -> None:
-    """Once; again: does nothing."""
+    """Installs the handler, once."""
     if not any(isinstance(handler, LastResort) for handler in LOG.handlers):
         LOG.addHandler(LastResort(logging.WARNING))

@@ -1,6 +1,6 @@
-"""Servers that a client cannot reach: told in words, seldom, also where the application has not configured logging.
+"""Reports servers that a client cannot reach, rarely, and even if logging is not configured.
 
-An application that waits for records, or sends and forgets, has no call that would raise why nothing comes.
+An application that waits for records, or sends without waiting, makes no call that would raise the reason.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LOG: Final = logging.getLogger("pyclient")
 FIRST_S: Final = 3.0
 """Seconds of failed attempts before they are reported; a restart of a broker is shorter."""
 AGAIN_S: Final = 60.0
-"""Between two lines about one address."""
+"""Seconds between two lines about one address."""
 
 
 class Address(Protocol):
-    """The part of a node that is used here."""
+    """The part of a node that this module uses."""
 
     id: int
     was_reached: bool
@@ -42,8 +42,8 @@ class Outages:
         self._on_cut_off: Callable[[ConnectionFailed], object] = lambda error: None
 
     def tell(self, node: Address, broker: int, error: ConnectionFailed, now: float, is_connected: bool) -> None:
-        """Logs that the server of that broker is unreachable, unless it did so lately. ``is_connected``: to others;
-        then an unreachable bootstrap server does not matter.
+        """Logs that the broker's server is unreachable, unless it did so lately. ``is_connected`` tells that other
+        servers are reached; then an unreachable bootstrap server does not matter.
         """
         if not is_connected:
             self._on_cut_off(error)
@@ -53,8 +53,8 @@ class Outages:
         LOG.warning("%s", _text(node, broker, error), extra={URGENT: True})
 
     async def while_reached(self, work: Awaitable[T]) -> T:
-        """Returns what ``work`` returns. If there is no connection to any broker, and attempts have failed for
-        ``FIRST_S``, it cancels the work and raises why they fail.
+        """Returns the result of ``work``. If there is no connection to any broker, and attempts have failed for
+        ``FIRST_S``, cancels the work and raises the reason.
         """
         loop = asyncio.get_running_loop()
         why: list[ConnectionFailed] = []
@@ -76,12 +76,12 @@ class Outages:
             self._on_cut_off = lambda error: None
 
     def end(self, node: Address) -> None:
-        """The server is reached."""
+        """Notes that the server is reached."""
         if self._told.pop(node.name, None) is not None:
             LOG.warning("%s can be reached again", node.name, extra={URGENT: True})
 
     def forget(self, node: Address) -> None:
-        """Ends the reports about an address that was given up."""
+        """Forgets an address that was given up."""
         self._told.pop(node.name, None)
 
 
@@ -91,6 +91,6 @@ def _text(node: Address, broker: int, error: ConnectionFailed) -> str:
     if node.was_reached:
         return f"broker {broker} can no longer be reached: {error}; still trying"
     return (
-        f"broker {broker} cannot be reached: {error}; the cluster names this address, as the broker's "
-        "advertised.listeners say: they must name one that can be reached from here"
+        f"broker {broker} cannot be reached: {error}; the cluster got this address from the broker's "
+        "advertised.listeners: they must name one that can be reached from here"
     )

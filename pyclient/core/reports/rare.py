@@ -1,4 +1,4 @@
-"""Log lines of what may happen once per record or batch, as callbacks of applications fail: seldom."""
+"""Rate-limited log lines, for events that may occur once per record or batch, such as failures of callbacks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ INTERVAL: Final = 10.0
 
 
 class Kind(NamedTuple):
-    """What lines have in common: their format, and the error that they tell, if there is one."""
+    """The common part of similar lines: their format, and the error in them if there is one."""
 
     text: str
     error: object = None
 
 
 class RareLog:
-    """Of each kind of line the first, and then one in ten seconds, which tells how many were left out. ``clock`` is in
+    """Logs the first line of each kind, and then one in ten seconds, with the number of lines left out. ``clock`` is in
     seconds.
     """
 
@@ -33,7 +33,7 @@ class RareLog:
         self._left_out: dict[Kind, int] = {}
 
     def exception(self, text: str, *arguments: object) -> None:
-        """Within ``except``: logs the line with the exception, as an error. Exceptions of other classes, or raised
+        """Logs the current exception as an error; called within ``except``. Exceptions of other classes, or raised
         elsewhere, are other kinds.
         """
         kind = Kind(text, _origin(sys.exception()))
@@ -41,8 +41,8 @@ class RareLog:
             self._log.exception(*self._line(kind, arguments))
 
     def warning(self, text: str, *arguments: object, error: object = None) -> None:
-        """Logs the line as a warning, also on stderr where no logging is configured if it tells an ``error``, whose
-        name makes it another kind.
+        """Logs the line as a warning. With an ``error``, it also goes to stderr if logging is not configured; errors of
+        different names are different kinds.
         """
         kind = Kind(text, error)
         if self._is_due(kind):
@@ -65,7 +65,7 @@ class RareLog:
 
 
 def _origin(error: BaseException | None) -> tuple[type | None, str, int]:
-    """The class of an exception, and the line that has raised it: there are not many of these."""
+    """Returns the exception's class and the line that raised it. There are few of these."""
     trace = None if error is None else error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,7 +1,7 @@
-"""What to say where a broker refuses a client: the right that is missing, and the command that grants it.
+"""Adds to a broker's denial which right is missing, and the command that grants it.
 
-A broker tells only that something is refused. What the client was about to do says which operation that needs, and its
-settings say who it is, unless the broker decides that: by a certificate or a token.
+A broker only says that it denies the request. The needed operation follows from what the client was about to do. Its
+settings tell its user, unless the broker derives the user from a certificate or a token.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ KINDS: Final[Mapping[str, str]] = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": TRANSACTIONAL_ID,
     "CLUSTER_AUTHORIZATION_FAILED": CLUSTER,
 }
-"""What an error is about, by its name."""
+"""The kind of resource that an error is about, by the error's name."""
 Needs = Mapping[str, AclOperation]
-"""The operation that is needed, by what it is about."""
+"""The needed operation by kind of resource."""
 PRODUCING: Final[Needs] = {
     TOPIC: AclOperation.WRITE,
     GROUP: AclOperation.READ,
@@ -32,18 +32,18 @@ PRODUCING: Final[Needs] = {
     CLUSTER: AclOperation.IDEMPOTENT_WRITE,
 }
 IDENTIFYING: Final[Needs] = {CLUSTER: AclOperation.IDEMPOTENT_WRITE}
-"""Of a producer that gets no producer id."""
+"""For a producer that gets no producer id."""
 CONSUMING: Final[Needs] = {TOPIC: AclOperation.READ, GROUP: AclOperation.READ}
 NO_NEEDS: Final[Needs] = {}
-"""Of an admin client, of which each method has its own."""
+"""For an admin client: each of its methods has its own needs."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 ADMINISTRATOR: Final = "--command-config admin.properties"
-"""The settings of somebody who may grant it, by the name that the pages give to their file."""
+"""The settings of an administrator, in the file name that the documentation uses."""
 
 
 class Rights:
-    """Tells the missing right of one client. ``principal``: who it is to brokers, None if only they know.
-    ``bootstrap``: the addresses by which it came, with commas.
+    """Names the missing right of one client. ``principal`` is the client's user, None if only brokers know it.
+    ``bootstrap`` has its bootstrap servers, comma-separated.
     """
 
     def __init__(self, principal: str | None, needs: Needs, bootstrap: str = "") -> None:
@@ -52,15 +52,15 @@ class Rights:
         self._where = f"-b {shlex.quote(bootstrap)} {ADMINISTRATOR}" if bootstrap else ADMINISTRATOR
 
     def told(self, error: KafkaError, needs: Needs | None = None, more: str = "", **names: str | None) -> KafkaError:
-        """The error with the right that is missing, if it is about one. ``names``: of what was asked, by kind, as far
-        as they are known; the cluster has none. ``more``: what else may be missing.
+        """Returns the error with the missing right, if it is about one. ``names`` has the resources of the request by
+        kind, if known; the cluster has no name. ``more`` tells what else may be missing.
         """
         kind = KINDS.get(error.name, "")
         operation = (self.needs if needs is None else needs).get(kind)
         name = "" if kind == CLUSTER else names.get(kind)
         if operation is None or name is None or error.grant:
             return error
-        if operation is AclOperation.IDEMPOTENT_WRITE and (topic := names.get(TOPIC)):  # brokers since 2.8 take this
+        if operation is AclOperation.IDEMPOTENT_WRITE and (topic := names.get(TOPIC)):  # brokers since 2.8 accept this
             kind, name, operation, more = TOPIC, topic, AclOperation.WRITE, " (or IDEMPOTENT_WRITE on the cluster)"
         what = "the cluster" if kind == CLUSTER else f"{kind.replace('_', ' ')} {name}"
         where = "--cluster" if kind == CLUSTER else f"--{kind.replace('_', '-')} {shlex.quote(name)}"
@@ -78,7 +78,7 @@ class Rights:
 
 
 def principal(config: Config, user: str | None) -> str | None:
-    """The name that brokers give a client of these settings; ``user``: what it says by SASL, if that is its own."""
+    """Returns the user that brokers see for these settings. ``user`` is its SASL user, if the client has one."""
     if config.security_protocol in BY_SASL:
         return f"User:{user}" if user else None
     shows_key = config.security_protocol == "SSL" and (config.ssl_keystore_location or config.ssl_keystore_key)

@@ -1,7 +1,7 @@
 """Warns about asyncio clients that are not closed, by a ResourceWarning, as Python does for files.
 
-The blocking face has a thread that outlives it, whose end it is (``Runner.abandon``). Here the loop is
-the application's: what is left of the client there is ended if the loop still runs.
+A blocking client has its own thread, which does this (``Runner.abandon``). Here the loop belongs to the application:
+the client's work on it is ended if the loop still runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ Close = Callable[[], Coroutine[Any, Any, None]]
 
 
 def watch(client: object, owner: str, close: Close | None = None) -> weakref.finalize[..., object]:
-    """Warns when ``client``, in words ``owner``, is collected, or the interpreter ends; ``detach()`` says
-    that it is closed. To be called on its loop, on which ``close``, which must not refer to it, ends
-    what it has begun there.
+    """Warns when ``client`` (described by ``owner``) is collected, or the interpreter ends; call ``detach()`` when it
+    is closed. Call this on the client's loop. ``close`` ends the client's work there, and must not refer to it.
     """
     return weakref.finalize(client, _warn, owner, os.getpid(), asyncio.get_running_loop(), close)
 

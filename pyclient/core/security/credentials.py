@@ -1,4 +1,4 @@
-"""What a client says who it is with, as its settings have it: name and password, or tokens."""
+"""A client's credentials from its settings: name and password, or tokens."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _HOUR_S: Final = 3600
 
 @dataclass(frozen=True)
 class Credentials:
-    """How the client begins an exchange in its mechanism."""
+    """The client's credentials, and how it begins to authenticate by its mechanism."""
 
     mechanism: str
     advice: str
-    """What to look at where the broker does not accept them."""
+    """Advice for an error if the broker rejects them."""
     begin: Callable[[str], Exchange] = field(repr=False)
-    """With the broker of that host."""
+    """Begins to authenticate with the broker of that host."""
     password: str = field(default="", repr=False)
-    """Of SCRAM."""
+    """For SCRAM."""
     user: str | None = None
-    """The user that the broker takes the client for; None: it decides by a token."""
+    """The client's user; None if the broker derives it from a token."""
 
 
 def credentials(config: Config, random: Callable[[], float]) -> tuple[Credentials, Tokens | None]:
-    """As the keys sasl.* say; the tokens of OAUTHBEARER. Raises ConfigError."""
+    """Returns the credentials from the keys sasl.*, and the tokens for OAUTHBEARER. Raises ConfigError."""
     mechanism = (config.sasl_mechanism or "").upper()
     if mechanism not in sasl.MECHANISMS:
         found = f"={mechanism} is none of" if mechanism else " is missing: it is one of"
@@ -88,7 +88,7 @@ def credentials(config: Config, random: Callable[[], float]) -> tuple[Credential
 
 
 def _options(config: Config, mechanism: str) -> Mapping[str, str]:
-    """Those of sasl.jaas.config. Raises ConfigError."""
+    """Returns the options of sasl.jaas.config. Raises ConfigError."""
     if config.sasl_jaas_config is None:
         return {}
     try:
@@ -105,7 +105,7 @@ def _by_token(token: Token) -> Exchange:
 
 
 def _tokens(config: Config, options: Mapping[str, str], random: Callable[[], float]) -> Tokens:
-    """From the application, an endpoint, or of the client's own making. Raises ConfigError."""
+    """Returns tokens from the application, an endpoint, or the settings. Raises ConfigError."""
     extensions = {name.removeprefix(_EXTENSION): options[name] for name in options if name.startswith(_EXTENSION)}
     window = Window(
         config.sasl_login_refresh_window_factor,
@@ -119,7 +119,7 @@ def _tokens(config: Config, options: Mapping[str, str], random: Callable[[], flo
     provider = config.sasl_oauth_token_provider
     if provider is not None:
         if not callable(getattr(provider, "token", provider)):
-            raise ConfigError(f"{PROVIDER} is no function, and has no method `token`")
+            raise ConfigError(f"{PROVIDER} is not a function, and has no method `token`")
         return Tokens(PROVIDER, by_provider(provider), window, backoff)
     if config.sasl_oauthbearer_token_endpoint_url is not None:
         from pyclient.core.security.token_endpoint import TokenEndpoint
@@ -138,7 +138,7 @@ def _tokens(config: Config, options: Mapping[str, str], random: Callable[[], flo
 
 
 def _client(config: Config, options: Mapping[str, str]) -> tuple[str, str]:
-    """Id and secret. Raises ConfigError."""
+    """Returns id and secret. Raises ConfigError."""
     stem = "sasl.oauthbearer.client.credentials.client"
     id, secret = (config[f"{stem}.{each}"] for each in ("id", "secret"))
     id, secret = id or options.get("clientId"), secret or options.get("clientSecret")
@@ -148,7 +148,7 @@ def _client(config: Config, options: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _unsecured(options: Mapping[str, str]) -> Token:
-    """A token of what sasl.jaas.config claims, for brokers that check no signature."""
+    """Returns an unsigned token with the claims of sasl.jaas.config, for brokers that do not check signatures."""
     now = time.time()
     expires = now + float(options.get(_LIFETIME, _HOUR_S))
     claims: dict[str, object] = {"iat": now, "exp": expires}

@@ -1,7 +1,7 @@
-"""GSSAPI at the client: a ticket of Kerberos for the broker's service, by a keytab or from a credential cache.
+"""GSSAPI at the client: a Kerberos ticket for the broker's service, from a keytab or a credential cache.
 
-The library fetches tickets, and new ones when they end. With a keytab it keeps them in memory, where clients of this
-program that have the same keytab and principal share them.
+The library fetches tickets, and new ones when they expire. With a keytab, it keeps them in memory; clients of this
+process with the same keytab and principal share them.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _KEYTAB: Final = "client_keytab"
 _FILE: Final = "FILE:"
 _IN_MEMORY: Final = "MEMORY:pyclient-"
 _fetching: Final = Lock()
-"""Of tickets that are kept in memory: one at a time makes such a cache, or renews what is in it."""
+"""Guards tickets in memory: one thread at a time creates such a cache or renews its tickets."""
 
 
 class _Login(NamedTuple):
-    """Whose ticket it is."""
+    """The owner of a ticket."""
 
     principal: str | None
-    """None: the first of the keytab, or that of the cache."""
+    """None means the first principal of the keytab, or that of the cache."""
     store: Mapping[str, str]
-    """Where the library finds keys and tickets; empty: the cache that kinit fills."""
+    """Where the library finds keys and tickets; empty means the cache that kinit fills."""
 
     def check(self) -> None:
-        """Raises KerberosError where the keytab cannot be read: the library would miss a cache instead."""
+        """Raises KerberosError if the keytab cannot be read. The library's own error would be about a missing cache."""
         path = self.store.get(_KEYTAB, "").removeprefix(_FILE)
         if path and ":" not in path and not os.access(path, os.R_OK):
-            raise KerberosError(f"the keytab {path} is not there, or cannot be read")
+            raise KerberosError(f"the keytab {path} does not exist, or cannot be read")
 
 
 class _Initiator(kerberos.Context):
-    """The library's side of a client."""
+    """The client's side of an exchange, in the library."""
 
     def __init__(self, gssapi: Any, target: str, login: _Login) -> None:
         super().__init__(gssapi)
@@ -68,8 +68,8 @@ class _Initiator(kerberos.Context):
 
 
 def initiator(config: Config, options: Mapping[str, str]) -> Callable[[str], kerberos.Context]:
-    """What begins with the broker of a host, as the keys sasl.kerberos.* and Java's login module say. Raises
-    ConfigError.
+    """Returns a function that begins an exchange with the broker of a host. The keys sasl.kerberos.* and the options of
+    Java's login module configure it. Raises ConfigError.
     """
     try:
         gssapi = kerberos.library()

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: asked for once for all connections, and again in the background before they expire."""
+"""Tokens for OAUTHBEARER: fetched once for all connections, and again in the background before they expire."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LONGEST_S: Final = 86_400.0
 
 
 class Refused(ValueError):
-    """There is no token, and the next attempt will not do better. The text has no secret."""
+    """There is no token, and another attempt will not help. The text contains no secret."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token. ``expires``: seconds since 1970; None where nobody says."""
+    """A token. ``expires`` is in seconds since 1970; None if unknown."""
 
     value: str = field(repr=False)
     expires: float | None = None
@@ -56,7 +56,7 @@ Fetch = Callable[[], Awaitable[Token]]
 
 
 class Tokens:
-    """The tokens of one client. ``name`` says in errors and log lines where they come from."""
+    """The tokens of one client. ``name`` is their source, for errors and log lines."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Tokens:
 
     @property
     def token(self) -> Token:
-        """The one that ``ready`` has made sure of."""
+        """The token that ``ready`` has fetched."""
         assert self._token is not None
         return self._token
 
     async def ready(self) -> None:
-        """Returns when there is a token that has not expired. Raises ConnectionFailed, SaslRefused."""
+        """Waits for a token that has not expired. Raises ConnectionFailed and SaslRefused."""
         if self._token is not None and (self._token.expires or 0.0) > self._clock():
             return
         if self._trouble is not None and asyncio.get_running_loop().time() < self._retry_at:
@@ -100,7 +100,7 @@ class Tokens:
         return self._fetching
 
     async def _renew(self) -> None:
-        """Fetches a token; afterwards ``_trouble`` says why there is none."""
+        """Fetches a token; ``_trouble`` is the reason if that fails."""
         loop = asyncio.get_running_loop()
         try:
             self._token = await self._fetch()
@@ -114,7 +114,7 @@ class Tokens:
             wait = self._backoff.next()
             self._retry_at = loop.time() + wait
             if self._token is not None and (self._token.expires or 0.0) > self._clock():
-                LOG.warning("%s; the token in use is good for some time yet", self._trouble)
+                LOG.warning("%s; the current token is still valid for some time", self._trouble)
                 self._later(loop, wait)
         finally:
             self._fetching = None
@@ -131,7 +131,7 @@ class Tokens:
             self._timer = loop.call_later(wait, self._begin)
 
     def close(self) -> None:
-        """Ends what goes on in the background."""
+        """Ends background work."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -140,7 +140,7 @@ class Tokens:
 
 
 def by_provider(provider: Any) -> Fetch:
-    """Asks the application's function, or the method ``token`` of its object."""
+    """Returns a fetch that calls the application's function, or the method ``token`` of its object."""
     ask = getattr(provider, "token", provider)
     more = getattr(provider, "extensions", None)
 
@@ -148,7 +148,7 @@ def by_provider(provider: Any) -> Fetch:
         found = await _called(ask)
         value, expires = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
         if not isinstance(value, str) or not isinstance(expires, int | float | None):
-            raise Refused("it must return a token, or a token and the second since 1970 at which it expires")
+            raise Refused("it must return a token, or a token and its expiry in seconds since 1970")
         extensions = dict(await _called(more)) if callable(more) else {}
         return Token(value, expiry_of(value) if expires is None else expires, extensions)
 
@@ -156,7 +156,7 @@ def by_provider(provider: Any) -> Fetch:
 
 
 async def _called(function: Callable[[], Any]) -> Any:
-    """What the application's function returns: an ``async`` one runs on the loop, any other on a thread."""
+    """Returns the result of the application's function. An ``async`` one runs on the loop, any other on a thread."""
     if iscoroutinefunction(function):
         return await function()
     found = await on_thread(asyncio.get_running_loop(), "oauth-token", function)
@@ -164,7 +164,7 @@ async def _called(function: Callable[[], Any]) -> Any:
 
 
 def on_own_thread(work: Callable[[], Token], extensions: Mapping[str, str]) -> Fetch:
-    """Fetches by a call that blocks."""
+    """Returns a fetch that runs a blocking call on its own thread."""
 
     async def fetch() -> Token:
         found = await on_thread(asyncio.get_running_loop(), "oauth-token", work)
@@ -174,7 +174,7 @@ def on_own_thread(work: Callable[[], Token], extensions: Mapping[str, str]) -> F
 
 
 def expiry_of(value: str) -> float | None:
-    """When a token expires, in seconds since 1970, where it is a JWT that says so."""
+    """Returns when a token expires, in seconds since 1970, if it is a JWT with an expiry."""
     try:
         _, body, _ = value.split(".")
         exp = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"]
@@ -184,7 +184,7 @@ def expiry_of(value: str) -> float | None:
 
 
 def unsecured(claims: Mapping[str, object]) -> str:
-    """A token that nobody has signed (``alg`` none), as Kafka has it for development."""
+    """Returns an unsigned token (``alg`` none), which Kafka accepts for development."""
     parts = ({"alg": "none"}, claims)
     rows = (base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in parts)
     return ".".join([*rows, ""])

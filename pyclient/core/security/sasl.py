@@ -1,6 +1,6 @@
-"""Says to brokers who the client is: SASL at the start of a connection, and again before the broker ends it (KIP-368).
+"""Authenticates a client by SASL, at the start of a connection and again before its session ends (KIP-368).
 
-``pyclient.protocol.sasl`` has the messages of each mechanism, ``credentials`` what the client proves itself with.
+``pyclient.protocol.sasl`` has the messages of each mechanism, and ``credentials`` the client's credentials.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from pyclient.security.kerberos import KerberosError
 
 PHASE: Final = "SASL authentication"
 MOST_NAMED: Final = 10
-"""Mechanisms of a broker that an error names."""
+"""The most mechanisms of a broker that an error names."""
 LONGEST_S: Final = 86_400.0
-"""A client authenticates again once a day at least, where the broker sets any end."""
+"""The longest time after which a client authenticates again, if the broker limits sessions at all."""
 LEAST_S = 1.0
-"""Between two authentications of a connection, whatever its broker grants: Kafka allows one a second."""
+"""Seconds between two authentications of a connection, however short its sessions are: Kafka allows one a second."""
 EARLY, LATE = 0.85, 0.95
-"""The part of its time after which a connection authenticates again, as Java's client has it."""
+"""The part of a session after which a connection authenticates again, as in Java's client."""
 _HANDSHAKE_VERSION: Final = 1
-"""After version 0 the exchange would have no frames of Kafka's: brokers before 1.0."""
+"""After version 0, the exchange would not have Kafka's frames (brokers before 1.0)."""
 
 
 class Sasl:
@@ -50,20 +50,19 @@ class Sasl:
         self._given = given
         self.user = given.user
         self.tokens = tokens
-        """None where the mechanism has none."""
+        """None if the mechanism uses no tokens."""
         self._protocol = protocol
         self._salted: tuple[Derive, bytes] | None = None
-        """The last, which a broker asks for at each connection."""
+        """The last salted password, which a broker asks for at each connection."""
 
     async def ready(self) -> None:
-        """Makes sure that there is something to say. Raises ConnectionFailed, SaslRefused."""
+        """Makes sure that there is a token, if needed. Raises ConnectionFailed and SaslRefused."""
         if self.tokens is not None:
             await self.tokens.ready()
 
     async def authenticate(self, transport: Transport, versions: Versions, peer: str) -> float:
-        """Says to the broker who the client is. Returns the seconds until it has to be said again; infinity: never.
-
-        Raises SaslRefused; other KafkaErrors where the connection has ended.
+        """Authenticates the client. Returns the seconds until it must authenticate again; infinity means never. Raises
+        SaslRefused, and other KafkaErrors if the connection has ended.
         """
         ask = partial(_ask, transport, peer)
         await self._choose(ask, versions, peer)
@@ -105,13 +104,13 @@ class Sasl:
             error = UnsupportedSaslMechanism(f"the broker has no {self._given.mechanism}, but {known}")
             raise SaslRefused(peer, PHASE, error, "; set sasl.mechanism to one of the broker's")
         if isinstance(error, IllegalSaslState):
-            raise SaslRefused(peer, PHASE, "this listener of the broker's asks for no SASL", self._without_sasl())
+            raise SaslRefused(peer, PHASE, "this listener does not use SASL", self._without_sasl())
         if error is not None:
             raise SaslRefused(peer, PHASE, error)
 
     def _without_sasl(self) -> str:
         protocol = self._protocol.removeprefix("SASL_")
-        return f"; set security.protocol={protocol}, or name one of its listeners with SASL"
+        return f"; set security.protocol={protocol}, or use one of its SASL listeners"
 
     def _check(self, response: SaslAuthenticate.Response, peer: str) -> None:
         error = of_code(response.error_code, told(response.error_message or "") or None)
@@ -119,7 +118,7 @@ class Sasl:
             raise SaslRefused(peer, PHASE, error, self._given.advice)
 
     async def _derived(self, step: Derive) -> bytes:
-        """The salted password. Brokers of a cluster ask with the same salt, so the last one is kept."""
+        """Returns the salted password. Brokers of a cluster use the same salt, so the last one is cached."""
         if self._salted is None or self._salted[0] != step:
             password = self._given.password
             work = partial(scram.salted_password, step.mechanism, password, step.salt, step.iterations)
@@ -128,15 +127,15 @@ class Sasl:
 
     @staticmethod
     def renewal_in(lifetime: float, random: Callable[[], float]) -> float:
-        """After how many seconds to authenticate again, of a connection that the broker grants ``lifetime``."""
+        """Returns the seconds after which to authenticate again, for a session of ``lifetime`` seconds."""
         return max(LEAST_S, lifetime * (EARLY + (LATE - EARLY) * random()))
 
     def failure(self) -> str:
-        """What to look at where the connection ended before the broker had its say."""
-        return f"; the log of the broker says why{self._given.advice}"
+        """Returns advice for a connection that ended before the broker's answer."""
+        return f"; the broker's log has the reason{self._given.advice}"
 
     def close(self) -> None:
-        """Ends what goes on in the background."""
+        """Ends background work."""
         if self.tokens is not None:
             self.tokens.close()
 
@@ -150,6 +149,6 @@ async def _ask(transport: Transport, peer: str, api: Api, message: Any, version:
 
 
 def sasl(config: Config, random: Callable[[], float]) -> Sasl:
-    """As the keys sasl.* say, of a client whose security.protocol is SASL. Raises ConfigError."""
+    """Returns the SASL side of a client from the keys sasl.*. Raises ConfigError."""
     given, tokens = credentials(config, random)
     return Sasl(given, tokens, config.security_protocol)

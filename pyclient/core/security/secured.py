@@ -1,6 +1,6 @@
-"""The client's TLS: its context, made of the client's settings, and the handshake of a connection.
+"""The client's TLS: its context from the client's settings, and the handshake of a connection.
 
-It also warns of settings for TLS and SASL that have no effect, because security.protocol is not set.
+It also warns about settings for TLS and SASL that have no effect, because security.protocol is not set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PHASE: Final = "TLS handshake"
 
 
 class Secured:
-    """The TLS that all connections of a client share. ``has_key``: the client can show a certificate."""
+    """The TLS that all connections of a client share. ``has_key`` tells that the client can show a certificate."""
 
     def __init__(self, context: ssl.SSLContext, has_key: bool, protocol: str) -> None:
         self.context = context
@@ -57,7 +57,7 @@ class Secured:
         return pipe
 
     def failure(self, error: Exception, host: str, port: int, pipe: TlsPipe | None) -> ConnectionFailed:
-        """The error to raise when a handshake fails, or the first answer after it."""
+        """Returns the error to raise if a handshake fails, or the first answer after it."""
         shown = {} if pipe is None else tls_trouble.certificate_of(pipe.ssl)
         trouble = tls_trouble.of_tls(error, host, shown, self.has_key, self.protocol)
         if trouble is None:
@@ -67,7 +67,7 @@ class Secured:
 
 
 def secured(config: Config) -> Secured | None:
-    """The TLS that security.protocol and the keys ssl.* ask for, None if they ask for none. Raises ConfigError."""
+    """Returns the TLS that security.protocol and the keys ssl.* configure, or None. Raises ConfigError."""
     if PROTOCOL.name not in config.given:
         _warn_of_idle(config)
     if config.security_protocol not in BY_TLS:
@@ -81,8 +81,8 @@ def secured(config: Config) -> Secured | None:
 
 
 def _warn_of_idle(config: Config) -> None:
-    """Warns of settings that have no effect without a security.protocol."""
-    for keys, why, right in ((SSL, "nothing is encrypted", "SSL"), (SASL, "the client gives no name", "SASL_SSL")):
+    """Warns about settings that have no effect without a security.protocol."""
+    for keys, why, right in ((SSL, "nothing is encrypted", "SSL"), (SASL, "no name is sent", "SASL_SSL")):
         if idle := [key.name for key in keys if key.name in config.given]:
-            text = "%s has no effect, %s: set security.protocol=%s (or PLAINTEXT, to agree)"
+            text = "%s has no effect, %s: set security.protocol=%s (or PLAINTEXT, to confirm)"
             LOG.warning(text, ", ".join(idle), why, right, extra={URGENT: True})

@@ -1,4 +1,4 @@
-"""Why TLS with a broker failed, in words: what came, and what to set on which side. No I/O."""
+"""Explains why TLS with a broker failed, and what to set on which side. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from cy.wire.frames import FrameError, protocol_of
 
-# of X509_V_ERR, as OpenSSL's x509_vfy.h numbers them
+# # X509_V_ERR codes, as in OpenSSL's x509_vfy.h
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
 _OTHER_NAME: Final = frozenset({62, 64})
@@ -31,7 +31,7 @@ _SHOW_ONE: Final = "set ssl.keystore.location"
 
 
 class Trouble(NamedTuple):
-    """``lasts``: until a setting or a certificate is changed."""
+    """``lasts`` tells that only a change of a setting or certificate helps."""
 
     why: str
     advice: str
@@ -41,9 +41,9 @@ class Trouble(NamedTuple):
 def of_tls(
     error: Exception, host: str, certificate: Mapping[str, Any], has_key: bool, protocol: str = "SSL"
 ) -> Trouble | None:
-    """Of an error of the handshake, or of the first answer after it: a broker refuses a client's certificate then.
-    ``certificate``: what the broker has shown, as ``SSLSocket.getpeercert`` has it. None of what TLS has no part in.
-    ``protocol``: the client's security.protocol.
+    """Explains an error of the handshake, or of the first answer after it, when a broker rejects a client's
+    certificate. ``certificate`` is the broker's, as ``SSLSocket.getpeercert`` returns it. ``protocol`` is the client's
+    security.protocol. Returns None for an error that is not about TLS.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _of_certificate(error, host, certificate)
@@ -55,21 +55,21 @@ def of_tls(
 
 
 def advice(error: Exception, has_key: bool | None, protocol: str) -> str:
-    """What to look at where the first answer did not come: a listener of another kind, or one that asks for a
-    certificate of clients. ``has_key``: None in plain text. ``protocol``: the client's security.protocol.
+    """Returns advice if the first answer is missing: the listener has another protocol, or requires certificates.
+    ``has_key`` is None in plain text; ``protocol`` is the client's security.protocol.
     """
     if has_key is None:
         speaks_tls = isinstance(error, FrameError) and _TLS in protocol_of(error.prefix)
         if speaks_tls or isinstance(error, EOFError | ConnectionResetError | BrokenPipeError):
             return IS_PROTOCOL_RIGHT.format(protocol)
     elif not has_key and isinstance(error, EOFError | ConnectionResetError | BrokenPipeError):
-        return f"; does the broker ask clients for a certificate? Then {_SHOW_ONE}"
+        return f"; does the broker require a certificate of clients? Then {_SHOW_ONE}"
     return ""
 
 
 def certificate_of(side: ssl.SSLObject | ssl.SSLSocket) -> dict[str, Any]:
-    """The peer's certificate as ``ssl.SSLSocket.getpeercert`` has it, also one that was refused; empty where there is
-    none, or this Python does not tell.
+    """Returns the peer's certificate as ``ssl.SSLSocket.getpeercert`` does, even if it was rejected. Empty if there is
+    none, or this Python does not provide it.
     """
     told = getattr(getattr(side, "_sslobj", None), "get_unverified_chain", None)
     chain = told() if told is not None else None
@@ -82,8 +82,8 @@ def _of_certificate(error: ssl.SSLCertVerificationError, host: str, certificate:
         names = ", ".join(name for _, name in certificate.get("subjectAltName", ())) or "no host"
         return Trouble(
             f"the certificate is for {names}, not for {host}",
-            "; connect by one of its names, let the broker have a certificate for this one, or set "
-            "ssl.endpoint.identification.algorithm to nothing, which checks none",
+            "; connect to one of its names, give the broker a certificate for this one, or set "
+            "ssl.endpoint.identification.algorithm to an empty value, which disables the check",
             True,
         )
     if code in _UNKNOWN_AUTHORITY:
@@ -100,30 +100,30 @@ def _of_certificate(error: ssl.SSLCertVerificationError, host: str, certificate:
         begin = certificate.get("notBefore")
         why = f"the certificate is not valid yet{f', only from {begin}' if begin else ''}"
         return Trouble(why, "; are the clocks right?", True)
-    return Trouble(f"the certificate is refused: {error.verify_message}", "", True)
+    return Trouble(f"the certificate is rejected: {error.verify_message}", "", True)
 
 
 def _of_alert(reason: str, has_key: bool, protocol: str) -> Trouble | None:
     is_alert = _ALERT in reason
     if "CERTIFICATE_REQUIRED" in reason or (is_alert and not has_key and reason.endswith(_REFUSED)):
-        return Trouble("the broker asks for a certificate of this client", f"; {_SHOW_ONE}", True)
+        return Trouble("the broker requires a certificate of this client", f"; {_SHOW_ONE}", True)
     if is_alert and reason.endswith(_REFUSED):
         said = reason.partition(f"{_ALERT}_")[2].replace("_", " ").lower()
         return Trouble(
-            f"the broker refuses the certificate of this client: {said}",
-            "; its ssl.truststore.location needs the authority that signed what ssl.keystore.location here has",
+            f"the broker rejects the certificate of this client: {said}",
+            "; its ssl.truststore.location needs the authority that signed this client's certificate",
             True,
         )
     if reason.endswith(_NO_PROTOCOL):
-        return Trouble("no version of TLS is common", "; compare ssl.enabled.protocols on both sides", True)
+        return Trouble("there is no common TLS version", "; compare ssl.enabled.protocols on both sides", True)
     if is_alert and reason.endswith("HANDSHAKE_FAILURE"):
         return Trouble(
-            "the broker has no cipher suite in common with this client, or asks for its certificate",
+            "the broker has no cipher suite in common with this client, or requires its certificate",
             f"; compare ssl.cipher.suites and ssl.enabled.protocols on both sides{'' if has_key else f'; {_SHOW_ONE}'}",
             True,
         )
     if reason in _NO_TLS:
-        return Trouble("the peer answered no TLS", IS_PROTOCOL_RIGHT.format(protocol), True)
+        return Trouble("the peer's answer is not TLS", IS_PROTOCOL_RIGHT.format(protocol), True)
     return None
 
 
@@ -132,5 +132,5 @@ def _plain(error: ssl.SSLError) -> str:
 
 
 def _name(rows: Any) -> str:
-    """``organizationName=Example, commonName=ca`` of what ``getpeercert`` has for a name."""
+    """Returns ``organizationName=Example, commonName=ca`` for a name from ``getpeercert``."""
     return ", ".join(f"{kind}={value}" for row in rows for kind, value in row)

@@ -1,4 +1,4 @@
-"""Fetches tokens by OAuth's client credentials (RFC 6749, 4.4): an id and a secret against a token, by HTTP. Blocks."""
+"""Fetches tokens by OAuth's client credentials (RFC 6749, 4.4): sends id and secret by HTTP, gets a token. Blocks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pyclient.security import http_call
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _PASSING: Final = frozenset({408, 425, 429})
-"""Answers of 4xx that another attempt may not get."""
+"""4xx answers that another attempt may not get."""
 
 
 class TokenEndpoint:
-    """Called, it asks the endpoint for a token. Times in seconds."""
+    """Fetches a token from the endpoint when called. Times are in seconds."""
 
     def __init__(
         self, url: str, client: tuple[str, str], scope: str | None, connect_s: float, read_s: float,
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """``client``: its id and secret. Raises ConfigError."""
+        """``client`` is its id and secret. Raises ConfigError."""
         self._url = _checked(url)
         self._client = client
         self._scope = scope
@@ -37,11 +37,11 @@ class TokenEndpoint:
 
     @property
     def name(self) -> str:
-        """Its host and port."""
+        """The endpoint's host and port."""
         return self._url.netloc
 
     def __call__(self) -> Token:
-        """Raises OSError, where the next attempt may do better, and Refused."""
+        """Returns a token. Raises OSError if another attempt may succeed, otherwise Refused."""
         form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
         try:
             status, body = http_call.ask(
@@ -76,7 +76,7 @@ class TokenEndpoint:
         return Refused(why) if lasts else OSError(why)
 
     def _expires(self, value: str, seconds: object) -> float | None:
-        """As the token itself says, else as the answer does."""
+        """Returns the expiry from the token itself, else from the answer."""
         own = expiry_of(value)
         if own is None and isinstance(seconds, int | float) and seconds > 0:
             return self._clock() + seconds
@@ -84,7 +84,7 @@ class TokenEndpoint:
 
 
 def _checked(url: str) -> SplitResult:
-    """Raises ConfigError, without the URL where that may have a password."""
+    """Returns the parts of the URL. Raises ConfigError, whose text omits a URL that may contain a password."""
     parts = http_call.parse(url)
     if parts is None:
         raise ConfigError(f"{URL} is not http://… or https://…")

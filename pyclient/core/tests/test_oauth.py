@@ -171,7 +171,7 @@ async def test_a_token_in_use_outlasts_a_source_that_fails(caplog):
     await kept.ready()
     await done.wait()
     kept.close()
-    assert "source: SASL token failed: gone; the token in use is good for some time yet" in caplog.text
+    assert "source: SASL token failed: gone; the current token is still valid for some time" in caplog.text
     answers.append(OSError("again"))
     now[0] = 3 * HOUR
     with pytest.raises(ConnectionFailed, match="again"):
@@ -292,7 +292,7 @@ def test_an_endpoint_that_speaks_something_else_may_be_asked_again():
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        with pytest.raises(OSError, match=r"does not answer as HTTP does|reset"):
+        with pytest.raises(OSError, match=r"its answer is not HTTP|reset"):
             endpoint(f"http://127.0.0.1:{server.getsockname()[1]}")()
         thread.join()
 

@@ -153,7 +153,7 @@ async def test_a_listener_without_sasl_is_told():
     async with ScriptedBroker(7) as broker:
         broker.handlers[SaslHandshake] = lambda *_: SaslHandshake.Response(error_code=errors.IllegalSaslState.code)
         error = await refusal(broker)
-        assert "asks for no SASL; set security.protocol=PLAINTEXT, or name" in str(error)
+        assert "does not use SASL; set security.protocol=PLAINTEXT, or use" in str(error)
         broker.handlers[ApiVersions] = versions({SaslHandshake: -1})
         error = await refusal(broker)
         assert "does not serve SaslHandshake; set security.protocol=PLAINTEXT, or name" in str(error)
@@ -179,7 +179,7 @@ async def test_a_broker_that_hangs_up_instead_of_an_answer_is_tried_again():
         error = await first_trouble(broker, **saying("PLAIN"))
     assert type(error) is ConnectionFailed
     assert error.phase == core.PHASE
-    assert "the log of the broker says why; are sasl.username and sasl.password right?" in str(error)
+    assert "the broker's log has the reason; are sasl.username and sasl.password right?" in str(error)
 
 
 @on_loop
@@ -323,7 +323,7 @@ def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_agai
         ({"sasl_mechanism": "NTLM"}, "sasl.mechanism=NTLM is none of PLAIN, .*, GSSAPI"),
         ({"sasl_password": None}, "sasl.password is missing: SCRAM-SHA-256 needs"),
         ({"sasl_username": None, "sasl_password": None}, "sasl.username and sasl.password are missing"),
-        ({"sasl_jaas_config": "hush"}, "sasl.jaas.config: it is `CLASS required"),
+        ({"sasl_jaas_config": "hush"}, "sasl.jaas.config: it must be `CLASS required"),
         ({"sasl_jaas_config": "a.PlainLoginModule required password=hush;"}, "is not one of SCRAM-SHA-256"),
         ({"sasl_mechanism": "PLAIN", "sasl_tokenauth": "true"}, "a delegation token logs in by SCRAM-SHA-256 or"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauth.token.provider, or"),
@@ -346,7 +346,7 @@ def test_settings_of_sasl_without_its_protocol_are_told_to_have_no_effect(caplog
             pass
 
     asyncio.run(work())
-    assert "sasl.username, sasl.password has no effect, the client gives no name: set security.protocol" in caplog.text
+    assert "sasl.username, sasl.password has no effect, no name is sent: set security.protocol" in caplog.text
     assert "hush" not in caplog.text
 
 

@@ -101,7 +101,7 @@ LASTING = [
     (
         lambda: listening(ssl_enabled_protocols="TLSv1.2"),
         {"ssl_enabled_protocols": "TLSv1.3"},
-        ["no version of TLS is common", "ssl.enabled.protocols"],
+        ["there is no common TLS version", "ssl.enabled.protocols"],
     ),
     (
         lambda: listening(ssl_cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
@@ -183,7 +183,7 @@ async def test_an_answer_that_is_no_tls_is_told(answer):
 
     server = await asyncio.start_server(other, "127.0.0.1", 0)
     async with client_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", **trusting()) as client:
-        with pytest.raises(TlsRefused, match=r"the peer answered no TLS; is security.protocol right\? .* is SSL"):
+        with pytest.raises(TlsRefused, match=r"the peer's answer is not TLS; is security.protocol right\? .* is SSL"):
             await client.start(PATIENCE_S)
     server.close()
 
@@ -216,11 +216,11 @@ async def test_a_bootstrap_server_whose_certificate_is_refused_does_not_hide_one
 @pytest.mark.parametrize(
     ("reason", "has_key", "told"),
     [
-        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", False, "asks for a certificate of this client"),
-        ("SSLV3_ALERT_BAD_CERTIFICATE", False, "asks for a certificate of this client"),
-        ("SSLV3_ALERT_BAD_CERTIFICATE", True, "refuses the certificate of this client: bad certificate"),
-        ("TLSV1_ALERT_UNKNOWN_CA", True, "refuses the certificate of this client: unknown ca"),
-        ("TLSV1_ALERT_PROTOCOL_VERSION", True, "no version of TLS is common"),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", False, "requires a certificate of this client"),
+        ("SSLV3_ALERT_BAD_CERTIFICATE", False, "requires a certificate of this client"),
+        ("SSLV3_ALERT_BAD_CERTIFICATE", True, "rejects the certificate of this client: bad certificate"),
+        ("TLSV1_ALERT_UNKNOWN_CA", True, "rejects the certificate of this client: unknown ca"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", True, "there is no common TLS version"),
         ("SOMETHING_NEW", True, "something new"),
     ],
 )

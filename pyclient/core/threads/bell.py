@@ -1,8 +1,8 @@
-"""What wakes a thread that waits: it is rung in any thread, also within the handler of a signal.
+"""Wakes a thread that waits. Any thread or signal handler may ring the bell.
 
-``threading.Event`` cannot do that. A lock guards it, and the thread that the handler interrupts may hold that lock:
-the handler would wait for itself. This class has one lock that serves as the signal, not as a guard. It is *locked*
-while the bell is silent. Ringing releases it, which never waits; waiting acquires it.
+``threading.Event`` cannot do that. A lock guards it, and the thread that the handler interrupts may hold that lock: the
+handler would wait for itself. This class has one lock that serves as the signal, not as a guard. It is *locked* while
+the bell is silent. Ringing releases it, which never waits; waiting acquires it.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from threading import Lock
 
 
 class Bell:
-    """For one thread that waits. Any other, and handlers of signals, may ``ring``."""
+    """A bell for one thread that waits. Any other thread and signal handlers may ``ring``."""
 
     def __init__(self) -> None:
         self._silent = Lock()
         self._silent.acquire()
 
     def ring(self) -> None:
-        """The wait that is under way ends, or the next one. Never waits."""
+        """Ends the current wait, or the next one. Never waits."""
         if self._silent.locked():
-            with contextlib.suppress(RuntimeError):  # another has just rung it
+            with contextlib.suppress(RuntimeError):  # another thread has just rung it
                 self._silent.release()
 
     def hush(self) -> None:
-        """It has not rung, as of now."""
+        """Forgets earlier rings."""
         self._silent.acquire(False)
 
     def wait(self, seconds: float) -> bool:
-        """Waits until it has rung, ``seconds`` at most, and hushes it. -> whether it has rung"""
+        """Waits for a ring, at most ``seconds``, and hushes the bell. Returns whether it has rung."""
         return self._silent.acquire(timeout=seconds)

@@ -1,8 +1,8 @@
 """Work of the loop that another thread waits for, safe from signals.
 
-The handler of a signal may raise between any two instructions of the waiting thread. ``concurrent.futures.Future`` has
-a lock that guards it. If such an exception left it locked, the loop's thread would stand still for good. A call has no
-lock of this kind. The loop or the thread takes the work out of its list, and then has it alone.
+A signal handler may raise between any two instructions of the waiting thread. ``concurrent.futures.Future`` has a lock
+that guards it. If such an exception left it locked, the loop's thread would hang forever. A call has no such lock. The
+loop or the thread takes the work out of its list, and then owns it alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """One coroutine, from its hand-over to its result."""
+    """One coroutine, from its submission to its result."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = [work]
@@ -26,7 +26,7 @@ class Call(Generic[T]):
         self._bell = Bell()
         self._results: list[T] = []
         self.error: BaseException | None = None
-        """What the work has raised; ClientClosed where it was cancelled."""
+        """The error of the work; ClientClosed if it was cancelled."""
         self.is_done = False
 
     # -- on the loop -------------------------------------------------------------------------------
@@ -48,30 +48,30 @@ class Call(Generic[T]):
             self._bell.ring()
 
     def fail(self, error: BaseException) -> None:
-        """The wait ends, by raising this; unless it has ended."""
+        """Ends the wait with this error, unless it has ended."""
         if not self.is_done:
             self.error = error
             self.is_done = True
             self._bell.ring()
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """Cancels the work, because no thread waits for it any more."""
         if self._task is not None:
             self._task.cancel()
 
     # -- the waiting thread ------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Work that has not begun will not begin."""
+        """Drops the work, if it has not begun."""
         if (work := self._taken()) is not None:
             work.close()
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long at most. Returns whether it is done."""
+        """Waits, at most ``seconds``. Returns whether the work is done."""
         return self.is_done or (self._bell.wait(seconds) and self.is_done)
 
     def result(self) -> T:
-        """What the work has returned."""
+        """Returns the result of the work."""
         return self._results[0]
 
     def _taken(self) -> Coroutine[Any, Any, T] | None:

@@ -1,12 +1,12 @@
-"""The loop's thread stands still, and a thread that waits does its work: no hand-over between threads.
+"""Lets a waiting thread do the loop's work while the loop's own thread blocks: no hand-over between threads.
 
 A thread that sends one record and waits for its ack hands over twice, each time for a few microseconds of work. It
 hands over to the loop's thread, which sends, and gets control back when the answer has come. So the loop's thread
 *lends* its place to a thread that comes again and again. It blocks in a callback: the loop's state is at rest, and the
-*tenant* may touch what belongs to the loop, between ``enter`` and ``leave``. The lease ends when
+*tenant* may use what belongs to the loop, between ``enter`` and ``leave``. The lease ends when
 
-- a millisecond has passed without a use, or ten milliseconds in all: other work of the loop waits no longer than that;
-- another thread wants the loop (``recall``), because it has called something on it.
+- a millisecond has passed without a use, or ten milliseconds in all, so that other work of the loop waits no longer;
+- another thread needs the loop (``recall``), because it has called something on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cy.client import held_signals
 from cy.client.loop_lease import LoopLease
 
 LONGEST: Final = 0.01
-"""Seconds of a lease."""
+"""The most seconds of a lease."""
 UNUSED: Final = 0.001
 """Seconds after which an unused lease ends."""
 
@@ -35,21 +35,21 @@ class Lease(LoopLease):
         self.on_end: Callable[[], object] = lambda: None
         self._loop = loop
         self._calls = 0
-        """How often the loop was wanted: an offer of before is void."""
+        """How often a thread has called something on the loop: an offer from before that is void."""
         self._ended = Lock()
 
     # -- the loop's side ---------------------------------------------------------------------------
 
     def offer(self, thread: int) -> None:
-        """Lends the loop's place to the thread in the next turn, unless another thread wants the loop by then."""
-        if not self._loop.get_debug():  # a loop that is debugged refuses other threads
+        """Lends the loop's place to the thread in the next turn, unless another thread needs the loop by then."""
+        if not self._loop.get_debug():  # a loop in debug mode rejects other threads
             self._loop.call_soon(self._lend, thread, self._calls)
 
     def _lend(self, thread: int, calls: int) -> None:
         if calls != self._calls:
             return
         self._ended.acquire(blocking=False)
-        self.holds_signals = thread == threading.main_thread().ident  # where their handlers run
+        self.holds_signals = thread == threading.main_thread().ident  # signal handlers run there
         if self.holds_signals:
             held_signals.guard()
         self.tenant = thread
@@ -58,7 +58,7 @@ class Lease(LoopLease):
         self.on_end()
 
     def _wait(self) -> None:
-        """Until the lease is over."""
+        """Waits until the lease is over."""
         end, uses = monotonic() + LONGEST, -1
         while self.uses != uses and monotonic() < end:
             uses = self.uses
@@ -72,5 +72,5 @@ class Lease(LoopLease):
         self._calls += 1
         if self.tenant:
             self.tenant = 0
-            with contextlib.suppress(RuntimeError):  # another has just done so
+            with contextlib.suppress(RuntimeError):  # another thread has just done so
                 self._ended.release()

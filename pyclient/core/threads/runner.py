@@ -1,10 +1,10 @@
-"""The loop of the blocking face: one daemon thread per client.
+"""The loop of a blocking client: one daemon thread per client.
 
-Ctrl-C interrupts the application's wait (see ``call``), and the work is cancelled. After a fork the child has the
+Ctrl-C interrupts the application's wait (see ``call``), and the work is cancelled. After a fork, the child has the
 object but not the thread, so every call raises ClientForked.
 
 The loop keeps the time limit of the work, but the caller does not rely on it. The application's own code (a callback, a
-logging handler) may stop the loop or hold it up. So a wait has a clock of its own, and ends when the thread does.
+logging handler) may stop or block the loop. So a wait has its own clock, and also ends when the thread does.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTime
 
 T = TypeVar("T")
 SLICE = 1.0
-"""Seconds that a thread waits without a look at signals, and at the client's life."""
+"""Seconds that a thread waits before it checks for signals and whether the client still runs."""
 GRACE_S = 5.0
-"""So long after its time the work may still end by itself; then the wait for it does."""
+"""Seconds after its time limit in which the work may still end by itself; then the wait for it ends."""
 
 log = logging.getLogger(__name__)
 
 
 def _refuse_green_threads() -> None:
-    """Raises ClientError if gevent has replaced threads: the loop would hold the only real one."""
+    """Raises ClientError if gevent has replaced threads: the loop would block the only real one."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
         raise ClientError(
@@ -47,24 +47,24 @@ def _refuse_green_threads() -> None:
 
 
 class Runner:
-    """A loop in a thread of its own. ``loop`` is uvloop's where there is one."""
+    """A loop in its own thread. ``loop`` is uvloop's if that is installed."""
 
     def __init__(self, owner: str = "client", name: str = "pyclient-io") -> None:
         _refuse_green_threads()
         self.owner = owner
-        """Whose it is, in words."""
+        """The owner, for log lines."""
         self.loop = new_loop()
         self.lease = Lease(self.loop)
         self.forked = False
-        """Set in a child of the process that made this."""
+        """Set in a child process of the one that created this."""
         self.on_fork: Callable[[], object] = lambda: None
         """Called in the child, right after the fork."""
         self.on_end: Callable[[], object] = lambda: None
-        """Called by the thread when nothing runs there any more."""
+        """Called by the thread after its last work."""
         self._calls: set[Call[Any]] = set()
-        """What threads wait for."""
+        """The calls that threads wait for."""
         self._is_over = self._is_abandoned = self._is_stopped = self._is_closing = False
-        # Not ``Thread.is_alive``: before Python 3.13 it is false for good once a signal's exception has ended it.
+        # # Not ``Thread.is_alive``: before Python 3.13 it stays false after a signal's exception has ended it.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         _RUNNERS.add(self)
@@ -83,12 +83,12 @@ class Runner:
             self._fail_calls()
 
     def _turn(self, serve: Callable[[], object]) -> None:
-        """Runs the loop. What asyncio lets out of it (SystemExit of a callback) ends nothing here."""
+        """Runs the loop. An exception that leaves it (SystemExit of a callback) does not end the thread."""
         while True:
             try:
                 serve()
             except BaseException:
-                log.exception("%s: a callback raised what would end an event loop; the client goes on", self.owner)
+                log.exception("%s: a callback raised what would end an event loop; the client continues", self.owner)
             else:
                 return
 
@@ -117,12 +117,12 @@ class Runner:
 
     @property
     def is_here(self) -> bool:
-        """The caller is on the loop's own thread, or has its place."""
+        """Whether the caller runs on the loop's own thread, or holds its lease."""
         return threading.get_ident() in (self._thread.ident, self.lease.acting)
 
     def before_wait(self) -> None:
-        """Raises where a wait for the loop would never end: ClientForked in a forked child,
-        RuntimeError on the loop's own thread.
+        """Raises if a wait for the loop would never end: ClientForked in a forked child, RuntimeError on the loop's own
+        thread.
         """
         if self.forked:
             raise ClientForked
@@ -130,17 +130,17 @@ class Runner:
             raise RuntimeError("a blocking call in a callback would wait for itself")
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None, within: float | None = None) -> T:
-        """Runs ``work`` on the loop and returns its result; any thread but the loop's. An interrupted wait
-        cancels the work. Raises TimeoutError after ``timeout`` seconds; ClientClosed when the client is closed
-        meanwhile. ``within``: the seconds that the work takes at most by the loop's clock; where that stands
-        still, RequestTimedOut is raised a little later.
+        """Runs ``work`` on the loop and returns its result; any thread but the loop's may call this. An interrupted
+        wait cancels the work. Raises TimeoutError after ``timeout`` seconds, and ClientClosed if the client is closed
+        meanwhile. ``within`` limits the work by the loop's clock; if the loop is blocked, RequestTimedOut is raised a
+        little later.
         """
         call = Call(work)
         try:
             self.check()
             self._calls.add(call)
             self.call(self._begin, call)
-            if self._is_over:  # since the check: it may have been too late for the loop's last turn
+            if self._is_over:  # since the check; it may have been too late for the loop's last turn
                 self._fail_calls()
             return _result(call, timeout, within)
         except BaseException:
@@ -151,10 +151,10 @@ class Runner:
             raise
         finally:
             self._calls.discard(call)
-            del call  # its error refers to this frame, and by it to the client
+            del call  # its error refers to this frame, and thus to the client
 
     def _begin(self, call: Call[Any]) -> None:
-        """On the loop. In its last turns nothing is begun that would not end."""
+        """Begins a call on the loop. In its last turns, no work is begun, because it would not end."""
         if self._is_stopped:
             call.drop()
             call.fail(ClientClosed())
@@ -162,7 +162,7 @@ class Runner:
             call.begin()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Calls on the loop, soon; returns at once."""
+        """Calls a function on the loop soon; returns at once."""
         if self.forked:
             raise ClientForked
         try:
@@ -172,7 +172,7 @@ class Runner:
         self.lease.recall()
 
     def stop(self) -> None:
-        """Ends the loop and its thread; harmless when it has ended."""
+        """Ends the loop and its thread. Does nothing if they have ended."""
         if self.forked or self.loop.is_closed():
             return
         self._ask_to_stop()
@@ -189,27 +189,27 @@ class Runner:
         self.lease.recall()
 
     def _stop(self) -> None:
-        """Once: what ends the tasks runs the loop after that."""
+        """Stops the loop, once: the code that ends tasks runs the loop after that."""
         if not self._is_stopped:
             self._is_stopped = True
             self.loop.stop()
 
     def after_fork(self) -> None:
-        """In the child: the thread is not there."""
+        """Marks this as forked: the child process does not have the thread."""
         self.forked = True
         self.lease.tenant = 0
-        with contextlib.suppress(ReferenceError):  # whose this was has gone before its thread has
+        with contextlib.suppress(ReferenceError):  # the owner may be collected before its thread has ended
             self.on_fork()
 
     @property
     def is_running(self) -> bool:
-        """In this process, and its thread has not ended."""
+        """Whether this is the same process, and the thread has not ended."""
         return not self.forked and not self._is_over
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[bool]:
-        """A context around a close. Gives True to the first close. Gives False to others that begin before it has
-        ended, in another thread or within it.
+        """Returns a context for a close. It gives True to the first close, and False to others that begin before that
+        one ends, in another thread or within it.
         """
         if self._is_closing:
             yield False
@@ -222,7 +222,7 @@ class Runner:
 
     def abandon(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         """Warns that the client was not closed, and ends the loop without waiting long for it. ``last`` runs there
-        before; this does not wait for it.
+        first; this does not wait for it.
         """
         if not self.is_running:
             return
@@ -255,7 +255,7 @@ def _result(call: Call[T], timeout: float | None, within: float | None) -> T:
             if now >= end:
                 raise TimeoutError(f"not done within {timeout:g} s")
             if now >= last:
-                told = "the client's thread stands still: a callback, or a handler of logging, holds it up"
+                told = "the client's thread is blocked by a callback or a logging handler"
                 raise RequestTimedOut(told)
         if call.error is not None:
             raise call.error
@@ -265,7 +265,7 @@ def _result(call: Call[T], timeout: float | None, within: float | None) -> T:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A new loop, uvloop's where it is installed."""
+    """Returns a new loop, uvloop's if that is installed."""
     try:
         import uvloop
     except ImportError:

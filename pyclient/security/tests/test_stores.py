@@ -147,7 +147,7 @@ CHAIN = {"ssl.keystore.certificate.chain": "<chain>"}
         ({"ssl.keystore.location": ""}, "ssl.keystore.location", "is given, but empty"),
         (KEY, "ssl.keystore.certificate.chain", "is missing beside ssl.keystore.key"),
         (CHAIN, "ssl.keystore.key", "is missing beside"),
-        ({**KEY, **CHAIN, "ssl.keystore.location": "/f"}, "ssl.keystore.location", "one of them"),
+        ({**KEY, **CHAIN, "ssl.keystore.location": "/f"}, "ssl.keystore.location", "remove one of them"),
         ({**KEY, **CHAIN, "ssl.keystore.password": "hush"}, "ssl.keystore.password", "no store password"),
         ({**KEY, **CHAIN, "ssl.keystore.type": "JKS"}, "ssl.keystore.type", "is JKS, but ssl.keystore.key"),
         ({"ssl.keystore.type": "BCFKS", **KEY, **CHAIN}, "ssl.keystore.type", "none of PEM, PKCS12, JKS"),
@@ -167,7 +167,7 @@ CHAIN = {"ssl.keystore.certificate.chain": "<chain>"}
             "has no private key with a certificate"),
         ({"ssl.keystore.location": "<encrypted>"}, "ssl.key.password", "is missing: the key of .* is encrypted"),
         ({"ssl.keystore.location": "-----BEGIN PRIVATE KEY-----hush"}, "ssl.keystore.location", "is a PEM, not the"),
-        ({**CHAIN, "ssl.keystore.key": "/etc/key.pem"}, "ssl.keystore.key", "is no PEM"),
+        ({**CHAIN, "ssl.keystore.key": "/etc/key.pem"}, "ssl.keystore.key", "is not a PEM"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_key_store_is_told_by_setting_and_file(tmp_path, settings, setting, text):
