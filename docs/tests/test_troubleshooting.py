@@ -40,7 +40,7 @@ def texts() -> Iterator[str]:
 
 def pieces(message: str) -> list[str]:
     """What of a message does not depend on the case, as several strings may make one."""
-    given = re.sub(r"\d+|\bFILE:LINE\b|\bSIG[A-Z]+\b|\w*[._]\w+|\bhandshake\b|[:,;(] ?", GAP, message)
+    given = re.sub(r"\d+|\bFILE:LINE\b|\bSIG[A-Z]+\b|\w*[._]\w+|\b(?:connect|handshake)\b|[:,;(] ?", GAP, message)
     return [piece.strip() for piece in given.split(GAP) if len(re.findall(r"[A-Za-z]", piece)) > 2]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import pyclient.protocol as p
 from pybroker.handlers.common import identity
+from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.replication import fetch_session
 from pybroker.security import authentication
 from pybroker.tests.rights import CLUSTER, GROUP, TOPIC, TXN, batch, built, fetch, produce
@@ -138,8 +139,9 @@ def test_a_pattern_that_takes_long_to_parse_is_refused(bob: Client, pattern: str
     answer = bob(p.ListTransactions, 2, transactional_id_pattern=pattern)
     assert codes(answer) == {errors.InvalidRegularExpression.code}
     read = {"group_id": OWN, "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 1000, "topic_partitions": []}
-    answer = bob.until_ready(p.FindCoordinator, 3, key=OWN, key_type=0)
-    while (answer := bob(p.ConsumerGroupHeartbeat, 1, **read, subscribed_topic_regex=pattern)).error_code == 14:
+    bob.until_ready(p.FindCoordinator, 3, key=OWN, key_type=CoordinatorType.GROUP)
+    loading = errors.CoordinatorLoadInProgress.code
+    while (answer := bob(p.ConsumerGroupHeartbeat, 1, **read, subscribed_topic_regex=pattern)).error_code == loading:
         pass
     assert codes(answer) == {errors.InvalidRegularExpression.code}
 
