@@ -63,8 +63,8 @@ class MovingReader(GroupReader):
         super()._hear(error)
 
 
-class Committer(Load):
-    """Commits 0, 1, 2, … for one partition, outside of any generation, and waits for each answer."""
+class MovingCommitter(Load):
+    """As ``Committer``, at the coordinator of the moment."""
 
     def __init__(self, target: ClusterTarget, mark: Watermark) -> None:
         super().__init__(target, COMMITTER, 0)
@@ -107,7 +107,7 @@ class Foreign:
         marks = {place: Watermark(f"{GROUP}'s offset of {place}") for place in self.histories}
         self.writer = PacedWriter(target, "librdkafka", seed, self.histories, socket_timeout_ms=3_000)
         self.reader = MovingReader(target, seed, self.histories, marks)
-        self.loads: list[Load] = [self.writer, self.reader, Committer(target, self.mark)]
+        self.loads: list[Load] = [self.writer, self.reader, MovingCommitter(target, self.mark)]
 
     def begin(self) -> None:
         """Makes the topic and starts all; returns when each has done something."""
