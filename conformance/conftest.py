@@ -23,6 +23,7 @@ from conformance.spark.session import local_spark
 from conformance.tiers import CAMPAIGN
 from harness import witnesses
 from harness.brokers import KINDS, Broker, free_port
+from harness.keywords import with_dots
 from harness.peers import Java
 from harness.proxy import FaultProxy
 from harness.wire_client import Wire
@@ -159,7 +160,7 @@ def new_topic(broker: Broker) -> NewTopic:
     def make(partitions: int = 1, name: str | None = None, **configs: object) -> str:
         topic = name or f"topic-{next(_number)}"
         with Wire(broker.address) as connection:
-            dotted = {key.replace("_", "."): value for key, value in configs.items()}
+            dotted = with_dots(configs)
             connection.create_topic(topic, partitions, dotted)
         return topic
 

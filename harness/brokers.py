@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from harness import peers
+from harness.keywords import key_with_dots, with_dots
 from harness.wire_client import Wire
 
 START_TIMEOUT_S = 120.0
@@ -113,7 +114,7 @@ class Broker(ABC):
     def make_topic(self, name: str, partitions: int = 1, **config: object) -> None:
         """Creates a topic; settings have ``_`` for ``.``."""
         with Wire(self.address) as wire:
-            wire.create_topic(name, partitions, {key.replace("_", "."): value for key, value in config.items()})
+            wire.create_topic(name, partitions, with_dots(config))
 
     def leader_of(self, place: object) -> tuple[str, int]:
         """The address of a partition's leader."""

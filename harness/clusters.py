@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from harness.brokers import START_TIMEOUT_S, BrokerError, free_port
+from harness.keywords import key_with_dots, with_dots
 from harness.support import until
 from harness.wire_client import Wire
 
@@ -198,7 +199,7 @@ class Brokers(ABC):
         self, name: str, partitions: int, replicas: int, assignments: Sequence[Any] = (), **config: object
     ) -> Any:
         """Asks for a topic; its row of the reply."""
-        configs = [{"name": key.replace("_", "."), "value": str(value)} for key, value in config.items()]
+        configs = [{"name": key_with_dots(key), "value": str(value)} for key, value in config.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
         topic |= {"assignments": list(assignments), "configs": configs}
         with Wire(self.address(self.alive())) as wire:
@@ -232,7 +233,7 @@ class Cluster(Brokers):
         """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
         super().__init__(data_dir, brokers)
         self.zookeeper = zookeeper
-        self.config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        self.config = {key: str(value) for key, value in with_dots(config).items()}
         #: Variables that the brokers have in their environment beside ours.
         self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
@@ -290,7 +291,7 @@ class Cluster(Brokers):
         """Another broker, which the supervisor does not know, with settings of its own; killed at the end if it has
         not left before.
         """
-        own = {key.replace("_", "."): str(value) for key, value in config.items()}
+        own = {key: str(value) for key, value in with_dots(config).items()}
         place = ("--zookeeper", self.zookeeper) if self.zookeeper else ("--join",)
         folder = self._folder_of(broker) if self.zookeeper else self.data_dir
         process, [self.ports[broker]] = self._spawn(

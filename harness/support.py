@@ -11,6 +11,7 @@ import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
 from harness import librdkafka
+from harness.keywords import with_dots
 from harness.witnesses import used
 
 Found = TypeVar("Found")
@@ -54,7 +55,7 @@ def settled(ask: Callable[[], Any], passing: Collection[int], what: str, timeout
 def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
     """librdkafka's producer; settings have ``_`` for ``.``."""
     used("librdkafka")
-    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    dotted = with_dots(settings)
     return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
 
 
@@ -115,7 +116,7 @@ def consumer(broker: Served, group: str = "unused", **settings: object) -> Itera
     """librdkafka's consumer, from the beginning unless told otherwise."""
     defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
     defaults |= {"heartbeat.interval.ms": 200, "log_level": 0}
-    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    dotted = with_dots(settings)
     client = librdkafka.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": group, **defaults, **dotted}
     )

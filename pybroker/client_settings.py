@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pybroker.passwords import Login
+from pyclient.keywords import with_dots
 
 Settings = dict[str, Any]
 Secured = Callable[[str, str | None], Settings]
@@ -94,7 +95,7 @@ def settings_for(
     if login is not None:
         common |= LIBRARIES[library].logged_in(login)
     if library in _WITH_DOTS:
-        common = {name.replace("_", "."): text for name, text in common.items()}
+        common = with_dots(common)
     if authority is None:
         return common
     return common | LIBRARIES[library].secured(str(authority), None if own is None else str(own))

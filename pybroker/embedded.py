@@ -25,6 +25,7 @@ from pybroker.client_settings import protocol, settings_for
 from pybroker.passwords import passwords
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
+from pyclient.keywords import key_with_dots
 
 if TYPE_CHECKING:  # a broker without TLS does not pay for this import
     from pybroker.security.certificates import Files
@@ -438,7 +439,7 @@ def setting(key: str, value: object) -> tuple[str, str]:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, (list, tuple)):
         text = (";" if key == "super_users" else ",").join(map(str, value))
-    return key.replace("_", "."), text
+    return key_with_dots(key), text
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from conformance.applications.process import Application
 from harness import peers
 from harness.brokers import Broker
+from harness.keywords import key_with_dots
 from harness.support import until
 
 WAIT_S = 120
@@ -168,7 +169,7 @@ def _worker(main_class: str, files: list[Path], log_file: Path) -> Application:
 
 
 def _dotted(settings: Mapping[str, str]) -> dict[str, str]:
-    return {key.replace("_", "."): settings[key] for key in settings}
+    return {key_with_dots(key): settings[key] for key in settings}
 
 
 def _properties(path: Path, values: Mapping[str, str]) -> Path:

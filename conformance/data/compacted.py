@@ -9,6 +9,7 @@ from typing import Any
 from conformance.data import batches
 from conformance.data.batches import Record
 from harness.brokers import Broker
+from harness.keywords import with_dots
 from harness.support import until
 from harness.wire_client import Wire
 
@@ -40,7 +41,7 @@ class CompactedTopic:
         self.name = f"compacted-{next(_number)}"
         self.time_ms = batches.now_ms() - 3_000_000
         with Wire(broker.address) as wire:
-            dotted = {key.replace("_", "."): value for key, value in {**COMPACTED, **configs}.items()}
+            dotted = with_dots({**COMPACTED, **configs})
             wire.create_topic(self.name, 1, dotted)
 
     def write(self, *pairs: Pair, codec: int = 0, **fields: Any) -> int:

@@ -27,6 +27,7 @@ from conformance.drivers.base import (
     Unanswered,
 )
 from harness import librdkafka
+from harness.keywords import with_dots
 
 #: librdkafka comes back at once. It hangs in ``send_offsets_to_transaction`` after a restart of the only broker unless
 #: it keeps the brokers that it knows (2.16).
@@ -100,7 +101,7 @@ def insist(call: Callable[[float], Any]) -> Any:
 
 def dotted(settings: Mapping[str, object]) -> dict[str, object]:
     """Settings under librdkafka's names."""
-    found = {key.replace("_", "."): value for key, value in settings.items()}
+    found = with_dots(settings)
     new = found.get("group.protocol") == "consumer"
     if found.get("auto.offset.reset") == "none":
         found["auto.offset.reset"] = "error"

@@ -27,6 +27,7 @@ from conformance.drivers.base import (
     WokenUp,
 )
 from harness.jvm import Jvm, JvmError
+from harness.keywords import key_with_dots
 
 STRATEGIES = {
     "range": "RangeAssignor",
@@ -125,7 +126,7 @@ def opened() -> JavaDriver:
 
 def dotted(bootstrap: str, settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as Kafka's clients take them."""
-    found = {key.replace("_", "."): _text(settings[key]) for key in settings if settings[key] is not None}
+    found = {key_with_dots(key): _text(settings[key]) for key in settings if settings[key] is not None}
     return {**reaching.java(bootstrap), **found}
 
 

@@ -16,6 +16,7 @@ from conformance.drivers import opened
 from conformance.drivers.base import Consumer, Driver, Place
 from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker
+from harness.keywords import with_dots
 from harness.members import find_coordinator
 from harness.support import until
 from harness.wire_client import Wire
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.nightly
 @pytest.fixture(scope="module")
 def eager(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
     """A broker that compacts at once."""
-    config = {key.replace("_", "."): str(value) for key, value in EAGER.items()}
+    config = {key: str(value) for key, value in with_dots(EAGER).items()}
     with broker_kind(data_root / "eager", **QUICK_GROUPS, **config) as broker:
         yield broker
         assert broker.alive, broker.logged()[-4000:]

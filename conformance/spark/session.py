@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.keywords import with_dots
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -48,7 +50,7 @@ def local_spark(folder: Path, **config: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("conformance")
     own = {"spark.sql.warehouse.dir": str(folder), "spark.local.dir": str(folder)}
-    given = {key.replace("_", "."): value for key, value in config.items()}
+    given = with_dots(config)
     for key, value in {**CONFIG, **own, **given}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -17,6 +17,7 @@ from pybroker.log.dirs.log_dir import CLEAN_SHUTDOWN
 from pybroker.server import Broker
 from pybroker.store.embedded import EmbeddedServer
 from pybroker.tests.waiting import until_async
+from pyclient.keywords import with_dots
 
 SETTINGS = {
     "replica.fetch.wait.max.ms": "100",
@@ -43,7 +44,7 @@ class Cluster:
 
     def __init__(self, root: Path, **settings: str) -> None:
         self.root = root
-        self.settings = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+        self.settings = SETTINGS | with_dots(settings)
         self.brokers: dict[int, Broker] = {}
         self._ports: dict[int, int] = {}
 
@@ -58,7 +59,7 @@ class Cluster:
 
     async def start(self, node_id: int, **settings: str) -> Broker:
         """A broker, once it serves."""
-        own = {key.replace("_", "."): value for key, value in settings.items()}
+        own = with_dots(settings)
         listener = f"PLAINTEXT://127.0.0.1:{self._ports.get(node_id, 0)}"
         given: dict[str, Any] = {"node.id": node_id, "listeners": listener, **self.settings, **own}
         config = BrokerConfig(given)

@@ -14,6 +14,7 @@ from pybroker.replication.tests.harness import batch, values
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.topic_partition import TopicPartition
+from pyclient.keywords import with_dots
 from pyclient.protocol import Fetch, errors
 
 ALL = -1
@@ -22,7 +23,7 @@ TP = TopicPartition("t", 0)
 
 async def create(broker: Broker, *brokers: int, topic: str = "t", **configs: str) -> None:
     """A topic of one partition on these brokers, the first of them its leader."""
-    overrides = tuple((key.replace("_", "."), value) for key, value in configs.items())
+    overrides = tuple(with_dots(configs).items())
     [outcome] = await broker.controller.create_topics([NewTopic(topic, assignments=((0, brokers),), configs=overrides)])
     assert not isinstance(outcome, Exception), outcome
 

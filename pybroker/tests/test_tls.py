@@ -23,6 +23,7 @@ from pybroker.security import file_watch
 from pybroker.server import Broker
 from pybroker.tests.test_server import make
 from pybroker.tests.waiting import PATIENCE_S, until_async
+from pyclient.keywords import with_dots
 
 LARGE = bytes(range(256)) * 4000
 MANY = [b"record %d" % number for number in range(5000)]
@@ -93,7 +94,7 @@ def running(folder: Path, **settings: str) -> Iterator[Running]:
         "ssl.keystore.location": files["keys"],
         "ssl.truststore.location": files["ca"],
         "group.initial.rebalance.delay.ms": "0",
-        **{name.replace("_", "."): text for name, text in settings.items()},
+        **with_dots(settings),
     }
     started: Future[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 

@@ -10,6 +10,7 @@ from pyclient.config.hints import hint, meant
 from pyclient.config.key import HIDDEN, Key
 from pyclient.config.security import FUNCTIONS, PROTOCOL
 from pyclient.errors import ConfigError
+from pyclient.keywords import key_with_dots
 
 Table = Mapping[str, Key]
 
@@ -112,7 +113,7 @@ def _known(names: Mapping[str, str], name: str) -> str:
     found = names.get(_attribute(name)) if isinstance(name, str) else None
     if found is not None:
         return found
-    dotted = str(name).replace("_", ".")
+    dotted = key_with_dots(str(name))
     advice = [each for each in (hint(dotted), _others(names, meant(dotted))) if each]
     if not advice and (similar := difflib.get_close_matches(dotted, names.values(), 1, 0.6)):
         advice.append(f"did you mean {similar[0]}?")

@@ -26,6 +26,7 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory, Row, TopicHistory, Watermark
 from harness import librdkafka
 from harness.brokers import Broker
+from harness.keywords import with_dots
 from harness.members import find_coordinator
 from harness.support import Served, present, until
 from harness.wire_client import Wire
@@ -118,7 +119,7 @@ class IdempotentWriter(Load):
         super().__init__(broker, name, seed)
         self.places = places
         self.number = 0
-        self.settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.settings = with_dots(settings)
 
     def work(self) -> None:
         options = {
@@ -287,7 +288,7 @@ class GroupReader(Load):
         super().__init__(broker, name, seed)
         self.places = places
         self.marks = marks
-        self.settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.settings = with_dots(settings)
 
     def work(self) -> None:
         options = {

@@ -14,6 +14,7 @@ from subprocess import Popen
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
 from harness.clusters import Cluster, Partition
 from harness.hanging import hanging
+from harness.keywords import with_dots
 from harness.support import until
 from harness.wire_client import Wire
 
@@ -129,7 +130,7 @@ class OpenCluster(Cluster):
     def alter_topic(self, name: str, **config: object) -> None:
         """Sets keys of a topic; settings have ``_`` for ``.``."""
         with Wire(self.address(self.alive())) as wire:
-            wire.alter_topic(name, **{key.replace("_", "."): value for key, value in config.items()})
+            wire.alter_topic(name, **with_dots(config))
 
     # -- files -----------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from pybroker.cli.common.verbs import BOOTSTRAP, pairs
 from pybroker.cli.common.verbs import settings as in_units
 from pybroker.cli.common.wrong_addresses import told
+from pyclient.keywords import with_dots
 
 if TYPE_CHECKING:
     from pyclient import Admin, Consumer, Producer
@@ -76,8 +77,8 @@ class Cluster(NamedTuple):
 
 def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
     """Settings by dotted names; the user's count."""
-    dotted = {name.replace("_", "."): value for name, value in own.items() if value is not None}
-    return dotted | {name.replace("_", "."): value for name, value in settings.items()}
+    given = {name: value for name, value in own.items() if value is not None}
+    return with_dots(given) | with_dots(settings)
 
 
 def on_cluster(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ from pyclient.core.reports.rights import Rights
 from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
 from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker
 from pyclient.core.tests.test_tls_trouble import listening
+from pyclient.keywords import with_dots
 from pyclient.protocol import DescribeCluster, Metadata, errors
 from pyclient.protocol.acls import AclOperation
 from pyclient.security.tests.making import world
@@ -43,7 +44,7 @@ def closing(broker: ScriptedBroker) -> None:
 
 def written(folder: Path, **changed: str) -> Path:
     file = folder / "client.properties"
-    settings = {"sasl.username": USER, **RIGHT, **{name.replace("_", "."): text for name, text in changed.items()}}
+    settings = {"sasl.username": USER, **RIGHT, **with_dots(changed)}
     file.write_text("".join(f"{name}={text}\n" for name, text in settings.items() if text))
     return file
 

@@ -17,6 +17,7 @@ from pybroker.cli.doctoring import secured
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pyclient.core.tests.test_tls_trouble import blunt, listening
+from pyclient.keywords import key_with_dots
 from pyclient.security.tests.making import world
 
 TIMEOUT = ("--timeout", 30)
@@ -25,7 +26,7 @@ TIMEOUT = ("--timeout", 30)
 def examined(address: str, folder: Path, **settings: str) -> dict[str, Any]:
     """What is found, by what was checked."""
     file = folder / "client.properties"
-    lines = {name.replace("_", "."): value.replace("\n", "\\n") for name, value in settings.items()}
+    lines = {key_with_dots(name): value.replace("\n", "\\n") for name, value in settings.items()}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     ended = Shell(address)("doctor", "--command-config", file, "-o", "json", *TIMEOUT)
     assert ended.code == 1, ended

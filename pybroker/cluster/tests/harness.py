@@ -19,6 +19,7 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
 from pybroker.tests.waiting import PATIENCE_S, until_async
+from pyclient.keywords import with_dots
 
 
 class Member:
@@ -62,7 +63,7 @@ class Members:
         **settings: str,
     ) -> None:
         self._open = open_server or (lambda: EmbeddedServer.open(str(file)))
-        self._settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self._settings = with_dots(settings)
         self.alive: dict[int, Member] = {}
 
     async def __aenter__(self) -> Members:

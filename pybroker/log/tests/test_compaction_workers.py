@@ -18,13 +18,14 @@ from pybroker.log.files.storage import Storage
 from pybroker.log.manager import LogManager
 from pybroker.tests.waiting import until_async
 from pybroker.topic_partition import TopicPartition
+from pyclient.keywords import with_dots
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
 TP = TopicPartition("t", 0)
 
 
 def config_with(**values: str) -> BrokerConfig:
-    return BrokerConfig({key.replace("_", "."): value for key, value in values.items()})
+    return BrokerConfig(with_dots(values))
 
 
 def a_log(root):

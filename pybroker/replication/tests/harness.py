@@ -22,6 +22,7 @@ from pybroker.replication.partition import Partition
 from pybroker.replication.replica_manager import ReplicaManager
 from pybroker.tests.waiting import until_async
 from pybroker.topic_partition import TopicPartition
+from pyclient.keywords import with_dots
 
 NODE = 1
 NOW = 1_700_000_000_000
@@ -147,7 +148,7 @@ class Node:
         images = tuple(
             PartitionImage(n, leader, epoch, partition_epoch, replicas, isr or replicas) for n in range(partitions)
         )
-        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        overrides = with_dots(configs)
         topic = TopicImage(name, topic_id(name, generation), images, overrides)
         self.publish(MetadataDelta(changed={name: topic}), makes_logs=makes_logs)
         return self.replicas.partitions.topics.get(name, {}).get(0)  # type: ignore[return-value]

@@ -23,6 +23,7 @@ from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import NODE, TP, MakeNode, Node, most_logs_at_once, topic_id
 from pybroker.tests.waiting import PATIENCE_S
 from pybroker.topic_partition import TopicPartition
+from pyclient.keywords import with_dots
 from pyclient.protocol import errors
 
 OTHER = 2
@@ -39,7 +40,7 @@ def topic(
     **configs: str,
 ) -> TopicImage:
     images = tuple(PartitionImage(n, leader, epoch, 0, replicas, replicas) for n in range(partitions))
-    overrides = {key.replace("_", "."): value for key, value in configs.items()}
+    overrides = with_dots(configs)
     return TopicImage(name, topic_id(name, generation), images, overrides)
 
 

@@ -10,6 +10,7 @@ import trustme
 from pybroker.config import BrokerConfig
 from pybroker.security.broker_tls import BrokerTls
 from pybroker.security.listener_tls import ANONYMOUS
+from pyclient.keywords import with_dots
 
 CA = trustme.CA()
 OWN = "User:OU=brokers,O=trustme"
@@ -23,7 +24,7 @@ def tls(folder: Path, **settings: str) -> BrokerTls:
         "ssl.keystore.location": path,
         "ssl.truststore.location": path,
         "ssl.principal.mapping.rules": "RULE:^(OU=[a-z]+,O=trustme).*$/$1/,DEFAULT",
-        **{name.replace("_", "."): text for name, text in settings.items()},
+        **with_dots(settings),
     }
     return BrokerTls(BrokerConfig(given))
 

@@ -14,6 +14,7 @@ import trustme
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.security.broker_tls import BrokerTls
 from pybroker.security.listener_tls import ANONYMOUS, ListenerTls
+from pyclient.keywords import with_dots
 
 CA = trustme.CA()
 LOCATION = "ssl.keystore.location"
@@ -48,7 +49,7 @@ def certificate(path: str) -> bytes:
 
 
 def config(**settings: str) -> BrokerConfig:
-    return BrokerConfig({name.replace("_", "."): text for name, text in settings.items()})
+    return BrokerConfig(with_dots(settings))
 
 
 def test_a_listener_has_its_own_keys_before_those_of_all(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def tried(tls: ListenerTls, given: BrokerConfig, **settings: str) -> str:
     """What is said of these dynamic settings, nothing where they are accepted."""
     before = tls.context
     try:
-        tls.try_out(given.overridden({name.replace("_", "."): text for name, text in settings.items()}, {}))
+        tls.try_out(given.overridden(with_dots(settings), {}))
     except ConfigError as error:
         return str(error)
     finally:

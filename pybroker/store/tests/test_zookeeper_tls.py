@@ -14,6 +14,7 @@ from pybroker.data_folder import plan
 from pybroker.process.start_options import StartOptions, store_options
 from pybroker.security.zookeeper_tls import context_of
 from pybroker.store.kazoo_sockets import Handler
+from pyclient.keywords import with_dots
 from pyclient.security.authority import Authority
 
 
@@ -31,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def settings(files: dict[str, Path], **more: str) -> BrokerConfig:
     given = {"zookeeper.connect": "a:1", "zookeeper.ssl.client.enable": "true"}
     given["zookeeper.ssl.truststore.location"] = str(files["ca"])
-    return BrokerConfig(given | {name.replace("_", "."): text for name, text in more.items()})
+    return BrokerConfig(given | with_dots(more))
 
 
 def test_the_settings_are_kafkas(files: dict[str, Path]) -> None:

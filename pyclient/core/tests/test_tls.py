@@ -12,6 +12,7 @@ from pyclient.core.security.secured import secured
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.errors import ConfigError, ConnectionFailed
+from pyclient.keywords import with_dots
 from pyclient.protocol import Heartbeat, Produce
 from pyclient.security import server_context
 from pyclient.security.tests.making import world
@@ -24,7 +25,7 @@ def listener(**settings):
     """A server's context."""
     made = world()
     keys = {"ssl.keystore.key": made.server.key, "ssl.keystore.certificate.chain": "\n".join(made.server.chain)}
-    return server_context(keys | {name.replace("_", "."): value for name, value in settings.items()})
+    return server_context(keys | with_dots(settings))
 
 
 def trusting(**settings):

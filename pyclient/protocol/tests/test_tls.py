@@ -12,6 +12,7 @@ import pytest
 
 from cy.wire.frames import FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
+from pyclient.keywords import with_dots
 from pyclient.protocol.readiness import readable
 from pyclient.protocol.stream import FrameStream
 from pyclient.protocol.tls import MOST_UNASKED, Tls, TlsPipe
@@ -62,7 +63,7 @@ class ServerPipe(TlsPipe):
 def contexts(**server_settings):
     made = world()
     keys = {"ssl.keystore.key": made.server.key, "ssl.keystore.certificate.chain": "\n".join(made.server.chain)}
-    given = {name.replace("_", "."): value for name, value in server_settings.items()}
+    given = with_dots(server_settings)
     return server_context(keys | given), client_context({"ssl.truststore.certificates": made.authority})
 
 
