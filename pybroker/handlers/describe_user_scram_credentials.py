@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.pacing import Paced, in_turns
 from pyclient.protocol import DescribeUserScramCredentials, errors
 
 if TYPE_CHECKING:
@@ -15,25 +16,30 @@ Response = DescribeUserScramCredentials.Response
 Result = Response.DescribeUserScramCredentialsResult
 
 
-def handle(request: DescribeUserScramCredentials.Request, call: Call) -> DescribeUserScramCredentials.Response:
+@in_turns
+def handle(
+    request: DescribeUserScramCredentials.Request, call: Call
+) -> Paced[DescribeUserScramCredentials.Response]:
     """Answers with one result per named user, or per user if none is named."""
-    from pybroker.cluster.decisions.scram_changes import users  # a broker without users need not have it
+    from pybroker.cluster.decisions.scram_changes import names_of_users, users  # not had without users
 
-    image = call.broker.metadata.image
+    image, response = call.broker.metadata.image, Response()
     if not request.users:
-        return Response(results=[_result(user) for user in users(image)])
-    times = Counter(each.name for each in request.users)
-    known = {user.name: user for user in users(image, times)}
-    response = Response()
-    for name, count in times.items():
+        for name in names_of_users(image):
+            response.results += map(_result, users(image, [name]))
+            yield
+        return response
+    for name, count in Counter(each.name for each in request.users).items():
+        found = users(image, [name])
         if count > 1:
             text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
             response.results.append(_refused(name, errors.DuplicateResource(text)))
-        elif name not in known:
+        elif not found:
             text = f"Attempt to describe a user credential that does not exist: {name}"
             response.results.append(_refused(name, errors.ResourceNotFound(text)))
         else:
-            response.results.append(_result(known[name]))
+            response.results += map(_result, found)
+        yield
     return response
 
 

@@ -134,9 +134,8 @@ def _missing_above(image: MetadataImage, accepted: Accepted, entity: Entity) -> 
 
 def _changed(before: Configs, change: QuotaChange, keys: frozenset[str]) -> Configs:
     """Returns the configuration with the change. Raises InvalidRequest."""
-    names = [name for name, _ in change.values]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(name for name, _ in change.values).items():
+        if count > 1:
             entity = _shown(change.entity)
             raise errors.InvalidRequest(f"Duplicate quota key {name} not updating quota for this entity {entity}")
     configs = dict(before)

@@ -95,11 +95,15 @@ class ScramUser(NamedTuple):
     iterations: dict[int, int]
 
 
+def names_of_users(image: MetadataImage) -> list[str]:
+    """All that may have a password, in order."""
+    return sorted(name for kind, name in image.resource_configs if kind is ResourceType.USER)
+
+
 def users(image: MetadataImage, names: Iterable[str] | None = None) -> list[ScramUser]:
     """Returns those of the named users, by default of all, that have a SCRAM password."""
-    if names is None:
-        names = sorted(name for kind, name in image.resource_configs if kind is ResourceType.USER)
-    found = (ScramUser(name, _iterations(image.configs(ResourceType.USER, name))) for name in names)
+    wanted = names_of_users(image) if names is None else names
+    found = (ScramUser(name, _iterations(image.configs(ResourceType.USER, name))) for name in wanted)
     return [user for user in found if user.iterations]
 
 

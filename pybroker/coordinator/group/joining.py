@@ -29,6 +29,8 @@ characters.
 """
 _MOST_PROTOCOLS = 100
 """How many protocols a member may have. Kafka has no limit; clients use a few."""
+_MOST_BYTES = 1 << 20
+"""The most bytes of a member's protocols together. The record of the group has one, and is no larger by default."""
 
 
 Sees = Callable[[str], bool]
@@ -65,9 +67,11 @@ class Join(NamedTuple):
 
 
 def check_lengths(request: JoinGroup.Request) -> None:
-    """Raises InvalidRequest if a text is too long for the group's record, or if there are too many protocols."""
+    """Raises InvalidRequest if the record of the group cannot hold a text, or if there are too many protocols."""
     if len(request.protocols) > _MOST_PROTOCOLS:
         raise errors.InvalidRequest(f"a member has more than {_MOST_PROTOCOLS} protocols")
+    if sum(len(each.metadata) for each in request.protocols) > _MOST_BYTES:
+        raise errors.InvalidRequest(f"the protocols of a member have more than {_MOST_BYTES} bytes")
     texts = [request.group_id, request.group_instance_id or "", request.protocol_type]
     texts += [each.name for each in request.protocols]
     if any(len(text) > _LONGEST for text in texts):

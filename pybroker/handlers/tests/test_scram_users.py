@@ -10,7 +10,7 @@ from pybroker.handlers.alter_user_scram_credentials import MOST_OF_A_USER
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pybroker.handlers.tests.administration import Administration, run
 from pybroker.handlers.tests.harness import Node, OneItemTurns
-from pyclient.protocol import AlterUserScramCredentials, errors
+from pyclient.protocol import AlterUserScramCredentials, DescribeUserScramCredentials, errors
 
 Request = AlterUserScramCredentials.Request
 MANY = 2 * ITEMS_AT_ONCE + 50
@@ -92,6 +92,25 @@ def _walked(request: Request) -> list[Request]:
             next(work)
     except StopIteration as done:
         return list(done.value.values())
+
+
+def test_many_users_are_described_in_turns_and_those_named_twice_refused() -> None:
+    async def scenario(ask: Administration) -> None:
+        await asked(ask, Request(upsertions=[*map(upsertion, NAMES)]))
+
+        async def told(*names: str) -> dict[str, int]:
+            users = [DescribeUserScramCredentials.Request.UserName(name=name) for name in names]
+            ask.broker.turns = turns = OneItemTurns()
+            response = await ask(DescribeUserScramCredentials, 0, DescribeUserScramCredentials.Request(users=users))
+            assert turns.count >= len(response.results) - 1
+            return {each.user: each.error_code for each in response.results}
+
+        assert await told() == dict.fromkeys(NAMES, 0)
+        first, second, third = NAMES[:3]
+        codes = {first: 0, "none": errors.ResourceNotFound.code, second: errors.DuplicateResource.code, third: 0}
+        assert await told(first, "none", second, third, second) == codes
+
+    run(scenario)
 
 
 def test_a_refusal_of_many_users_takes_turns(node: Node) -> None:

@@ -313,3 +313,11 @@ def test_a_member_with_more_protocols_than_any_client_has_is_refused() -> None:
     assert driver.join(protocols=protocols).code == errors.InvalidRequest.code
     del protocols["protocol-100"]
     assert driver.join(protocols=protocols).code == errors.MemberIdRequired.code
+
+
+def test_a_member_says_no_more_than_its_groups_record_can_hold() -> None:
+    """Each member of 90 MB was kept until its session ended."""
+    driver = Driver()
+    half = b"x" * (1 << 19)
+    assert driver.join(protocols={"range": half, "sticky": half + b"x"}).code == errors.InvalidRequest.code
+    assert driver.join(protocols={"range": half, "sticky": half}).code != errors.InvalidRequest.code
