@@ -82,7 +82,7 @@ class Broker(ABC):
 
     def configure(self, **config: object) -> None:
         """Sets Kafka's keys, with ``_`` for ``.``, for the next start."""
-        self.config |= {key.replace("_", "."): str(value) for key, value in config.items()}
+        self.config |= {key_with_dots(key): str(value) for key, value in config.items()}
 
     @property
     @abstractmethod

@@ -96,7 +96,7 @@ class ScramUser(NamedTuple):
 
 
 def names_of_users(image: MetadataImage) -> list[str]:
-    """All that may have a password, in order."""
+    """Returns the names of all users that may have a password, in order."""
     return sorted(name for kind, name in image.resource_configs if kind is ResourceType.USER)
 
 
