@@ -318,10 +318,10 @@ def test_those_who_say_nothing_take_no_place_of_others_where_connections_are_lim
     net = served.broker.net
     known = Raw(served)
     assert known.login().error_code == 0
-    served.until(lambda: net._count() == 1)
+    served.until(lambda: net.count() == 1)
     monkeypatch.setattr(net, "limits", replace(net.limits, max_connections=4))
     silent = [Raw(served, listener) for listener in ("INSIDE", "OTHER", "OTHER")]
-    served.until(lambda: net._count() == 4)
+    served.until(lambda: net.count() == 4)
     plain = Raw(served, "PLAINTEXT")
     assert plain.ask(ListGroups, 0).error_code == 0
     assert silent[1].receive() is None

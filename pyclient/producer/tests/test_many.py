@@ -92,7 +92,7 @@ def test_headers_need_columns_of_the_same_length():
     assert header_column(headers, pa.array([b"1"]))[0] == b"\x02\x02a\x021"
     with pytest.raises(TypeError, match="values that are an Arrow array"):
         header_column(headers, [b"1"])
-    with pytest.raises(ValueError, match="there are 2 values, but headers for 1"):
+    with pytest.raises(ValueError, match="got 2 values, but headers for 1"):
         header_column(headers, pa.array([b"1", b"2"]))
     nameless = pa.array([[(None, b"1")]], headers.type)
     with pytest.raises(ValueError, match="row 0: a header has no name"):

@@ -172,7 +172,7 @@ def test_delivery_timeout_says_what_the_last_attempt_met():
     client.now = 31.0
     sender.run()
     assert isinstance(report.error, RequestTimedOut)
-    assert "1 attempts" in str(report.error)
+    assert "1 attempt, " in str(report.error)
     assert isinstance(report.error.__cause__, KafkaError)
 
 
