@@ -107,7 +107,7 @@ class Node:
         self.versions: Versions | None = None
         """The versions of the last connection."""
         self.trouble: ConnectionFailed | None = None
-        """The error of the last attempt to connect; None if it succeeded."""
+        """Why the last attempt to connect failed; None if it succeeded."""
         self.was_reached = False
         """Whether this address has answered before."""
         self._was_served = self._has_warned = False
