@@ -35,14 +35,14 @@ _PUSHDOWN: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class StreamWriter(datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter):  # type: ignore[misc]
-    """What a stream is written by: ``write`` gets Arrow batches, since this is both. (4.1 has a class for it, and 4.0
-    looks only for the second of these.)
+    """The base class of stream writers. Because it has both bases, ``write`` gets Arrow batches. (4.1 has a class for
+    it, and 4.0 checks only for the second base.)
     """
 
 
 def filters_are_pushed() -> bool:
-    """Whether Spark is about to call ``pushFilters`` (``spark.sql.python.filterPushdown.enabled``). A reader that has
-    the method while that is off is refused; only by the process that makes it can one tell.
+    """Returns whether Spark is about to call ``pushFilters`` (``spark.sql.python.filterPushdown.enabled``). Spark
+    rejects a reader that has the method while that is off. Only the process that creates the reader reveals it.
     """
     main: Any = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
@@ -50,7 +50,7 @@ def filters_are_pushed() -> bool:
 
 
 def arrow_schema(schema: StructType) -> pyarrow.Schema:
-    """The schema of the Arrow batches that Spark takes for its own: exactly this one."""
+    """Returns the only schema of Arrow batches that Spark accepts for ``schema``."""
     names = inspect.signature(to_arrow_schema).parameters
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
     return to_arrow_schema(schema, **zone)

@@ -14,7 +14,7 @@ from zipimport import zipimporter
 
 
 def keep() -> None:
-    """What this process knows of an archive is kept from now on as long as the file is the same."""
+    """Keeps what this process knows about archives as long as their files do not change."""
     for finder in list(sys.path_importer_cache.values()):
         if isinstance(finder, zipimporter) and "invalidate_caches" not in vars(finder):
             finder.invalidate_caches = _unless_same(finder)  # type: ignore[method-assign]
@@ -34,7 +34,7 @@ def _unless_same(finder: zipimporter) -> Callable[[], None]:
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Whether a file is the same; None: it cannot be told."""
+    """Returns what identifies a file's version; None if unknown."""
     try:
         found = os.stat(path)
     except OSError:

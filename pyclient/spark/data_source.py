@@ -1,5 +1,5 @@
-"""The data source as PySpark knows it. It only puts things together; what it needs is imported when it is needed,
-for PySpark imports this to see what data sources there are.
+"""The data source for PySpark. It imports its parts only when they are needed, because PySpark imports this module to
+list the data sources.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` calls it."""
+        """Returns the name for ``format``."""
         return "pybroker"
 
     def schema(self) -> StructType | str:
-        """The columns of Spark's ``kafka``, with ``headers`` where ``includeHeaders`` is set. Raises ConfigError
+        """Returns the columns of Spark's ``kafka``, with ``headers`` if ``includeHeaders`` is set. Raises ConfigError
         for options that no source has.
         """
         from pyclient.spark.source.columns import source_schema
@@ -37,21 +37,21 @@ class DefaultSource(DataSource):
         return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of a batch query."""
+        """Returns the reader of a batch query."""
         from pyclient.spark.source.batch_reader import batch_reader
 
         archives.keep()
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query, on the driver; its ``read`` in the tasks."""
+        """Returns the reader of a streaming query. The driver uses it, and tasks call its ``read``."""
         from pyclient.spark.source.stream_reader import stream_reader
 
         archives.keep()
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a batch; on the driver for commit and abort, its ``write`` in the tasks."""
+        """Returns the writer of a batch. The driver calls its ``commit`` and ``abort``, and tasks its ``write``."""
         from pyclient.spark.sink.writer import batch_writer
 
         archives.keep()

@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
 MOST: Final = 4
-"""That are kept; the one that was not used for longest is closed."""
+"""The most clients that are kept; the least recently used one is closed."""
 Client = TypeVar("Client")
 
 
 class Kept(Generic[Client]):
-    """Clients by their settings; one that is in use is not among them. Not for several threads."""
+    """Clients by their settings, without those in use. Not thread-safe."""
 
     def __init__(self, close: Callable[[Client], object]) -> None:
         self._close = close
         self._clients: dict[frozenset[tuple[str, str]], Client] = {}
 
     def take(self, settings: Mapping[str, str], make: Callable[[], Client]) -> Client:
-        """The one with these settings, or a new one."""
+        """Returns the client with these settings, or a new one."""
         return self._clients.pop(frozenset(settings.items()), None) or make()
 
     def put(self, settings: Mapping[str, str], client: Client) -> None:
-        """Keeps it. Closes what is too much."""
+        """Keeps the client, and closes one if there are too many."""
         other = self._clients.pop(key := frozenset(settings.items()), None)
         if other is not None:
             self._close(other)

@@ -1,4 +1,4 @@
-"""Which query a checkpoint belongs to: for an abort of which no task has told anything."""
+"""Finds the query of a checkpoint, for an abort without any message from a task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger("pyclient.spark")
 
 
 def query_of(location: str | None) -> str | None:
-    """The id of the query that has its checkpoint there; None where this process cannot read that."""
+    """Returns the id of the query with that checkpoint; None if this process cannot read it."""
     if location is None:
         return None
     try:

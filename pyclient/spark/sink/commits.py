@@ -1,4 +1,4 @@
-"""What tasks and the driver do for ``exactly_once``: they ask it, and move its records and transactions."""
+"""The work of tasks and driver for ``exactly_once``, which decides: appending records and ending transactions."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from pyclient.spark.sink.ledger import Ledger
 
 log = logging.getLogger("pyclient.spark")
 END_S: Final = 120.0
-"""How long the ends of a batch's transactions may take."""
+"""The most seconds for ending a batch's transactions."""
 LATE_S: Final = 3.0
-"""How long tasks of a batch that is taken back may still do something: Spark kills a worker that does not end within
-two seconds (spark.python.task.killTimeout).
+"""Seconds in which tasks of an aborted batch may still act: Spark kills a worker that does not end within two seconds
+(spark.python.task.killTimeout).
 """
 MARGIN_MS: Final = 30_000
-"""What must be left of a transaction's time when it is decided, or a quarter of that, if it is less."""
+"""Milliseconds that a transaction must have left when it is decided, or a quarter of its time-out if that is less."""
 
 
 class Job(NamedTuple):
@@ -59,15 +59,15 @@ class Job(NamedTuple):
     timeout_ms: int
     """transaction.timeout.ms."""
     is_named: bool
-    """The query will be run again under this name."""
+    """Whether the query may run again under this name."""
     fails_on_loss: bool
 
 
 class Commits:
-    """One run of a query at the ledger. Blocking; raises KafkaError."""
+    """One run of a query at the ledger. Its methods block, and raise KafkaError."""
 
     def __init__(self, job: Job, plan: Plan) -> None:
-        """``plan``: of the batch that this process has to do with."""
+        """``plan`` is that of the batch that this process handles."""
         self.job = job
         self.plan = plan
         self._begin = transactions.begin_of(job.prefix, job.query)
@@ -88,7 +88,8 @@ class Commits:
     # -- tasks -------------------------------------------------------------------------------------
 
     def join(self) -> State:
-        """The state in which this run may write: claimed, and with what the runs before have left put in order."""
+        """Returns the state in which this run may write: it has the claim, and transactions of earlier runs are ended.
+        """
         if not self.job.is_named:
             self._mend()
         state = self._ledger.state(self.job.query)
@@ -97,7 +98,7 @@ class Commits:
         return state
 
     def _claim(self, record: Record) -> State:
-        """The state after this claim, and if it counts everything in order."""
+        """Appends the claim. Returns the state, after ending transactions of earlier runs if the claim counts."""
         left = transactions.opened(self._admin, self._begin)
         self._ledger.append(record)
         state = self._ledger.state(record.query)
@@ -108,8 +109,8 @@ class Commits:
         return state
 
     def _confirm(self, state: State, query: str) -> State:
-        """The state after its last decision was written again by the run that has claimed; what the runs before
-        have said is not needed then.
+        """Writes the last decision again as this run's own, so that records of earlier runs are not needed. Returns the
+        state.
         """
         if state.batch == NOTHING:
             return state
@@ -121,15 +122,15 @@ class Commits:
         return found
 
     def _put_in_order(self, state: State, left: list[Opened], spared: str) -> None:
-        """Ends what the last decision names; aborts the rest of what was open before the claim. What cannot be
-        ended is found by the commit of its batch, which is then run again.
+        """Commits the transactions of the last decision, and aborts the others that were open before the claim. If one
+        cannot be committed, the commit of its batch reports it, and that batch is run again.
         """
         for one, why in self._end(state.transactions, commit=True).items():
             log.debug("%s was ended before: %s", one, why)
         self._abort(orphans(left, state.transactions, spared))
 
     def _mend(self) -> None:
-        """Ends what batch writes without a name have decided and not ended, as their drivers died or gave up."""
+        """Ends decided transactions of batch writes without a name, whose drivers died or gave up."""
         begin = f"{self.job.prefix}/{UNNAMED}"
         for query, state in self._ledger.states().items():
             if any(one.transactional_id.startswith(begin) for one in state.transactions):
@@ -142,7 +143,9 @@ class Commits:
     # -- the driver --------------------------------------------------------------------------------
 
     def commit(self, term: int, batch: int, written: Collection[PreparedTransaction]) -> None:
-        """Decides and ends. Raises NotDecided, Deposed, BatchLost, or what leaves it open what has happened."""
+        """Decides the batch and ends its transactions. Raises NotDecided, Deposed and BatchLost; after other errors,
+        the outcome is unknown.
+        """
         job = self.job
         state = self._ledger.state(job.query)
         found = verdict(state, job.query, job.run, term, batch)
@@ -158,7 +161,7 @@ class Commits:
             self._ledger.bury(job.query, job.run)
 
     def _sweep(self, state: State) -> None:
-        """Aborts what attempts have left open, of a batch without rows: there is no decision after which to do it."""
+        """Aborts open transactions of earlier attempts, for a batch without rows, which has no decision."""
         opened = transactions.opened(self._admin, self._begin)
         if self._ledger.state(self.job.query).run == self.job.run:
             self._abort(orphans(opened, state.transactions))
@@ -191,7 +194,7 @@ class Commits:
             )
 
     def _finish(self, state: State) -> None:
-        """Ends what was decided; of what is lost failOnDataLoss says whether it is an error."""
+        """Ends the decided transactions. If some are lost, failOnDataLoss tells whether to raise."""
         try:
             self._end_decided(self.job.query, state)
         except BatchLost as error:
@@ -217,13 +220,13 @@ class Commits:
             )
 
     def abort(self, term: int) -> None:
-        """Takes back what is not decided. Where another run has taken over, it has done so."""
+        """Aborts what is not decided, unless another run has taken over, which has done so."""
         state = self._ledger.state(self.job.query)
         if (state.term, state.run) == (term, self.job.run):
             self._take_back(state)
 
     def abort_own(self) -> None:
-        """The same without a term, as no task has told it: only where this driver knows the run for its own."""
+        """Like ``abort``, if no task has reported a term: only if this driver knows that the run is its own."""
         state = self._ledger.state(self.job.query)
         run, driver = self.job.run, self.plan.driver
         if state.run == run if run else driver and state.plan.driver == driver:
@@ -257,13 +260,13 @@ class Commits:
         return transactions.end(self._admin, some, commit=commit, timeout_s=END_S)
 
     def _abort(self, some: Collection[PreparedTransaction]) -> None:
-        """One that has ended meanwhile is none of our business."""
+        """Aborts transactions; others may have ended meanwhile."""
         for one, why in self._end(some, commit=False).items():
             log.debug("%s was not aborted: %s", one, why)
 
 
 UNNAMED: Final = "batch:"
-"""How the names of queries begin that are batch writes without ``writeId``."""
+"""The prefix of query names for batch writes without ``writeId``."""
 
 
 def _told(some: Mapping[PreparedTransaction, str]) -> str:

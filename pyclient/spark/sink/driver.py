@@ -1,4 +1,4 @@
-"""Which driver this process belongs to: for an abort of which no task has told anything."""
+"""Finds the driver of this process, for an abort without any message from a task."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Final
 PROC: Final = Path("/proc")
 _PARENT: Final = 1
 _STARTED: Final = 19
-"""Fields of ``stat`` (proc(5)) behind the name."""
+"""Indexes of fields of ``stat`` (proc(5)) after the name."""
 
 
 def driver(proc: Path = PROC, pid: int | None = None) -> str:
-    """The JVM above this process, or above ``pid``: the same for all that it has started, and for no other JVM.
-
-    Empty where that cannot be told, as there is no ``/proc``.
+    """Returns an id of the JVM above this process, or above ``pid``, the same in all processes that it has started.
+    Empty if unknown, for example without ``/proc``.
     """
     above = getpid() if pid is None else pid
     try:

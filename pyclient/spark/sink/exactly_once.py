@@ -76,7 +76,7 @@ from pyclient.prepared_transaction import PreparedTransaction
 
 NOTHING: Final = -1
 REMEMBERED: Final = 32
-"""Runs that are known to be deposed; older ones would be deposed by their terms."""
+"""The number of runs that are remembered as deposed; older ones are deposed by their terms."""
 
 
 class Deposed(ClientError):
@@ -86,24 +86,24 @@ class Deposed(ClientError):
 
 
 class BatchLost(ClientError):
-    """Rows of a decided batch are not in the topic; the text says why."""
+    """Rows of a decided batch are not in the topic; the text has the reason."""
 
     name = "BATCH_LOST"
 
 
 class NotDecided(ClientError):
-    """The batch was not written, and nothing of it will be seen: it can be run again."""
+    """The batch was not written, and no reader will see any of it: it can be run again."""
 
     name = "NOT_DECIDED"
 
 
 class Plan(NamedTuple):
-    """Where and when a run has planned the batch with which it claims."""
+    """When and where a run planned the batch with which it claims."""
 
     at_ms: int = 0
-    """Since 1970, by the driver's clock."""
+    """Milliseconds since 1970, by the driver's clock."""
     driver: str = ""
-    """Its JVM; empty where that is not known."""
+    """The driver's JVM; empty if unknown."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def decides(self) -> bool:
-        """A decision."""
+        """Whether this is a decision."""
         return self.batch != NOTHING
 
 
@@ -131,7 +131,7 @@ class State(NamedTuple):
     term: int = 0
     run: str = ""
     has_decided: bool = False
-    """In this term."""
+    """Whether the run has decided a batch in this term."""
     batch: int = NOTHING
     transactions: tuple[PreparedTransaction, ...] = ()
     past: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class State(NamedTuple):
 
 
 def replay(state: State, record: Record) -> State:
-    """The state after a record; the same state if the record does not count."""
+    """Returns the state after a record; the same state if the record does not count."""
     if record.decides:
         holds = record.term > state.term or record.run == state.run or not state.has_decided
         if record.term < state.term or not holds:
@@ -155,7 +155,7 @@ def replay(state: State, record: Record) -> State:
 
 
 def claim(state: State, query: str, run: str, plan: Plan) -> Record | None:
-    """The claim that ``run`` has to append before it writes; None if it may write already. Raises Deposed."""
+    """Returns the claim that ``run`` must append before it writes; None if it may write already. Raises Deposed."""
     if state.run == run:
         return None
     if run in state.past:
@@ -170,7 +170,7 @@ def claim(state: State, query: str, run: str, plan: Plan) -> Record | None:
 
 
 def withdrawal(state: State, query: str, name: str) -> Record:
-    """The claim of no run that withdraws what the state's run has not decided."""
+    """Returns a claim of no run, which withdraws what the state's run has not decided."""
     return Record(query, name, state.term + 1, plan=state.plan)
 
 
@@ -183,7 +183,7 @@ class Verdict(Enum):
 
 
 def verdict(state: State, query: str, run: str, term: int, batch: int) -> Verdict:
-    """What a commit of ``batch`` has to do. Raises Deposed."""
+    """Returns what a commit of ``batch`` must do. Raises Deposed."""
     if (state.term, state.run) != (term, run):
         raise Deposed(f"query {query}, batch {batch}: run {state.run} has taken over from run {run}")
     if state.batch == batch:
@@ -194,29 +194,31 @@ def verdict(state: State, query: str, run: str, term: int, batch: int) -> Verdic
 def decision(
     state: State, query: str, batch: int, transactions: Collection[PreparedTransaction], timeout_ms: int
 ) -> Record:
-    """The record that decides a batch."""
+    """Returns the record that decides a batch."""
     return Record(query, state.run, state.term, batch, tuple(transactions), state.past, timeout_ms, state.plan)
 
 
 def is_decided(state: State, record: Record) -> bool:
-    """Whether this decision is the one that counts."""
+    """Returns whether this decision is the one that counts."""
     return (state.term, state.run, state.batch) == (record.term, record.run, record.batch) and (
         state.transactions == record.transactions
     )
 
 
 class Opened(NamedTuple):
-    """A transaction that its coordinator holds open."""
+    """An open transaction, according to its coordinator."""
 
     transaction: PreparedTransaction
     is_old: bool = False
-    """By its coordinator's clock so little of its time is left that it must not be decided."""
+    """Whether too little of its time is left to decide it, by its coordinator's clock."""
 
 
 def orphans(
     opened: Iterable[Opened], decided: Collection[PreparedTransaction], spared: str = ""
 ) -> list[PreparedTransaction]:
-    """The transactions to abort among those open before a claim or decision, except ids that begin with ``spared``."""
+    """Returns the transactions to abort among those open before a claim or decision, except ids that begin with
+    ``spared``.
+    """
     keep = set(decided)
     return [
         one.transaction
@@ -226,7 +228,7 @@ def orphans(
 
 
 def unfit(transactions: Iterable[PreparedTransaction], opened: Iterable[Opened]) -> dict[PreparedTransaction, str]:
-    """The transactions that must not be decided, each with the reason."""
+    """Returns the transactions that must not be decided, each with the reason."""
     old = {one.transaction: one.is_old for one in opened}
     wrong = {}
     for one in transactions:
@@ -238,10 +240,10 @@ def unfit(transactions: Iterable[PreparedTransaction], opened: Iterable[Opened])
 
 
 def lost(refused: Mapping[PreparedTransaction, str], states: Mapping[str, str]) -> dict[PreparedTransaction, str]:
-    """Which of a decision's transactions, whose end was refused, are not committed, and what was said of each.
+    """Returns the decided transactions that are not committed, with the reasons, among those whose end was refused.
 
-    ``states``: of each transactional id, as its coordinator tells. Until ``commit`` of the batch has returned no
-    name of it is used again, so the state is that of this very transaction.
+    ``states`` has the coordinators' state of each transactional id. No id is used again before ``commit`` of the batch
+    has returned, so the state is that of this very transaction.
     """
     return {
         one: f"{why} (state: {states.get(one.transactional_id, 'unknown')})"

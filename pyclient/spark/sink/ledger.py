@@ -32,14 +32,14 @@ from pyclient.topic_partition import TopicPartition
 PATIENCE_S: Final = 60.0
 SEGMENT_BYTES: Final = 4 << 20
 FETCH_WAIT_MS: Final = 10
-"""How long a fetch may wait for records: a broker answers what is asked next on the connection behind it."""
+"""The most milliseconds that a fetch waits for records: later requests on the connection wait behind it."""
 
 
 class Ledger:
-    """In one topic. Blocking; raises KafkaError."""
+    """The ledger in one topic. Its methods block, and raise KafkaError."""
 
     def __init__(self, client: Mapping[str, str], topic: str, admin: Admin) -> None:
-        """``client``: the settings that all clients share."""
+        """``client`` has the settings that all clients share."""
         self.topic = topic
         self._place = TopicPartition(topic, 0)
         self._client = client
@@ -53,9 +53,9 @@ class Ledger:
         self._consumer.pause([self._place])
         self._producer: Producer | None = None
         self._appended = 0
-        """The offset behind what was appended here."""
+        """The offset after the last record that was appended here."""
         self._known: dict[str, tuple[int, State]] = {}
-        """The states of queries, and up to which offset they were read."""
+        """The states of queries, and the offsets up to which they were read."""
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class Ledger:
         self._clients.close()
 
     def _create(self) -> None:
-        """The topic, if it is not there. Raises ConfigError for one that would forget."""
+        """Creates the topic if it is missing. Raises ConfigError if the topic is not compacted."""
         if not self._admin.describe_topics(self.topic, check=False).errors:
             policy = self._config(ResourceType.TOPIC, self.topic)["cleanup.policy"]
             if policy != "compact":
@@ -93,7 +93,7 @@ class Ledger:
     # -- reading -----------------------------------------------------------------------------------
 
     def states(self) -> dict[str, State]:
-        """The state of every query that the ledger knows."""
+        """Returns the state of every query in the ledger."""
         states: dict[str, State] = {}
         for query, run, record in self._records(*self._bounds()):
             if record is not None:
@@ -103,7 +103,7 @@ class Ledger:
         return states
 
     def state(self, query: str) -> State:
-        """The state of a query."""
+        """Returns the state of a query."""
         begin, end = self._bounds()
         read, state = self._known.get(query, (begin, State()))
         state = reduce(replay, (record for _, _, record in self._records(read, end, query) if record), state)
@@ -111,7 +111,7 @@ class Ledger:
         return state
 
     def _bounds(self) -> tuple[int, int]:
-        """The offsets that are read; a new leader may not know yet that all replicas have what was appended."""
+        """Returns the offsets to read. A new leader may not know yet that all replicas have the last record."""
         begin, end = (
             offsets([self._place])[self._place]
             for offsets in (self._consumer.beginning_offsets, self._consumer.end_offsets)
@@ -119,8 +119,8 @@ class Ledger:
         return begin, max(end, self._appended)
 
     def _records(self, start: int, end: int, only: str = "") -> Iterator[tuple[str, str, Record | None]]:
-        """Query, run and what was said, None where it was buried; from offset ``start`` to before ``end``, of all
-        queries or ``only`` one.
+        """Yields query, run and record (None if buried) from offset ``start`` up to ``end``, for all queries or
+        ``only`` one.
         """
         self._consumer.seek(self._place, start)
         self._consumer.resume([self._place])
@@ -143,7 +143,7 @@ class Ledger:
         self._send(record.query, [record.run], msgspec.json.encode(record))
 
     def bury(self, query: str, *runs: str) -> None:
-        """The last records of these runs are not needed any more."""
+        """Buries the last records of these runs, which are not needed any more."""
         self._send(query, runs, None)
 
     def _send(self, query: str, runs: Sequence[str], value: bytes | None) -> None:

@@ -10,7 +10,7 @@ from pyclient.spark.kept import Kept
 
 
 def _close(producer: Producer) -> None:
-    """With what it has not sent."""
+    """Closes the producer without sending the rest."""
     producer.close(0)
 
 
@@ -19,8 +19,8 @@ _kept: Kept[Producer] = Kept(_close)
 
 @contextmanager
 def producer_of(client: Mapping[str, str]) -> Iterator[Producer]:
-    """A producer with these settings (``kafka.*``), of this process. One that met an error is closed, any other
-    kept.
+    """Returns a context with a producer of this process that has these settings (``kafka.*``). After an error it is
+    closed, otherwise kept.
     """
     producer = _kept.take(client, lambda: Producer(config=dict(client)))
     try:

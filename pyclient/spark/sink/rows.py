@@ -37,14 +37,14 @@ HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
 class Rows(NamedTuple):
-    """Where the rows of a DataFrame go."""
+    """How the rows of a DataFrame are sent."""
 
     topic: str | None
-    """The topic of all rows; None: the column's."""
+    """The topic of all rows; None means that of the column."""
     columns: frozenset[str]
 
     def send(self, producer: Producer, batch: pa.RecordBatch) -> list[Deliveries]:
-        """Hands the rows to the producer; waits for room only. Raises KafkaError, ConfigError for a null topic."""
+        """Sends the rows; waits only for room in the buffer. Raises KafkaError, and ConfigError for a null topic."""
         return [
             producer.send_many(
                 topic,
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
         ]
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int | None, pa.RecordBatch]]:
-        """Topic, partition, and the rows for it."""
+        """Yields topic, partition and their rows."""
         by = [name for name in ("topic", "partition") if name in self.columns and not (name == "topic" and self.topic)]
         if "topic" in by and batch.column("topic").null_count:
             raise ConfigError("column topic: null in the data; use the option topic for all rows")
@@ -75,7 +75,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(schema: StructType, topic: str | None) -> Rows:
-    """What a DataFrame of this schema is to the sink. Raises ConfigError that names the column."""
+    """Returns how the sink sends a DataFrame with this schema. Raises ConfigError, which names the column."""
     given = {field.name: field.dataType for field in schema.fields}
     if "value" not in given:
         raise ConfigError(f"the column value is missing: there are {', '.join(given) or 'none'}")

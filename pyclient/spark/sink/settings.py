@@ -1,4 +1,4 @@
-"""The producer's settings of ``kafka.*``: which the sink decides itself."""
+"""The producer's settings from ``kafka.*``, and those that the sink chooses itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyclient.errors import ConfigError
 
 EXACTLY_ONCE: Final = "exactly-once"
 TIMEOUT_MS: Final = 900_000
-"""The time-out of transactions in ms: what brokers allow at most, unless transaction.max.timeout.ms says otherwise."""
+"""The transactions' time-out in ms: the brokers' default limit (transaction.max.timeout.ms)."""
 _REFUSED: Final = {
     "key.serializer": "keys are written as they are: cast the column key to string or binary",
     "value.serializer": "values are written as they are: cast the column value to string or binary",
@@ -22,7 +22,9 @@ _FIXED: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
 
 
 def client_settings(given: Mapping[str, str], *, exactly_once: bool) -> dict[str, str]:
-    """The settings of the tasks' producers. Raises ConfigError for one that the sink does not allow, or is wrong."""
+    """Returns the settings of the tasks' producers. Raises ConfigError for one that is wrong, or that the sink does not
+    allow.
+    """
     for name, why in _REFUSED.items():
         if name in given:
             raise ConfigError(f"option kafka.{name} is not supported: {why}")

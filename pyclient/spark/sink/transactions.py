@@ -1,4 +1,4 @@
-"""The transactions of queries: their names, which are open, how they end."""
+"""The transactions of queries: their names, which are open, and their ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ OPEN: Final = "Ongoing"
 
 
 class Names:
-    """The transactional ids of this process for one run of a query; each is used once in a batch.
+    """The transactional ids of this process for one run of a query; each is used once per batch.
 
-    A name of an earlier batch is free: ``commit`` of that batch has returned, else there was no next one.
+    Names of an earlier batch are free, because ``commit`` of that batch has returned before the next one began.
     """
 
     def __init__(self, prefix: str, query: str, run: str) -> None:
@@ -27,7 +27,7 @@ class Names:
         self._used: dict[str, int] = {}
 
     def take(self, batch: int) -> str:
-        """A name for a transaction of this batch."""
+        """Returns a name for a transaction of this batch."""
         free = (name for name, last in self._used.items() if last < batch)
         name = next(free, None) or f"{self._begin}{len(self._used)}"
         self._used[name] = batch
@@ -35,7 +35,7 @@ class Names:
 
 
 def begin_of(prefix: str, query: str, run: str = "") -> str:
-    """How the transactional ids of a query begin, or of one run of it."""
+    """Returns the prefix of a query's transactional ids, or of those of one run."""
     return f"{prefix}/{query}/{run}/" if run else f"{prefix}/{query}/"
 
 
@@ -68,13 +68,13 @@ def _older(admin: Admin, longest_ms: int) -> set[str]:
 
 
 def states(admin: Admin, ids: Iterable[str]) -> dict[str, str]:
-    """The state of each transactional id that its coordinator knows."""
+    """Returns the state of each transactional id that its coordinator knows."""
     return {name: row.state for name, row in _described(admin, ids).items()}
 
 
 def _described(admin: Admin, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    """Without those that their coordinators do not know. Raises KafkaError where a coordinator was not reached, or
-    does not tell us.
+    """Returns the descriptions, without ids that are unknown to their coordinators. Raises KafkaError if a coordinator
+    was not reached, or denies access.
     """
     wanted = list(ids)
     if not wanted:

@@ -1,6 +1,6 @@
-"""What PySpark calls: on the driver for a plan, commit and abort, in tasks for their rows.
+"""The writers that PySpark calls: the driver for plan, commit and abort, tasks for their rows.
 
-PySpark pickles a writer for the tasks. It makes a stream's writer again for each commit, so the driver learns
+PySpark pickles a writer for the tasks. It creates a stream's writer again for each commit, so the driver learns
 everything it needs from the tasks' messages. The message of a failed task is None.
 """
 
@@ -42,7 +42,7 @@ log = logging.getLogger("pyclient.spark")
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
-"""Local properties of a stream's tasks; its job group is its run."""
+"""Local properties of a stream's tasks; the job group is the run."""
 RUNS: Final = 8
 """The number of runs that a process remembers; for any other it looks up its place again."""
 _runs: dict[Job, tuple[State, Names]] = {}
@@ -51,18 +51,18 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's message to the driver."""
 
     rows: int
     job: Job | None = None
-    """None: at least once, nothing remains to be done."""
+    """None means at least once: nothing remains to be done."""
     term: int = 0
     batch: int = 0
     transaction: PreparedTransaction | None = None
 
 
 class AtLeastOnce:
-    """Rows count when they are delivered; a task that is run again writes its rows again."""
+    """At least once: rows count when they are delivered, and a task that is run again writes its rows again."""
 
     def __init__(self, rows: Rows, client: Mapping[str, str]) -> None:
         self._rows = rows
