@@ -1,13 +1,13 @@
-"""Planted defects: those that were mended, and those that break a promise. For each of them a test must fail.
+"""Planted defects: mended ones, and ones that break a promise. For each of them a test must fail.
 
-A test that passed before and after a mend proves nothing. So every mended defect stands here as a function that
-returns patches, which bring the old behaviour back, and names the test that finds it. A checker that finds nothing
-proves nothing either: so promises are broken here as well, and ``suites`` says where that shows. ``test_defects.py``
-runs each named test with its defect and expects it to fail. By hand::
+A test that passed before and after a fix proves nothing. So every fixed defect is here as a function that returns
+patches, which restore the old behaviour, and names the test that finds it. A checker that finds nothing proves nothing
+either. So promises are broken here as well, and ``suites`` tells which check finds that. ``test_defects.py`` runs each
+named test with its defect and expects it to fail. By hand::
 
     pytest --defect compaction_takes_ended_transactions_for_open pybroker/log/tests/test_compaction_rounds.py
 
-The functions stand in a file per room (``net.py``, ``logs/log.py``, …). Production code knows nothing of them.
+There is a file per room (``net.py``, ``logs/log.py``, …). Production code knows nothing of them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Patches = Callable[[], list[Patch]]
 Register = Callable[[Patches], Patches]
 
 VARIABLE = "PYBROKER_DEFECT"
-"""Names the defect in the environment of child processes."""
+"""The environment variable that names the defect for child processes."""
 
 
 class Defect(NamedTuple):
-    """``patches()`` brings the defect back; ``test`` is the pytest node id, or file, that must fail then.
+    """``patches()`` restores the defect; ``test`` is the pytest node id, or file, that must fail then.
 
-    ``says`` is a regular expression for what its failure has to say. If several tests must find a
-    defect, it has one entry for each.
+    ``says`` is a regular expression for the failure's text. If several tests must find a defect, it has one entry for
+    each.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Defect(NamedTuple):
 
 
 IMPATIENCE_S = 20.0
-"""The patience for a test that must fail. What it waits for comes in milliseconds without the defect."""
+"""The patience for a test that must fail. Without the defect, it waits only for milliseconds."""
 DEFECTS: list[Defect] = []
 
 
@@ -64,23 +64,23 @@ def defect(test: str, says: str = "") -> Register:
 
 
 def rooms() -> list[str]:
-    """The modules that have the defects."""
+    """Returns the modules that have the defects."""
     return [module.name for module in walk_packages(__path__, f"{__name__}.") if not module.ispkg]
 
 
 def all_defects() -> list[Defect]:
-    """Every defect of every room, sorted by name."""
+    """Returns every defect of every room, sorted by name."""
     for room in rooms():
         import_module(room)
     return sorted(DEFECTS, key=lambda defect: (defect.name, defect.test))
 
 
 def plant(name: str) -> None:
-    """Patches this process for good.
+    """Patches this process permanently.
 
     Raises:
-        ValueError: not one function has that name.
-        AttributeError: what it replaces is not there any more. A property may stand for what instances have.
+        ValueError: no function, or several, have that name.
+        AttributeError: the replaced attribute no longer exists. A property may replace an instance's attribute.
     """
     [patches] = {defect.patches for defect in all_defects() if defect.name == name}
     for owner, attribute, value in patches():
@@ -90,7 +90,7 @@ def plant(name: str) -> None:
 
 
 def lose_patience() -> None:
-    """Shortens the limits of waits in all test modules that are imported: a defect shows by what does not come."""
+    """Shortens the limits of waits in all imported test modules: with a defect, the awaited event does not come."""
     for module in [module for name, module in sys.modules.items() if ".tests." in name]:
         if getattr(module, "PATIENCE_S", 0) > IMPATIENCE_S:
             module.PATIENCE_S = IMPATIENCE_S  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Defects of ACLs: each of them lets somebody in."""
+"""Defects of ACLs: each of them lets a client in that should be denied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULES = "pybroker/security/tests/test_authorizer.py"
 
 @defect(f"{NODES}::test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so")
 def acls_that_cannot_be_read_are_none() -> list[Patch]:
-    """What was denied is allowed by the ACLs of a prefix."""
+    """Denied requests are allowed by the ACLs of a prefix."""
     return [(loading, "UNREADABLE", ())]
 
 
@@ -32,7 +32,7 @@ def all_acls_of_a_resource_go_with_one() -> list[Patch]:
 @in_histories("rights", "let in", "kept out")
 @defect(f"{RULES}::test_a_change_counts_at_once_and_has_a_version")
 def decisions_are_kept_over_changes() -> list[Patch]:
-    """A right that was taken away stays on connections that have used it."""
+    """A revoked right stays on connections that have used it."""
     update = StandardAuthorizer.update
 
     def keeping(self: StandardAuthorizer, acls: object) -> None:
@@ -68,5 +68,5 @@ def what_is_so_already_is_not_confirmed() -> list[Patch]:
 
 @defect(f"{RULES}::test_an_address_is_the_same_however_it_is_written")
 def addresses_are_compared_as_they_are_written() -> list[Patch]:
-    """An ACL that denies an IPv6 address does not: a client comes from another spelling of it."""
+    """An ACL that denies an IPv6 address has no effect if the client's address is written differently."""
     return [(authorizer, "canonical", lambda host: host)]

@@ -1,4 +1,4 @@
-"""Defects of how clients say who they are."""
+"""Defects of authentication by SASL."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ TESTS = "pybroker/security/tests/test_authentication.py"
 
 @defect(f"{TESTS}::test_of_every_api_only_those_that_begin_are_admitted_before_and_the_steps_during")
 def every_request_may_come_before() -> list[Patch]:
-    """Nobody needs a password."""
+    """Clients need no password."""
     return [(Authentication, "admit", lambda self, api_key, now_s: None)]
 
 
 @defect(f"{TESTS}::test_plain_refuses_what_is_wrong")
 def a_name_is_enough() -> list[Patch]:
-    """A client that knows a user is that user."""
+    """A client that knows a user's name can log in as that user."""
     return [(Plain, "fits", lambda self, user, password: user in self._digests)]
 
 
 @defect(f"{TESTS}::test_cve_2024_56128_scram_refuses_what_is_wrong_all_alike")
 def any_proof_will_do() -> list[Patch]:
-    """As ``a_name_is_enough``, by SCRAM."""
+    """Like ``a_name_is_enough``, by SCRAM."""
     return [(scram, "is_proved", lambda mechanism, stored, message, proof: True)]
 
 
 @defect(f"{TESTS}::test_an_unknown_user_gets_a_challenge_as_any_other_and_the_same_one_each_time")
 def unknown_users_are_told_at_once() -> list[Patch]:
-    """A list of names can be tried for those that are users."""
+    """An attacker can find out which names are users."""
 
     def known(self: ScramUsers, user: str) -> scram.Credential:
         text = self._stored.of(user).get(self.mechanism.name)
@@ -47,7 +47,7 @@ def unknown_users_are_told_at_once() -> list[Patch]:
 
 @defect(f"{TESTS}::test_a_client_that_comes_again_keeps_its_name_and_its_mechanism")
 def a_client_comes_again_as_somebody_else() -> list[Patch]:
-    """What it may do later is not what was checked before."""
+    """The rights checked before belong to another user."""
     know = Authentication._know
 
     def change(self: Authentication, exchange: Exchange, user: str, now_s: float) -> None:
@@ -59,7 +59,7 @@ def a_client_comes_again_as_somebody_else() -> list[Patch]:
 
 @defect(f"{TESTS}::test_a_session_ends_unless_the_client_says_again_who_it_is")
 def sessions_never_end() -> list[Patch]:
-    """A user whose password was deleted stays for as long as his connection does."""
+    """A user whose password was deleted stays as long as the connection does."""
     begin = Authentication.__init__
 
     def unlimited(self: Authentication, listener: str, mechanisms: dict[str, object], _: object) -> None:
@@ -70,5 +70,5 @@ def sessions_never_end() -> list[Patch]:
 
 @defect("pybroker/config/tests/test_sasl_listeners.py::test_a_listener_of_sasl_that_cannot_be_as_it_is_meant_stops_the_start")
 def settings_of_sasl_are_not_looked_at() -> list[Patch]:
-    """A slip in a name passes in silence."""
+    """A misspelt name is ignored silently."""
     return [(sasl_listeners, "errors_of", lambda config: ())]

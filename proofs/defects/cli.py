@@ -14,7 +14,7 @@ from pybroker.cli.demo.leaving import Leaving
 
 @defect("pybroker/cli/tests/test_health.py::test_a_partition_that_has_not_noticed_who_is_not_there_is_an_error")
 def a_leader_that_is_not_there_is_healthy() -> list[Patch]:
-    """A partition whose leader or ISR is a dead broker's looks as if it took records."""
+    """A partition whose leader or ISR is a dead broker seems to accept records."""
 
     trouble_of = cluster.trouble_of
 
@@ -29,7 +29,7 @@ def a_leader_that_is_not_there_is_healthy() -> list[Patch]:
     "::test_the_topics_of_a_broker_that_became_three_get_replicas_by_the_command_that_health_names"
 )
 def one_replica_among_three_brokers_is_healthy() -> list[Patch]:
-    """Nobody hears that the topics of a broker that got company end with it."""
+    """The user does not learn that the first broker's topics have a single replica."""
     return [(cluster, "replica_troubles", lambda admin: iter(()))]
 
 
@@ -44,13 +44,13 @@ def logs_that_are_not_yet_strays_are_left_behind() -> list[Patch]:
 
 @defect("pybroker/cli/tests/test_ending.py::test_a_signal_ends_a_benchmark_with_its_own_exit_code_and_leaves_no_topic")
 def every_signal_is_a_failure() -> list[Patch]:
-    """A verb that was stopped says what one says that has failed."""
+    """A command that a signal stopped exits like one that failed."""
     return [(ending, "after_signal", lambda: 1)]
 
 
 @defect("pybroker/cli/tests/test_ending.py::test_names_that_are_no_text_are_refused_in_a_line")
 def names_that_are_no_text_go_to_the_client() -> list[Patch]:
-    """What fails there is a traceback."""
+    """The client fails with a traceback."""
     return [(verbs, "refuse_no_text", lambda context: None)]
 
 
@@ -62,31 +62,31 @@ def a_negative_time_is_the_end() -> list[Patch]:
 
 @defect("pybroker/cli/tests/test_ending.py::test_a_full_disk_behind_stdout_is_told_in_a_line")
 def a_full_disk_is_not_foreseen() -> list[Patch]:
-    """An error of the system goes up as it is."""
+    """The user gets a traceback."""
     return [(ending, "IS_FULL", frozenset())]
 
 
 @defect("pybroker/cli/tests/test_tables.py::test_a_table_fits_its_terminal")
 def a_table_is_as_wide_as_it_is() -> list[Patch]:
-    """The terminal breaks its lines wherever it ends."""
+    """The terminal wraps lines at its width."""
     return [(output, "fitted", lambda columns, rows, *more: tables.plain(columns, rows))]
 
 
 @defect("pybroker/cli/tests/test_wrong_addresses.py::test_a_verb_that_waits_for_it_says_so")
 def a_verb_waits_without_a_word() -> list[Patch]:
-    """What it says comes when it gives up, after a minute or two, and does not name the setting."""
+    """The message comes only after a minute or two, and does not name the setting."""
     return [(wrong_addresses, "wrong", lambda bootstrap: iter(()))]
 
 
 @defect("pybroker/cli/tests/test_copying.py::test_a_file_of_another_cluster_is_looked_through_before")
 def a_copy_is_half_written() -> list[Patch]:
-    """Records are sent until one names a partition that is not there."""
+    """Records are sent until one names a partition that does not exist."""
     return [(produce, "with_room", lambda cluster, topic, records, files: records)]
 
 
 @defect("pybroker/cli/demo/tests/test_leaving.py::test_ctrl_c_ends_a_demo_whose_broker_hangs_at_once")
 def an_interrupted_demo_waits_for_its_broker() -> list[Patch]:
-    """Its clients tried for half a minute to say goodbye to a broker that does not answer."""
+    """Its clients try for half a minute to leave a broker that does not answer."""
 
     def leave_late(self: Leaving, number: int, frame: object) -> NoReturn:
         time.sleep(28)

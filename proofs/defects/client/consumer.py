@@ -21,7 +21,7 @@ def _metadata(self: Membership) -> GroupMetadata:
     "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_consumer_tells_who_it_is_now() -> list[Patch]:
-    """Nobody in particular, after it was put out: then its transaction commits what others have done too."""
+    """After an eviction it has no identity: its transaction also commits offsets that other members have committed."""
     return [(Membership, "metadata", _metadata)]
 
 
@@ -30,7 +30,7 @@ def a_consumer_tells_who_it_is_now() -> list[Patch]:
     "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[Patch]:
-    """Without a listener: positions are those of another assignment under the batch in hand."""
+    """Without a listener: the positions belong to another assignment than the batch being processed."""
 
     async def lose(self: Membership, partitions: Partitions) -> None:
         if partitions:
@@ -43,7 +43,7 @@ def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[
 
 @defect("pyclient/tests/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
 def paused_partitions_fill_the_buffer() -> list[Patch]:
-    """What they hold keeps all others from being fetched until they are resumed."""
+    """Their records keep all other partitions from being fetched until they are resumed."""
     from pyclient.consumer.fetching import buffer
 
     return [(buffer, "to_drop", lambda states, limit: [])]
@@ -51,7 +51,7 @@ def paused_partitions_fill_the_buffer() -> list[Patch]:
 
 @defect("pyclient/tests/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
 def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
-    """Over 2 GiB it cannot be made."""
+    """Over 2 GiB it cannot be created."""
     from pyclient.consumer.fetching.fetcher import Fetcher
 
     take = Fetcher.take
@@ -60,7 +60,7 @@ def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
 
 @defect("pyclient/tests/test_large_batches.py::test_positions_move_only_when_the_arrow_batch_is_made")
 def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
-    """The position stood behind them."""
+    """The position is after these records."""
     from pyclient.consumer.fetching.fetcher import Fetcher
 
     return [(Fetcher, "give_back", lambda self: None)]
@@ -71,7 +71,7 @@ def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
     "::test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_allowed_is_read"
 )
 def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
-    """Whatever was allowed."""
+    """The error is the same whatever limit was set."""
     from pyclient.consumer.fetching import fetcher
 
     return [(fetcher, "OutputTooLarge", ())]
@@ -82,7 +82,7 @@ def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
     "::test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more"
 )
 def what_a_client_once_asked_for_may_be_created_for_ever() -> list[Patch]:
-    """Each refresh brings a topic back that was deleted."""
+    """Each refresh creates a deleted topic again."""
     from pyclient.core.interest import Interest
 
     return [(Interest, "may_create", property(lambda self: self.create))]
@@ -101,7 +101,7 @@ def topics_are_asked_for_as_long_as_the_client_lives() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_metadata.py::test_others_do_not_wait_for_a_topic_that_is_not_there")
 def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
-    """There was one back-off of all."""
+    """All topics share one back-off."""
     from pyclient.core.metadata import MetadataKeeper
 
     request = MetadataKeeper._request
@@ -115,7 +115,7 @@ def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_metadata.py::test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all")
 def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
-    """The first record to each of a thousand topics asked for half a million."""
+    """The first records to a thousand topics cause half a million topic entries in requests."""
     from pyclient.core.metadata import MetadataKeeper
 
     request = MetadataKeeper._request
@@ -128,7 +128,7 @@ def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_addresses.py::test_a_dead_address_before_a_living_one_keeps_no_client_away")
 def each_attempt_begins_with_the_first_address() -> list[Patch]:
-    """One that swallows what it gets uses up the time of every attempt."""
+    """An address that never answers uses up the time of every attempt."""
     from pyclient.core.nodes.addresses import Addresses
 
     return [(Addresses, "ordered", lambda self, resolved: list(resolved))]
@@ -136,7 +136,7 @@ def each_attempt_begins_with_the_first_address() -> list[Patch]:
 
 @defect("pyclient/spark/tests/test_source_options.py::test_an_option_that_would_have_no_effect_is_an_error")
 def options_without_effect_are_passed_over() -> list[Patch]:
-    """A write that was named, but not made exactly once, was done again in silence."""
+    """A named write without exactly-once is repeated silently."""
     from pyclient.spark import options
 
     return [(options, "_check_needs", lambda option, values: None)]
@@ -168,7 +168,7 @@ def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
     "::test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on"
 )
 def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
-    """Without a group: its partitions seem to be added later when it is subscribed to again, and are read from their
+    """Without a group: when it is subscribed to again, its partitions seem to be added later, and are read from their
     first record.
     """
     from pyclient.consumer.alone import Alone
@@ -181,7 +181,7 @@ def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
     "::test_by_default_a_topic_that_matches_later_is_read_from_its_first_record"
 )
 def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
-    """Without a group: what was written before the client learned of it is passed over."""
+    """Without a group: records written before the client learned of the topic are skipped."""
     from pyclient.consumer.alone import Alone
 
     return [(Alone, "_listed", property(lambda self: None, lambda self, pattern: None))]
@@ -192,7 +192,7 @@ def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
     "::test_what_is_read_next_has_no_error_of_what_was_read_before"
 )
 def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
-    """The first poll after the next ``subscribe`` raised it."""
+    """The first poll after the next ``subscribe`` raises it."""
     from pyclient.consumer.poll_errors import PollErrors
 
     return [(PollErrors, "forget", lambda self: setattr(self, "lasting", None))]
@@ -203,7 +203,7 @@ def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
     "::test_a_partition_that_an_answer_lacks_is_an_error_and_not_one_without_a_commit"
 )
 def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
-    """auto.offset.reset said where it began: records were read again, or never."""
+    """auto.offset.reset chooses the position: records are read again, or never."""
     fetch = CommittedOffsets._fetch
 
     async def believe(self: CommittedOffsets, node: int, partitions: Any) -> Any:
@@ -215,7 +215,7 @@ def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
 
 @defect("pyclient/tests/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
 def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
-    """It was also committed, by the next poll."""
+    """The next poll also commits these records."""
     from pyclient.consumer.fetching.fetcher import Fetcher
 
     return [(Fetcher, "give_back", lambda self: None)]

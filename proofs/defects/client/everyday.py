@@ -1,4 +1,4 @@
-"""Defects in what applications write every day with the SDK."""
+"""Defects in everyday use of the SDK."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORKED = "pyclient/tests/test_at_exit.py::test_a_forked_child_leaves_its_parents
     "::test_partitions_that_are_added_later_are_read_from_their_first_record"
 )
 def a_partition_that_is_added_later_is_read_from_its_end() -> list[Patch]:
-    """By auto.offset.reset=latest: what was written before the consumer knew of the partition is passed over."""
+    """With auto.offset.reset=latest: records written before the consumer knew the partition are skipped."""
 
     def assign(self: Alone, partitions: set[TopicPartition], later: Collection[TopicPartition] = ()) -> None:
         with self._lock:
@@ -41,7 +41,7 @@ def a_partition_that_is_added_later_is_read_from_its_end() -> list[Patch]:
     "::test_a_record_that_cannot_be_deserialized_says_which_one_and_is_passed_over"
 )
 def a_deserializers_error_names_no_record() -> list[Patch]:
-    """What it raises comes out of ``record.value`` as it is."""
+    """``record.value`` raises the deserializer's error unchanged."""
 
     def failed(part: str, topic: str, partition: int, offset: int, error: Exception) -> Exception:
         return error
@@ -51,7 +51,7 @@ def a_deserializers_error_names_no_record() -> list[Patch]:
 
 @defect("pyclient/tests/test_serializers.py::test_what_a_broker_refuses_is_told_with_its_partition_and_size")
 def what_a_broker_refuses_names_no_topic() -> list[Patch]:
-    """The error has the broker's text alone."""
+    """The error has only the broker's text."""
 
     def refusal(batch: ProducerBatch, row: Any) -> Any:
         return of_code(row.error_code, row.error_message)
@@ -61,19 +61,19 @@ def what_a_broker_refuses_names_no_topic() -> list[Patch]:
 
 @defect("pyclient/tests/test_callback_order.py::test_a_ported_callback_is_refused_before_its_record_is_sent")
 def an_interceptor_hides_a_callback_that_takes_the_error_first() -> list[Patch]:
-    """Only its wrapper is looked at: the callback takes each success for a failure."""
+    """Only the wrapper is checked: the callback takes each success for a failure."""
     return [(pipeline, "check_order", lambda callback: 0)]
 
 
 @defect("pyclient/tests/test_at_exit.py::test_it_is_delivered_after_an_exception_and_an_exit_too")
 def a_producer_that_nobody_closes_loses_its_records() -> list[Patch]:
-    """In silence, when the program ends."""
+    """Silently, when the program ends."""
     return [(at_exit, "_is_due", lambda producer, unclosed: False)]
 
 
 @defect("pyclient/tests/test_at_exit.py::test_a_producer_without_its_broker_takes_no_time_from_the_others")
 def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Patch]:
-    """Each takes what it needs of one time for all; for one that comes when it is over, nothing begins."""
+    """They share one time limit; when it is over, the remaining producers send nothing."""
     whole = Flush.__init__
 
     def begin(self: Flush, unclosed: Unclosed) -> None:
@@ -90,13 +90,13 @@ def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Pat
 
 @defect("pyclient/core/tests/test_outages.py::test_a_consumer_without_its_broker_says_so_on_stderr")
 def a_client_without_its_broker_is_mute() -> list[Patch]:
-    """``poll`` gives nothing for ever, and nobody learns why."""
+    """``poll`` returns nothing forever, without a reason."""
     return [(Outages, "tell", lambda self, node, broker, error, now, is_connected: None)]
 
 
 @defect(FORKED + "[127.0.0.1]")
 def a_connection_begins_threads_of_libuv() -> list[Patch]:
-    """A forked child dies of SIGSEGV when it exits: it waits for the ends of threads that it does not have."""
+    """A forked child dies of SIGSEGV when it exits: it waits for the end of threads that it does not have."""
 
     async def connect(loop: AbstractEventLoop, sock: socket, address: Any) -> None:
         await loop.sock_connect(sock, address)
@@ -106,7 +106,7 @@ def a_connection_begins_threads_of_libuv() -> list[Patch]:
 
 @defect(FORKED + "[localhost]")
 def a_name_is_looked_up_on_threads_of_libuv() -> list[Patch]:
-    """The same, where bootstrap.servers has a name."""
+    """The same, if bootstrap.servers has a host name."""
 
     async def ask(loop: AbstractEventLoop, host: str, port: int) -> list[Any]:
         return list(await loop.getaddrinfo(host, port, type=SOCK_STREAM))

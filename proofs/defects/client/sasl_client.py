@@ -1,4 +1,4 @@
-"""Defects in how the client says who it is, and whom it says it to."""
+"""Defects of the client's authentication, and of its check of the broker."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CORE = "pyclient/core/tests/test_sasl.py"
 
 @defect(f"{CORE}::test_a_broker_that_cannot_prove_itself_is_refused")
 def a_client_believes_every_broker_that_takes_its_proof() -> list[Patch]:
-    """A broker that does not know the password may stand for one that does (RFC 5802, 5)."""
+    """A broker that does not know the password can impersonate one that does (RFC 5802, 5)."""
     return [(sasl, "hmac", SimpleNamespace(compare_digest=lambda mine, theirs: True))]
 
 
 @defect(f"{CORE}::test_a_connection_authenticates_again_before_its_time_is_over_and_requests_wait_for_that")
 def requests_go_out_while_a_connection_authenticates_again() -> list[Patch]:
-    """The broker closes it, as nothing may stand between the handshake and its end (KIP-368)."""
+    """The broker closes the connection, because no request may come between the handshake and its end (KIP-368)."""
 
     def begin(self: Node, transport: Transport, given: Sasl) -> None:
         if transport is self._transport:

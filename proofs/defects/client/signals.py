@@ -1,4 +1,4 @@
-"""Defects of the SDK where signals, other threads and cancellations meet it."""
+"""Defects of the SDK with signals, other threads and cancellations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyclient.producer.engine import Engine
 
 
 class _Event:
-    """A bell as it was: an event, which is guarded by a lock."""
+    """The former bell: an event, which a lock guards."""
 
     def __init__(self) -> None:
         event = threading.Event()
@@ -33,19 +33,19 @@ def a_loop_on_a_green_thread_is_begun() -> list[Patch]:
 
 @defect("pyclient/tests/test_signals.py::test_wakeup_at_any_instruction_of_a_poll")
 def wakeup_takes_a_lock() -> list[Patch]:
-    """The handler of a signal waits for the thread that it interrupts."""
+    """The signal handler waits for the thread that it interrupts."""
     return [(blocking, "Bell", _Event)]
 
 
 @defect("pyclient/tests/test_interrupted_calls.py::test_a_send[to a new topic]")
 def a_signal_may_leave_a_lock_that_the_loop_needs() -> list[Patch]:
-    """After a Ctrl-C at the wrong moment no call of the client ends."""
+    """After a Ctrl-C at the wrong moment, no call of the client ends."""
     return [(call, "Bell", _Event)]
 
 
 @defect("pyclient/tests/test_signals.py::test_wakeup_of_asyncio_wakes_the_loop[thread]")
 def wakeup_of_asyncio_wakes_no_loop() -> list[Patch]:
-    """It is noticed when something else wakes the loop."""
+    """The loop notices it when something else wakes it."""
     return [(asynchronous.Consumer, "_on_wakeup", lambda self: self._ready.set())]
 
 
@@ -57,7 +57,7 @@ def a_call_too_late_waits_for_ever() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_runner.py::test_what_ends_a_loop_does_not_end_the_clients[SystemExit]")
 def what_a_callback_raises_ends_the_thread() -> list[Patch]:
-    """``sys.exit()`` in a callback: nothing is delivered any more."""
+    """After ``sys.exit()`` in a callback, nothing is delivered any more."""
 
     def turn(self: Runner, serve: Callable[[], object]) -> None:
         with contextlib.suppress(SystemExit):
@@ -68,7 +68,7 @@ def what_a_callback_raises_ends_the_thread() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_runner.py::test_a_wait_has_a_clock_of_its_own")
 def the_loop_alone_keeps_the_time() -> list[Patch]:
-    """A wait whose loop stands still never ends."""
+    """A wait never ends if its loop is blocked."""
     result = runner._result
 
     def wait(future: Any, timeout: float | None, _: float | None) -> Any:
@@ -79,7 +79,7 @@ def the_loop_alone_keeps_the_time() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_tasks.py::test_a_wait_for_the_end_of_a_task_can_be_cancelled")
 def a_cancellation_is_swallowed() -> list[Patch]:
-    """With that of the task whose end is awaited: a close waits for ever."""
+    """Together with that of the awaited task: a close waits forever."""
 
     async def ended(task: asyncio.Task[Any]) -> None:
         task.cancel()
@@ -91,13 +91,13 @@ def a_cancellation_is_swallowed() -> list[Patch]:
 
 @defect("pyclient/tests/test_loop.py::test_the_loop_turns_while_records_are_buffered[poll]")
 def the_asyncio_consumer_keeps_the_loop() -> list[Patch]:
-    """While records are there nothing else runs, not even heartbeats."""
+    """While there are records, nothing else runs, not even heartbeats."""
     return [(asynchronous, "BUSY_S", 3_600.0)]
 
 
 @defect("pyclient/tests/test_ends.py::test_what_the_last_poll_gave_is_not_committed_after_an_exception")
 def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
-    """All that the last poll gave counts as done."""
+    """All records of the last poll count as processed."""
 
     def leave(self: blocking.Consumer, kind: type[BaseException] | None, *_: object) -> None:
         self._close(done=kind in (None, KeyboardInterrupt), timeout=30.0)
@@ -107,7 +107,7 @@ def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
 
 @defect("pyclient/tests/test_ends.py::test_a_sibling_that_fails_commits_nothing_that_was_not_processed")
 def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
-    """All that the last poll gave counts as done."""
+    """All records of the last poll count as processed."""
 
     async def leave(self: asynchronous.Consumer, kind: type[BaseException] | None, *_: object) -> None:
         await self._close(done=kind in (None, asyncio.CancelledError), timeout=30.0)
@@ -117,13 +117,13 @@ def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
 
 @defect("pyclient/tests/test_ends.py::test_what_is_in_hand_is_not_committed_when_the_iteration_pauses")
 def a_pause_in_an_iteration_commits_the_record_in_hand() -> list[Patch]:
-    """What was fetched again counts as done up to there."""
+    """Records that were fetched again count as processed up to that point."""
     return [(PartitionState, "go_back", PartitionState.seek)]
 
 
 @defect("pyclient/tests/test_ends.py::test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled")
 def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
-    """It keeps its partitions, nobody reads them, and nobody can close it."""
+    """It keeps its partitions, nobody reads them, and it cannot be closed."""
 
     async def close(self: asynchronous.Consumer, *, done: bool, timeout: float) -> None:
         if not self._is_closed:
@@ -137,7 +137,7 @@ def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
 
 @defect("pyclient/tests/test_ends.py::test_a_closed_producer_leaves_no_transaction_open")
 def a_closed_producer_leaves_its_transaction_open() -> list[Patch]:
-    """Readers of committed records stand still for transaction.timeout.ms."""
+    """Readers of committed records wait for transaction.timeout.ms."""
 
     async def nothing(self: Engine, timeout: float) -> None:
         return None
@@ -157,7 +157,7 @@ def an_on_commit_that_raises_ends_the_consumer() -> list[Patch]:
 
 @defect("pyclient/tests/test_loop.py::test_a_poll_of_what_is_subscribed_to_nothing_is_refused")
 def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
-    """As for records that may come."""
+    """It waits as if records might come."""
     return [(Subscription, "is_empty", False)]
 
 
@@ -166,7 +166,7 @@ def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
     "::test_every_client_is_told_of_a_fork_though_others_have_gone_whose_threads_are_still_there"
 )
 def a_producer_that_has_gone_keeps_a_fork_from_the_other_clients() -> list[Patch]:
-    """In the child they wait for a thread that is not there."""
+    """In the child process they wait for a thread that does not exist."""
 
     def after_fork(self: Runner) -> None:
         self.forked = True

@@ -1,4 +1,4 @@
-"""Defects of elections: who may lead, and in which epoch."""
+"""Defects of elections: which replica may lead, and in which epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEADERS = (*LOGS, "one leader")
 
 @in_histories("power", *LOGS)
 def the_last_replica_in_sync_leads_again() -> list[Patch]:
-    """It has lost what was not synced (KIP-966)."""
+    """It has lost records that were not synced (KIP-966)."""
     without_unfit = elections._without_unfit
 
     def trusted(partition: Any, lost: Any) -> tuple[Any, Any]:
@@ -32,7 +32,7 @@ def the_last_replica_in_sync_leads_again() -> list[Patch]:
 
 @in_histories("crashes", *LEADERS)
 def a_new_leader_keeps_the_epoch() -> list[Patch]:
-    """Two leaders have one epoch."""
+    """Two leaders have the same epoch."""
     led = elections._led
 
     def led_on(partition: Any, leader: int, isr: Any, elr: Any) -> Any:
@@ -65,7 +65,7 @@ def keeps_everybody_eligible() -> list[Patch]:
 
 @in_histories("haste", *LEADERS, rarely=True)
 def believes_every_proposal() -> list[Patch]:
-    """AlterPartition of a leader of the past, or with a broker that has gone."""
+    """AlterPartition of a former leader, or with a broker that has gone."""
     return [(isr_changes, "_check", lambda *_: None)]
 
 
@@ -96,13 +96,13 @@ def follows_too_soon() -> list[Patch]:
 
 @in_histories("moves", *LOGS, rarely=True)
 def keeps_the_epoch_of_moves() -> list[Patch]:
-    """A fetch of a removed replica counts when it is one again."""
+    """A fetch of a removed replica counts after it has become a replica again."""
     return [(reassignments, "fenced", lambda before, after: after)]
 
 
 @in_histories("hangs", "leads")
 def sessions_of_the_dead() -> list[Patch]:
-    """The session of a broker whose loop hangs lives on."""
+    """The session of a broker whose loop hangs does not expire."""
     from proofs.simulator.machines.store import SimulatedStore
 
     return [(SimulatedStore, "halted", lambda *_: None)]

@@ -1,4 +1,4 @@
-"""Defects of logs that follow others: where they are truncated, what they take, what they have after a crash."""
+"""Defects of logs that follow others: truncation, appends, and the state after a crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_follower_begins_at_its_high_watermark() -> list[Patch]:
 
 @in_histories("diverging logs", *LOGS)
 def asks_for_its_own_last_epoch_only() -> list[Patch]:
-    """The leader does not say which epoch it has answered (KIP-279)."""
+    """The leader does not tell which epoch its answer is for (KIP-279)."""
     take = Followed.take
 
     def divergence(self: Partition, wanted: Any) -> EpochEnd | None:
@@ -54,25 +54,25 @@ def asks_for_its_own_last_epoch_only() -> list[Patch]:
 @in_trial("frozen followers", *DIFFER)
 @in_histories("crashes", *LOGS)
 def sees_no_divergence() -> list[Patch]:
-    """A leader does not say that logs diverge."""
+    """A leader does not report that logs diverge."""
     return [(Partition, "_divergence", lambda *_: None)]
 
 
 @in_trial("frozen followers", *DIFFER)
 def never_truncates() -> list[Patch]:
-    """A follower does not hear that logs diverge."""
+    """A follower ignores that logs diverge."""
     return [(Followed, "_cut_to", lambda self, offset, wall_ms: False)]
 
 
 @in_histories("diverging logs", *LOGS, rarely=True)
 def starts_over() -> list[Patch]:
-    """A log that diverges is truncated below what both have."""
+    """A diverging log is truncated below the common part."""
     return [(follower, "agreed_end", lambda log, leader: 0)]
 
 
 @in_trial("order", "replicas differ")
 def writes_something_else_as_a_follower() -> list[Patch]:
-    """The last byte is another one."""
+    """The last byte differs."""
     append = Log._append_run
 
     def append_changed(self: Log, run: Any, data: Any, now_ms: int) -> None:
@@ -85,7 +85,7 @@ def writes_something_else_as_a_follower() -> list[Patch]:
 
 @in_trial("retry", "duplicate", "stuck")
 def forgets_producers_as_a_follower() -> list[Patch]:
-    """The next leader knows no sequence."""
+    """The next leader knows no sequence numbers."""
     append = Log.append_as_follower
 
     def append_and_forget(self: Log, records: Any, leader_epoch: int, now_ms: int) -> Any:
@@ -101,7 +101,7 @@ def forgets_producers_as_a_follower() -> list[Patch]:
 
 @in_trial("no power", "lost")
 def recovers_to_the_high_watermark() -> list[Patch]:
-    """As before KIP-101, when it starts."""
+    """As before KIP-101, at the start."""
     load = recovery.load
 
     def load_and_cut(*arguments: Any, **options: Any) -> Log:
@@ -114,7 +114,7 @@ def recovers_to_the_high_watermark() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def recovers_to_the_checkpoint() -> list[Patch]:
-    """After a kill what was not synced is gone."""
+    """After a kill, records that were not synced are gone."""
     load = recovery._Loader.load
 
     def load_and_cut(self: Any) -> Log:
@@ -128,11 +128,11 @@ def recovers_to_the_checkpoint() -> list[Patch]:
 
 @in_histories("synced power", *LOGS)
 def flush_acks_syncs_nothing() -> list[Patch]:
-    """What was acknowledged is gone with the power."""
+    """Acknowledged records are lost in a power cut."""
     return [(SegmentFiles, "sync", lambda *_, **__: None)]
 
 
 @in_histories("synced cuts", "synced")
 def what_is_cut_off_stays_synced() -> list[Patch]:
-    """What comes in its place counts as synced before it is."""
+    """Later records count as synced before they are."""
     return [(Durability, "lower", lambda *_: None)]

@@ -1,4 +1,4 @@
-"""Defects of a store that knows less than the logs."""
+"""Defects with a store that is older than the logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pybroker.cluster.producer_ids import ProducerIds
 
 @defect("pybroker/tests/test_old_store.py")
 def producer_ids_begin_where_an_old_store_says() -> list[Patch]:
-    """After a restored backup new producers got ids that logs knew, and their first batches were not written."""
+    """After a restored backup, new producers get ids that logs know, and their first batches are not written."""
 
     async def skip_nothing(self: ProducerIds, known: Iterable[int]) -> None:
         pass

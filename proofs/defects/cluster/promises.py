@@ -1,4 +1,4 @@
-"""Defects of what an ack promises: acks=all, the high watermark and the replicas in sync."""
+"""Defects of the promises of an ack: acks=all, the high watermark and the in-sync replicas."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def takes_acks_all_for_acks_1() -> list[Patch]:
 
 @in_trial("frozen followers", "lost")
 def acks_before_replication() -> list[Patch]:
-    """What is appended counts as replicated."""
+    """Appended records count as replicated."""
     return [(Partition, "is_replicated", lambda self, last_offset: True)]
 
 
 @in_trial("frozen followers", "lost")
 def acks_when_the_time_is_over() -> list[Patch]:
-    """A request that has waited long enough is answered with success."""
+    """A request that has waited for its timeout is answered with success."""
     return [(WaitingAck, "expired", lambda self: self.answer(None))]
 
 
@@ -45,7 +45,7 @@ def counts_only_the_leader() -> list[Patch]:
 
 @in_trial("frozen followers", "lost")
 def believes_to_be_alone() -> list[Patch]:
-    """A leader takes no follower for one in sync."""
+    """A leader believes that no follower is in sync."""
     return [(IsrTracker, "is_alone", property(lambda self: True))]
 
 
@@ -62,7 +62,7 @@ def waits_for_the_quickest_follower() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def high_watermark_falls() -> list[Patch]:
-    """The high watermark is whatever the followers have now."""
+    """The high watermark is the followers' current end."""
 
     def advance(self: Partition) -> bool:
         if self.isr is None:
@@ -85,18 +85,18 @@ def shows_what_is_not_replicated() -> list[Patch]:
     return [(Partition, "read", read_all)]
 
 
-# The replicas in sync
+# # The in-sync replicas
 
 
 @in_histories("crashes", *LOGS)
 def forgets_the_proposed() -> list[Patch]:
-    """A replica that was proposed, and may be in sync by now, is not counted."""
+    """A proposed replica, which may be in sync by now, does not count."""
     return [(IsrTracker, "_others", lambda self: tuple(self.members & self.followers.keys()))]
 
 
 @in_histories("crashes", *LOGS)
 def shrinks_at_once() -> list[Patch]:
-    """A replica that falls behind is not counted before the controller has agreed."""
+    """A replica that falls behind stops counting before the controller has agreed."""
     propose = IsrTracker._propose
 
     def shrink_and_propose(self: IsrTracker, proposal: Any) -> Any:
@@ -133,8 +133,9 @@ def ignores_min_insync_replicas() -> list[Patch]:
 
 @in_histories("mixed min.insync.replicas", *LOGS)
 def obeys_the_largest_min_insync_replicas() -> list[Patch]:
-    """A replica that leaves the ISR stays eligible by the largest of the replicas' min.insync.replicas, under any
-    leader."""
+    """A replica that leaves the ISR stays eligible by the largest min.insync.replicas of the replicas, under any
+    leader.
+    """
 
     def min_isr(self: TopicRules, topic: Any, partition: Any) -> int:
         own = topic.configs.get(MIN_ISR)

@@ -1,4 +1,4 @@
-"""Defects of ``pybroker/replication`` that were mended."""
+"""Fixed defects of ``pybroker/replication``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TESTS = "pybroker/replication/tests"
 @defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
 @in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
-    """A follower that could make no use of the answer never hears the high watermark again, until it rises."""
+    """A follower that could not use the answer does not learn the high watermark until it rises."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]
 
 
 @defect(f"{TESTS}/test_truncation.py::test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile")
 def a_deep_cut_is_read_in_one_turn() -> list[Patch]:
-    """The event loop read up to a whole segment before anybody else had a turn."""
+    """The event loop reads up to a whole segment in one turn."""
     return [(deep_cut, "producers_after_cut", lambda log, offset: (None, iter(())))]
 
 
@@ -49,7 +49,7 @@ def one_deep_cut_waits_for_the_other() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_moves.py::test_a_move_that_fails_in_whatever_way_is_given_up")
 def only_a_failed_disk_ends_a_move() -> list[Patch]:
-    """A move that met a damaged batch went on for ever in name: the log was not compacted, and could not be moved."""
+    """A move that meets a damaged batch never ends: the log is not compacted, and cannot be moved."""
 
     async def run(self: Moves, move: Move, before: asyncio.Task[None] | None) -> None:
         if await self._switched(move):
@@ -61,8 +61,8 @@ def only_a_failed_disk_ends_a_move() -> list[Patch]:
 
 @defect(f"{TESTS}/test_in_sync.py::test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since")
 def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
-    """A follower had caught up, lost its power, and came back with less before its proposal was sent. The proposal
-    named the new registration, and the controller added it to the in-sync set.
+    """A follower catches up, loses its power, and comes back with less before its proposal is sent. The proposal names
+    the new registration, and the controller adds it to the in-sync set.
     """
     before = isr_proposals._epoch_of
 
@@ -74,7 +74,7 @@ def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
 
 @defect(f"{TESTS}/test_in_sync.py::test_a_broker_registered_again_is_not_proposed_for_what_was_fetched_before")
 def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
-    """A broker that was registered again without having been gone was proposed by the fetches of its former process."""
+    """A broker that registers again without a restart is proposed because of its former process's fetches."""
 
     def registered(self: IsrTracker, replica: int, broker_epoch: int) -> bool:
         follower = self.followers.get(replica)
@@ -91,13 +91,13 @@ def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
     "::test_what_a_topic_asks_of_its_replicas_is_not_known_so_all_of_them_are_needed"
 )
 def an_unknown_configuration_asks_for_one_replica() -> list[Patch]:
-    """A broker that began while it was garbled acknowledged what only itself had."""
+    """A broker that starts while it is garbled acknowledges records that only it has."""
     return [(LogConfig, "asking_all_replicas", lambda config: config)]
 
 
 @defect(f"{TESTS}/test_truncation.py::test_a_log_start_is_named_when_it_survives_a_crash_and_not_before")
 def a_follower_names_a_start_that_is_in_memory() -> list[Patch]:
-    """DeleteRecords was answered; a kill of the follower, which led then, brought the records back."""
+    """DeleteRecords is answered; when the follower leads and is killed, the records come back."""
     return [(Log, "kept_start_offset", property(lambda self: self.log_start_offset))]
 
 
