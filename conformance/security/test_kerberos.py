@@ -15,6 +15,7 @@ from conformance.security.java import JavaClient
 from conformance.security.kafka_python import KafkaPythonClient
 from conformance.security.kdc import REALM, Kdc, serving
 from harness.brokers import Broker, OurBroker, free_port
+from harness.clusters import Cluster
 from harness.jvm import Jvm
 from harness.support import until
 from pyclient import Admin, Consumer, Producer
@@ -23,6 +24,7 @@ from pyclient.errors import SaslRefused
 pytestmark = pytest.mark.nightly
 
 HOST = "localhost"
+LISTENER = "KERBEROS"
 #: After which a client says again who it is.
 SESSION_MS = 1500
 
@@ -35,16 +37,21 @@ def kdc(data_root: Path) -> Iterator[Kdc]:
         yield one
 
 
+def of_service(kdc: Kdc) -> str:
+    """``sasl.jaas.config`` of a broker."""
+    keytab = kdc.keytab(f"kafka/{HOST}")
+    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/{HOST}@{REALM}"'
+    return f"{KERBEROS_MODULE} required {options};"
+
+
 @pytest.fixture(scope="module")
 def broker(kdc: Kdc, data_root: Path) -> Iterator[Broker]:
     made = OurBroker(data_root / "kerberos")
     made.port = free_port()
-    keytab = kdc.keytab(f"kafka/{HOST}")
-    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/{HOST}@{REALM}"'
     made.config = {
         "listeners": f"PLAINTEXT://{made.bootstrap},SASL_PLAINTEXT://{HOST}:{free_port()}",
         "sasl.enabled.mechanisms": "GSSAPI",
-        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": f"{KERBEROS_MODULE} required {options};",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": of_service(kdc),
         "sasl.kerberos.principal.to.local.rules": "RULE:[1:$1](.*)s/^/user-/L,DEFAULT",
         "connections.max.reauth.ms": str(SESSION_MS),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -106,6 +113,25 @@ def test_our_client_comes_in_with_a_keytab_or_the_cache_that_kinit_fills(
     cached: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
     with Consumer(alice.bootstrap, topics=["kerberos-ours"], auto_offset_reset="earliest", **cached) as consumer:
         assert next(iter(consumer)).value == b"one"
+
+
+def test_brokers_reach_each_other_on_a_listener_that_has_kerberos_alone(kdc: Kdc, data_root: Path) -> None:
+    cluster = Cluster(
+        data_root / "kerberos-cluster",
+        2,
+        listeners=f"{LISTENER}://{HOST}:0",
+        listener_security_protocol_map=f"{LISTENER}:SASL_PLAINTEXT",
+        inter_broker_listener_name=LISTENER,
+        sasl_enabled_mechanisms="GSSAPI",
+        sasl_kerberos_service_name="kafka",
+        listener_name_kerberos_gssapi_sasl_jaas_config=of_service(kdc),
+        default_replication_factor=2,
+        min_insync_replicas=2,
+    )
+    with cluster:
+        alice = Login(f"{HOST}:{cluster.ports[2]}", "alice", mechanism="GSSAPI", keytab=kdc.keytab("alice"))
+        with Producer(alice.bootstrap, acks="all", **settings(alice)) as producer:
+            assert producer.send("of-two", value=b"on both").result(timeout=60).offset == 0
 
 
 def told(login: Login, **more: str) -> str:
