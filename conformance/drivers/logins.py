@@ -110,7 +110,6 @@ class Login(NamedTuple):
         if self.ca:
             found["ssl.truststore.location"] = self.ca
         named = {"sasl.username": self.user, "sasl.password": self.password}
-        named |= {"sasl.tokenauth": "true"} if self.is_token else {}
         return {f"kafka.{key}": text for key, text in (found | (self._credentials() if self.issuer else named)).items()}
 
     def _token(self) -> str:
