@@ -86,7 +86,7 @@ def refused(served: Running, kind: type[Exception] = SaslRefused, **settings: ob
 def test_what_is_wrong_is_told(served: Running, library: Library, tmp_path: Path) -> None:
     (keytab := tmp_path / "keytab").touch()
     assert "invalid credentials with SASL mechanism GSSAPI" in refused(served, sasl_kerberos_service_name="other")
-    assert "/nowhere is not there" in refused(served, sasl_kerberos_keytab="/nowhere")
+    assert "/nowhere does not exist" in refused(served, sasl_kerberos_keytab="/nowhere")
     told = refused(served, sasl_kerberos_keytab=str(keytab), sasl_kerberos_principal="absent")
     assert f"the keytab {keytab} has no key of absent" in told
     assert "run kinit" in refused(served, sasl_kerberos_principal="absent")

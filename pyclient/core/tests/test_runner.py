@@ -165,7 +165,7 @@ def test_a_wait_has_a_clock_of_its_own(runner, monkeypatch):
     monkeypatch.setattr("pyclient.core.threads.runner.GRACE_S", 0.1)
     released = threading.Event()
     runner.call(released.wait, 20)
-    with pytest.raises(RequestTimedOut, match="stands still"):
+    with pytest.raises(RequestTimedOut, match="is blocked by a callback"):
         runner.run(answer(1), within=0.1)
     released.set()
     assert runner.run(answer(2), within=PATIENCE_S) == 2

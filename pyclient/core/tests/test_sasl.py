@@ -156,7 +156,7 @@ async def test_a_listener_without_sasl_is_told():
         assert "does not use SASL; set security.protocol=PLAINTEXT, or use" in str(error)
         broker.handlers[ApiVersions] = versions({SaslHandshake: -1})
         error = await refusal(broker)
-        assert "does not serve SaslHandshake; set security.protocol=PLAINTEXT, or name" in str(error)
+        assert "does not serve SaslHandshake; set security.protocol=PLAINTEXT, or use" in str(error)
         broker.handlers[ApiVersions] = versions({SaslHandshake: 0})
         assert "older than Kafka 1.0" in str(await refusal(broker))
 
@@ -327,7 +327,7 @@ def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_agai
         ({"sasl_jaas_config": "a.PlainLoginModule required password=hush;"}, "is not one of SCRAM-SHA-256"),
         ({"sasl_mechanism": "PLAIN", "sasl_tokenauth": "true"}, "a delegation token logs in by SCRAM-SHA-256 or"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauth.token.provider, or"),
-        ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "hush"}, "is no function"),
+        ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "hush"}, "is not a function"),
     ],
 )
 def test_settings_of_sasl_are_read_when_the_client_is_made(settings, told):

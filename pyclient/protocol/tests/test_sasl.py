@@ -101,7 +101,7 @@ def test_oauthbearer_says_its_token_and_extensions():
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (b'{"status":"invalid_token"}', "refuses the token: invalid_token"),
+        (b'{"status":"invalid_token"}', "rejects the token: invalid_token"),
         (b'{"status":"a\\nb"}', "gives no reason"),
         (b"[" * 10_000, "gives no reason"),
         (b"\xff", "gives no reason"),

@@ -201,7 +201,7 @@ def test_what_is_wrong_with_a_key_store_is_told_by_setting_and_file(tmp_path, se
         ({"ssl.truststore.certificates": "<ca>", "ssl.truststore.location": "/f"}, "ssl.truststore.location", "one of"),
         ({"ssl.truststore.certificates": "<ca>", "ssl.truststore.password": "hush"}, "ssl.truststore.password", "no s"),
         ({"ssl.truststore.certificates": "<ca>", "ssl.truststore.type": "PKCS12"}, "ssl.truststore.type", "needs PEM"),
-        ({"ssl.truststore.certificates": "ca.pem"}, "ssl.truststore.certificates", "a file is ssl.truststore.location"),
+        ({"ssl.truststore.certificates": "ca.pem"}, "ssl.truststore.certificates", "give a file name as"),
         ({"ssl.truststore.password": "hush"}, "ssl.truststore.location", "is missing"),
         ({"ssl.truststore.location": " "}, "ssl.truststore.location", "is given, but empty"),
         ({"ssl.truststore.certificates": ""}, "ssl.truststore.certificates", "is given, but empty"),
