@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofs.defects import Patch, defect
-from pyclient.consumer import asynchronous, blocking, closing, core
+from pyclient.consumer import asynchronous, blocking, closing, commits
 from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.core import tasks
 from pyclient.core.threads import call, runner
@@ -152,7 +152,7 @@ def an_on_commit_that_raises_ends_the_consumer() -> list[Patch]:
     def tell(_: object, what: str, function: Callable[..., object], *arguments: object) -> None:
         function(*arguments)
 
-    return [(core, "tell", tell)]
+    return [(commits, "tell", tell)]
 
 
 @defect("pyclient/tests/test_loop.py::test_a_poll_of_what_is_subscribed_to_nothing_is_refused")
