@@ -70,7 +70,7 @@ class FetchSession:
     ) -> None:
         self.id = id
         self.owner = owner
-        """The principal that began it."""
+        """The principal that began the session."""
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -211,7 +211,7 @@ def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
 
 
 class Share:
-    """What one principal has: its sessions, least recently used first, and their partitions."""
+    """What one principal has: its sessions, the least recently used one first, and their partitions."""
 
     __slots__ = ("partitions", "sessions")
 
@@ -223,7 +223,7 @@ class Share:
         return len(self.sessions)
 
     def oldest(self) -> int:
-        """Returns the id of the session that was used longest ago. There must be one."""
+        """Returns the id of the least recently used session. There must be one."""
         return next(iter(self.sessions))
 
 
@@ -270,11 +270,11 @@ class FetchSessions:
         if not session.partitions:
             self._end(session_id)
             return Context(())
+        self._touch(session, now_ms)  # it is in use: only others may be evicted as idle
         if not self._has_room(now_ms, session.owner):
             self._end(session_id)
             raise errors.FetchSessionIdNotFound(f"session {session_id} has grown too large")
         session.epoch = next_epoch(epoch)
-        self._touch(session, now_ms)
         return IncrementalContext(session)
 
     def update(
@@ -356,7 +356,7 @@ class FetchSessions:
         return True
 
     def _end_of_largest(self, size_of: Callable[[Share], int], would_have: int) -> bool:
-        """Evicts a session of the principal that has most, if that is more than another one ``would_have``."""
+        """Evicts a session of the principal that has most, unless the asking one ``would_have`` as much."""
         largest = max(self._shares.values(), key=size_of, default=None)
         if largest is None or size_of(largest) <= would_have:
             return False

@@ -257,6 +257,16 @@ def test_a_session_that_grows_takes_from_a_principal_with_more(monkeypatch: pyte
     assert [id in each for id in strange] == [False, True]
 
 
+def test_an_idle_session_that_grows_beyond_all_room_is_not_evicted_under_its_own_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 4)
+    each = sessions()
+    idle, other = start(each, 0, 1), start(each, 2, owner=BOB)
+    assert indexes(go_on(each, idle, 1, 3, 4, now=EVICTION_MS + 1)) == [0, 1, 3, 4]
+    assert (idle in each, other in each, each.partitions) == (True, False, 4)
+
+
 def test_one_principal_takes_not_all_slots_and_none_of_those_that_have_fewer() -> None:
     each = sessions(4)
     mine = start(each, 0)
