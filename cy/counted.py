@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Returns the number and the thing. ``many``: what several are called, where that is not ``one`` and an s."""
+    """Returns the number and the thing. ``many`` is the plural, if it is not ``one`` with an s."""
     return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"

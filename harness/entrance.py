@@ -1,7 +1,7 @@
-"""How everybody comes to brokers that only listen by SASL_SSL: tests, their bare client, and the processes they start.
+"""The user as whom tests, their bare client and the processes they start connect to brokers that serve SASL_SSL alone.
 
-What talks to brokers in these tests has no settings for that. So the user stands in the environment, which processes
-inherit; where it does not, nobody says who he is.
+Loads and drivers have no settings for a login. So the environment names the user, and processes inherit it. Without it,
+nobody logs in.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Entrance(NamedTuple):
     ca: str
 
     def by_tls(self, connected: socket.socket, host: str) -> ssl.SSLSocket:
-        """The connection to that host, encrypted."""
+        """Returns the connection to that host, encrypted."""
         return _context(self.ca).wrap_socket(connected, server_hostname=host)
 
     @property
     def proof(self) -> bytes:
-        """What PLAIN sends."""
+        """The bytes that PLAIN sends."""
         return f"\0{self.user}\0{self.password}".encode()
 
 
@@ -42,14 +42,14 @@ def _context(ca: str) -> ssl.SSLContext:
 
 
 def current() -> Entrance | None:
-    """The one of the environment."""
+    """Returns the user of the environment, None if there is none."""
     text = os.environ.get(VARIABLE)
     return Entrance(*json.loads(text)) if text else None
 
 
 @contextmanager
 def used_by_all(entrance: Entrance) -> Iterator[None]:
-    """Everybody comes in like that: this process, and those that it starts meanwhile."""
+    """Lets this process, and those that it starts meanwhile, log in as this user."""
     os.environ[VARIABLE] = json.dumps(entrance)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The socket of a client's connection, with what is received and not served yet, and what is not sent yet.
+"""The socket of a client's connection, with the received bytes that wait to be served, and the replies to be sent.
 
 A channel that is *muted* receives nothing: its ``connection`` has a reason, or the server's memory is at its limit.
 Frames that were received already stay with the reader. A muted channel leaves the loop's read set only when bytes do
@@ -32,12 +32,12 @@ class Server(Protocol):
     apart: Apart
     log: RateLimitedLog
     silent: dict[Any, None]
-    """Connections without SASL that have sent no request yet; the oldest first."""
+    """Connections without SASL that have sent no request yet, the oldest first."""
     strangers: dict[str, dict[Any, None]]
     throttling: Any
     """``throttling.Throttling`` while there are quotas of clients, else None."""
     notable_s: float
-    """A visit that takes longer is told by ``visited``."""
+    """A longer visit is reported to ``visited``."""
 
     def closed(self, connection: Any) -> None: ...
 
@@ -77,7 +77,7 @@ class Channel(ABC):
         reader: FrameReader | None = None,
         out: SendQueue | None = None,
     ) -> None:
-        """``reader`` and ``out``: what TLS puts in the place of a socket's own."""
+        """``reader`` and ``out`` replace the socket's own if the connection uses TLS."""
         self._server = server
         self._socket: socket.socket | None = sock
         self._fd = sock.fileno()
@@ -93,18 +93,18 @@ class Channel(ABC):
 
     @property
     def id(self) -> str:
-        """Kafka's form: local and remote address, and a number."""
+        """The connection in Kafka's form: local and remote address, and a number."""
         local, peer = self.local_address, self.peer_address
         return f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.number}"
 
     @property
     def unsent(self) -> int:
-        """Bytes of replies that the socket has not taken."""
+        """The bytes of replies that the socket has not taken."""
         return self._out.unsent
 
     @property
     def partial_since(self) -> float:
-        """When the frame that is not whole yet began to arrive, by the loop's time; negative where there is none."""
+        """When the incomplete frame began to arrive, by the loop's time; negative if there is none."""
         return self._partial_since if self._reader.pending else -1.0
 
     @property
@@ -116,23 +116,23 @@ class Channel(ABC):
     @property
     @abstractmethod
     def unanswered(self) -> int:
-        """Requests whose replies are not yet on their way."""
+        """The number of requests whose replies are not being sent yet."""
 
     @abstractmethod
     def _visit(self) -> None:
-        """Serves the frames that are here and sends the replies, as far as the limits let it."""
+        """Serves the received frames and sends the replies, as far as the limits allow."""
 
     @abstractmethod
     def _is_full(self) -> bool:
-        """No further request may be served now."""
+        """Returns whether no further request may be served now."""
 
     @abstractmethod
     def _malformed(self, error: Exception) -> None:
-        """The peer has sent what is no frame."""
+        """Handles bytes of the peer that are not a frame."""
 
     @abstractmethod
     def _cancel(self) -> None:
-        """Cancels the requests that wait."""
+        """Cancels the waiting requests."""
 
     # -- in ----------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Channel(ABC):
             assert count == AGAIN
 
     def resume(self) -> None:
-        """Goes on after the server's memory was at its limit, or after the handshake: TLS may hold bytes already."""
+        """Resumes after the server's memory limit was reached, or after the handshake: TLS may have bytes already."""
         if self._socket is not None and not self._stopped:
             self._read(True)
             self._server.loop.call_soon(self.receive_now)
@@ -172,7 +172,7 @@ class Channel(ABC):
             self._on_readable()
 
     def _go_on(self) -> None:
-        """Resumes reading if that was stopped and the limits allow it again."""
+        """Resumes reading if it was stopped and the limits allow it again."""
         if self._socket is not None and self._stopped and not self._is_full():
             self._partial_since = 0.0  # the rest of a frame could not arrive meanwhile
             self.active_at = self._server.loop.time()
@@ -220,7 +220,7 @@ class Channel(ABC):
     # -- the end -----------------------------------------------------------------------------------
 
     def is_overdue(self, now: float) -> str | None:
-        """Why the sweep should close this connection at ``now`` (the loop's time), or None."""
+        """Returns why the sweep should close this connection at ``now`` (the loop's time), or None."""
         limits = self._server.limits
         if self._reader.pending and not self._stopped:
             allowed = limits.frame_grace_s + self._reader.pending / limits.frame_rate
@@ -234,18 +234,18 @@ class Channel(ABC):
         return None
 
     def give_way(self, why: str = "it had sent no request") -> None:
-        """Ends, as there are too many connections."""
+        """Closes the connection, because there are too many."""
         self._server.log(logging.INFO, "gives way", f"closed {self.id}: {why}, and gives way to others")
         self.close()
 
     def close(self) -> None:
-        """Closes the socket. The requests that wait are cancelled."""
+        """Closes the socket and cancels waiting requests."""
         if self._socket is None:
             return
         self._read(False)
         if self._writing:
             self._write(False)
-        self._out.close()  # TLS has a last word
+        self._out.close()  # TLS sends a last message
         self._socket.close()
         self._socket = None
         self._reader.close()

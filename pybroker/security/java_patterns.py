@@ -1,6 +1,6 @@
-"""Regular expressions of Java by Python's ``re``, as far as that knows them too, and replacements of Java's.
+"""Java's regular expressions and replacements, by Python's ``re`` as far as it supports them.
 
-What Python would read as something else is translated, or refused.
+A construct that has another meaning in Python is translated, or refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PART: Final = re.compile(
 
 
 def compiled(text: str) -> re.Pattern[str]:
-    """A pattern. Raises ValueError."""
+    """Returns the compiled pattern. Raises ValueError."""
     try:
         return re.compile(_translated(text), re.ASCII)
     except re.error as error:
@@ -44,7 +44,9 @@ def _translated(text: str) -> str:
 
 
 def expanded(text: str, found: re.Match[str]) -> str:
-    """A replacement: ``$1``, ``${name}``; a backslash takes the meaning of what follows. Raises ValueError."""
+    """Returns a replacement with its ``$1`` and ``${name}`` filled in; a backslash escapes the next character. Raises
+    ValueError.
+    """
     parts = list[str]()
     for part in _PART.finditer(text):
         if part["wrong"] is not None:
@@ -61,7 +63,7 @@ def expanded(text: str, found: re.Match[str]) -> str:
 
 
 def _numbered(text: str, found: re.Match[str], digits: str) -> str:
-    """The group of as many of the digits as are the number of one, and the other digits."""
+    """Returns the group with the longest number that the digits begin with, and the other digits."""
     used = 1
     while used < len(digits) and int(digits[: used + 1]) <= found.re.groups:
         used += 1

@@ -1,4 +1,4 @@
-"""What a consumer shall read although the cluster does not have it: it waits, and the log says for what."""
+"""Topics and partitions that a consumer should read and that do not exist: it waits, and a warning names them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log: Final = logging.getLogger(__name__)
 
 
 def tell_missing(client: Client, what: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Returns those of which a broker has said that they are not there, and warns of each reason once."""
+    """Returns the partitions that do not exist, as a broker has said, and logs a warning for each reason."""
     missing = [tp for tp in partitions if _is_missing(client, tp)]
     for why in dict.fromkeys(str(client.why_unknown(tp)) for tp in missing):
         log.warning("%s: %s", what, why, extra={URGENT: True})
@@ -23,7 +23,7 @@ def tell_missing(client: Client, what: str, partitions: Collection[TopicPartitio
 
 
 def _is_missing(client: Client, tp: TopicPartition) -> bool:
-    """A broker has answered, and does not have it."""
+    """Returns whether a broker has answered that the partition does not exist."""
     cluster = client.cluster
     if isinstance(cluster.error(tp.topic), UnknownTopicOrPartition):
         return True
