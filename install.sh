@@ -112,10 +112,12 @@ tests | nightly)
 *)
     modules=$(find cy -name "*.pyx" | wc -l)
     echo "install.sh: installing pybroker into .venv; compiling its $modules modules takes about four minutes on two cores,"
-    echo "            and is not repeated; each module is named when its turn comes"
+    echo "            and is not repeated; a terminal names each module when its turn comes"
     # Compiled in place, so that Python started in this folder finds the modules in the sources that it meets first. By
     # package_dir in setup.cfg this folder is on the path as it is: PySpark looks for data sources in folders only.
-    PYBROKER_PROGRESS=/proc/$$/fd/2 .venv/bin/python -m pip install --quiet --editable ".${1:+[$1]}"
+    progress=/proc/$$/fd/2
+    [ ! -f "$progress" ] || progress=  # the lines of two writers would overwrite each other in a file
+    PYBROKER_PROGRESS=$progress .venv/bin/python -m pip install --quiet --editable ".${1:+[$1]}"
     echo "install.sh: done; next: .venv/bin/pybroker demo"
     ;;
 esac
