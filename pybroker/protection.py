@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pybroker.security.authorizer import StandardAuthorizer
     from pybroker.security.broker_tls import BrokerTls
     from pybroker.security.file_watch import Watched
-    from pybroker.security.key_fetcher import KeyFetcher
-    from pybroker.security.listener_sasl import ListenerSasl
     from pybroker.security.listener_tls import ListenerTls
-    from pybroker.security.oauth import Tokens
+    from pybroker.security.sasl.key_fetcher import KeyFetcher
+    from pybroker.security.sasl.listener_sasl import ListenerSasl
+    from pybroker.security.sasl.oauth import Tokens
     from pybroker.security.tokens import KnownTokens
 
 
@@ -62,8 +62,8 @@ class Protection:
         endpoints = listeners(self._config)
         if not any(endpoint.is_sasl for endpoint in endpoints):
             return
-        from pybroker.security.listener_sasl import authenticated
-        from pybroker.security.scram_server import Stored
+        from pybroker.security.sasl.listener_sasl import authenticated
+        from pybroker.security.sasl.scram_server import Stored
         from pybroker.security.tokens import TokenLogins
 
         stored = Stored(
@@ -79,7 +79,7 @@ class Protection:
                 self._fetch_keys(each.tokens, each.tokens.source, opened)
 
     def _fetch_keys(self, tokens: Tokens, source: Remote, opened: AsyncExitStack) -> None:
-        from pybroker.security.key_fetcher import KeyFetcher
+        from pybroker.security.sasl.key_fetcher import KeyFetcher
 
         fetcher = KeyFetcher(tokens, source, self._loop)
         opened.push_async_callback(fetcher.stop)

@@ -67,7 +67,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from pybroker.quotas.client_quotas import ClientQuotas
     from pybroker.security.acls import AclBinding
-    from pybroker.security.first_users import FirstUser
+    from pybroker.security.sasl.first_users import FirstUser
 
 T = TypeVar("T")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from proofs.defects import Patch, defect
 from pybroker.config import sasl_listeners
-from pybroker.security import authentication
-from pybroker.security.authentication import Authentication, BadMessage, Exchange
-from pybroker.security.plain import Plain
-from pybroker.security.scram_credentials import from_text
-from pybroker.security.scram_server import ScramUsers
+from pybroker.security.sasl import authentication
+from pybroker.security.sasl.authentication import Authentication, BadMessage, Exchange
+from pybroker.security.sasl.plain import Plain
+from pybroker.security.sasl.scram_credentials import from_text
+from pybroker.security.sasl.scram_server import ScramUsers
 from pyclient.protocol import scram
 
-TESTS = "pybroker/security/tests/test_authentication.py"
+TESTS = "pybroker/security/sasl/tests/test_authentication.py"
 
 
 @defect(f"{TESTS}::test_of_every_api_only_those_that_begin_are_admitted_before_and_the_steps_during")

@@ -11,7 +11,7 @@ from pybroker.handlers.common.call import Call, SaslConnection
 from pyclient.protocol import SaslAuthenticate, errors
 
 if TYPE_CHECKING:
-    from pybroker.security.authentication import Authentication
+    from pybroker.security.sasl.authentication import Authentication
 
 Response = SaslAuthenticate.Response
 

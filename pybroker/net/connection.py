@@ -48,7 +48,7 @@ class Connection(Channel):
     """The requests and replies of one client; the server creates it, and is told by ``closed`` when it ends."""
 
     sasl: Any = None
-    """The client's authentication (``security.authentication``), on SASL listeners."""
+    """The client's authentication (``security.sasl.authentication``), on SASL listeners."""
     __slots__ = (
         "_apart",
         "_call",

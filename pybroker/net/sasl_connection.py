@@ -1,7 +1,7 @@
 """A connection whose client must authenticate by SASL before anything else, and perhaps repeatedly.
 
-``security.authentication`` decides which request is valid when; the handlers pass on the messages. A refused client
-gets the answer after a delay, and then its connection ends.
+``security.sasl.authentication`` decides which request is valid when; the handlers pass on the messages. A refused
+client gets the answer after a delay, and then its connection ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNKNOWN: Final = -1
 
 
 class Says(Protocol):
-    """The part of ``security.authentication.Authentication`` that this module uses."""
+    """The part of ``security.sasl.authentication.Authentication`` that this module uses."""
 
     user: str | None
     is_strange: bool
@@ -52,7 +52,7 @@ class Says(Protocol):
 
 
 class Authenticated(Protocol):
-    """The part of a listener's SASL (``security.listener_sasl``) that this module uses."""
+    """The part of a listener's SASL (``security.sasl.listener_sasl``) that this module uses."""
 
     def begin(self) -> Says:
         """Returns the authentication of a new connection."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pybroker.config.zookeeper_login import Login
     from pybroker.security.acls import AclBinding
-    from pybroker.security.first_users import FirstUser
+    from pybroker.security.sasl.first_users import FirstUser
 
 RESTART_DELAY_S = 1.0
 LAST_PORT = 65535
@@ -76,7 +76,7 @@ class StartOptions:
     base: str | None = None
     """A file of settings that all others override: those of the joined supervisor."""
     add_scram: tuple[str, ...] = field(default=(), repr=False)
-    """Users that should have passwords (``security.first_users``)."""
+    """Users that should have passwords (``security.sasl.first_users``)."""
     set_scram: bool = False
     """True if these passwords replace stored ones."""
     add_acl: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def first_users(options: StartOptions) -> list[FirstUser]:
     """Returns the users that should have passwords. Raises ConfigError."""
     if not options.add_scram:
         return []
-    from pybroker.security.first_users import parse
+    from pybroker.security.sasl.first_users import parse
 
     return [parse(text)._replace(is_new_only=not options.set_scram) for text in options.add_scram]
 

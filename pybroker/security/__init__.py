@@ -1,4 +1,5 @@
-"""The security of a broker: TLS contexts, the authentication of clients, and their rights. It opens no connection.
+"""The security of a broker: TLS contexts, ACLs, users' names, delegation tokens. It opens no connection.
 
-A broker without a secured listener or an authorizer imports only ``acls``, which the metadata contain.
+Start with ``acls`` and ``authorizer``. ``sasl`` has the authentication of clients. This room imports ``config``. A
+broker without a secured listener or an authorizer imports only ``acls`` and ``tokens``, which the metadata contain.
 """

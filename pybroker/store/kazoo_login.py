@@ -16,7 +16,7 @@ from kazoo.protocol.connection import AUTH_XID
 from kazoo.protocol.serialization import SASL, Auth
 
 from pybroker.config.zookeeper_login import Login
-from pybroker.security.digest_md5 import DigestError, DigestMd5
+from pybroker.security.sasl.digest_md5 import DigestError, DigestMd5
 
 _URI: Final = "zookeeper/zk-sasl-md5"
 """The URI of ZooKeeper's servers, whatever their host."""

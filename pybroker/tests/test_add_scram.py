@@ -16,7 +16,7 @@ from pybroker.config import BrokerConfig, ConfigError
 from pybroker.process import broker_process
 from pybroker.process.secret_settings import added_scram
 from pybroker.process.start_options import StartOptions, first_users
-from pybroker.security.first_users import FirstUser, parse
+from pybroker.security.sasl.first_users import FirstUser, parse
 from pybroker.server import Broker
 from pybroker.tests.test_server import in_loop
 from pybroker.tests.test_tls import certified

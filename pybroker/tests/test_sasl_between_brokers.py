@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pybroker.cluster.decisions.scram_changes import ScramUser, users
 from pybroker.handlers.common import first_users
-from pybroker.security.first_users import parse
+from pybroker.security.sasl.first_users import parse
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_forwarding import ask, others

@@ -15,8 +15,8 @@ from joserfc.jwk import RSAKey
 
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import ConfigError
-from pybroker.security.key_fetcher import KeyFetcher
-from pybroker.security.tests.keys_server import jwks, serving
+from pybroker.security.sasl.key_fetcher import KeyFetcher
+from pybroker.security.sasl.tests.keys_server import jwks, serving
 from pybroker.tests.test_sasl import VALUES, address
 from pybroker.tests.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S

@@ -16,7 +16,7 @@ import pytest
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers import ROWS
 from pybroker.net.sasl_connection import SaslConnection
-from pybroker.security import authentication
+from pybroker.security.sasl import authentication
 from pybroker.tests.test_sasl import SETTINGS, add_users, address
 from pybroker.tests.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S

@@ -11,7 +11,7 @@ import pyclient.protocol as p
 from pybroker.handlers.common import identity
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.replication import fetch_session
-from pybroker.security import authentication
+from pybroker.security.sasl import authentication
 from pybroker.tests.rights import CLUSTER, GROUP, TOPIC, TXN, batch, built, fetch, produce
 from pybroker.tests.test_delegation_tokens import KEY, RIGHTS
 from pybroker.tests.test_rights import codes

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from pybroker.cluster.decisions.config_changes import Accepted, parts
 from pybroker.cluster.decisions.plan import Plan, Step, write_configs
 from pybroker.cluster.metadata.image import Configs, MetadataDelta, MetadataImage, ResourceType
-from pybroker.security.scram_credentials import MOST_ITERATIONS, from_text, to_text
+from pybroker.security.sasl.scram_credentials import MOST_ITERATIONS, from_text, to_text
 from pyclient.protocol import errors, scram
 from pyclient.protocol.errors import KafkaError
 

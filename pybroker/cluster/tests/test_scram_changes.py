@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from pybroker.cluster.decisions.scram_changes import ScramChange, ScramUser, alter, users
 from pybroker.cluster.metadata import journal, znodes
 from pybroker.cluster.metadata.image import MetadataImage, ResourceType
-from pybroker.security.scram_credentials import from_text
+from pybroker.security.sasl.scram_credentials import from_text
 from pybroker.store.interface import Create, Set
 from pyclient.protocol import errors, scram
 

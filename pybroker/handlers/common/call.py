@@ -28,7 +28,7 @@ from pyclient.protocol.errors import KafkaError
 if TYPE_CHECKING:  # so that a broker without quotas and SASL does not import them
     from cy.quota import Share
     from pybroker.quotas.client_quotas import ClientQuotas
-    from pybroker.security.authentication import Authentication
+    from pybroker.security.sasl.authentication import Authentication
     from pybroker.security.tokens import KnownTokens
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import cast
 from pybroker.cluster.decisions.scram_changes import TYPES, ScramChange
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common.call import Broker
-from pybroker.security.first_users import FirstUser
+from pybroker.security.sasl.first_users import FirstUser
 from pyclient.protocol import AlterUserScramCredentials, errors
 
 NUMBERS = {mechanism.name: number for number, mechanism in TYPES.items()}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.config.sasl_listeners import OAUTHBEARER, PLAIN, Kerberos, SaslListener, read
-from pybroker.security.authentication import Authentication, Mechanism
-from pybroker.security.plain import Plain
-from pybroker.security.scram_server import ScramUsers, Stored
+from pybroker.security.sasl.authentication import Authentication, Mechanism
+from pybroker.security.sasl.plain import Plain
+from pybroker.security.sasl.scram_server import ScramUsers, Stored
 from pybroker.security.tokens import TokenLogins
 from pyclient.protocol import scram
 
 if TYPE_CHECKING:
-    from pybroker.security.oauth import Tokens
+    from pybroker.security.sasl.oauth import Tokens
 
 
 class ListenerSasl:
@@ -55,14 +55,14 @@ def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
     """Returns the checker of tokens; a broker without OAUTHBEARER saves its import. Raises ConfigError."""
     if settings.oauth is None:
         return None
-    from pybroker.security.oauth import Tokens
+    from pybroker.security.sasl.oauth import Tokens
 
     return Tokens(listener, settings.oauth)
 
 
 def _kerberized(listener: str, settings: Kerberos, pool: Executor) -> Mechanism:
     """Returns the mechanism GSSAPI, whose library is an extra. Raises ConfigError."""
-    from pybroker.security.kerberos import kerberized
+    from pybroker.security.sasl.kerberos import kerberized
 
     return kerberized(listener, settings, pool)
 

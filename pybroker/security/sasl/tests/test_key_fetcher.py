@@ -12,13 +12,13 @@ import pytest
 from joserfc.jwk import RSAKey
 
 from pybroker.config.sasl_listeners import OAuth, Remote
-from pybroker.security import fetch_times
-from pybroker.security.authentication import BadMessage
-from pybroker.security.fetch_times import EARLY_S, FetchTimes
-from pybroker.security.key_fetcher import KeyFetcher, fetch
-from pybroker.security.oauth import MOST_OF_FILE, Tokens
-from pybroker.security.tests.keys_server import jwks, serving
-from pybroker.security.tests.test_oauth import NOW_S, RSA, signed
+from pybroker.security.sasl import fetch_times
+from pybroker.security.sasl.authentication import BadMessage
+from pybroker.security.sasl.fetch_times import EARLY_S, FetchTimes
+from pybroker.security.sasl.key_fetcher import KeyFetcher, fetch
+from pybroker.security.sasl.oauth import MOST_OF_FILE, Tokens
+from pybroker.security.sasl.tests.keys_server import jwks, serving
+from pybroker.security.sasl.tests.test_oauth import NOW_S, RSA, signed
 from pybroker.tests.waiting import until_async
 from pyclient.security.authority import Authority
 

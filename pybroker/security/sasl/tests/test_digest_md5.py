@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.security.digest_md5 import DigestError, DigestMd5
+from pybroker.security.sasl.digest_md5 import DigestError, DigestMd5
 
 OF_RFC = (
     b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8',

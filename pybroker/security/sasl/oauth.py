@@ -20,7 +20,7 @@ from joserfc.jwk import KeySet
 
 from pybroker.config import ConfigError
 from pybroker.config.sasl_listeners import OAuth
-from pybroker.security.authentication import BadMessage
+from pybroker.security.sasl.authentication import BadMessage
 from pyclient.protocol.errors import SaslAuthenticationFailed
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from pybroker.config import ConfigError
 from pybroker.config.sasl_listeners import Kerberos
-from pybroker.security.authentication import BadMessage
+from pybroker.security.sasl.authentication import BadMessage
 from pybroker.security.short_names import ShortNames
 from pyclient.protocol import gssapi
 from pyclient.security import kerberos

@@ -12,8 +12,8 @@ from typing import Final
 from joserfc.jwk import KeySet
 
 from pybroker.config.sasl_listeners import Remote
-from pybroker.security.fetch_times import FetchTimes
-from pybroker.security.oauth import Tokens, keys_of
+from pybroker.security.sasl.fetch_times import FetchTimes
+from pybroker.security.sasl.oauth import Tokens, keys_of
 from pyclient.protocol.threads import on_thread
 from pyclient.security import http_call
 

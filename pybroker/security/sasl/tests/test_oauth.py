@@ -17,8 +17,8 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from pybroker.config import ConfigError
 from pybroker.config.sasl_listeners import OAuth
-from pybroker.security.authentication import Authentication, BadMessage
-from pybroker.security.oauth import Tokens, read
+from pybroker.security.sasl.authentication import Authentication, BadMessage
+from pybroker.security.sasl.oauth import Tokens, read
 from pyclient.protocol.errors import SaslAuthenticationFailed
 
 NOW_S = 1_000_000

@@ -12,7 +12,7 @@ import secrets
 from typing import Final, NamedTuple
 
 from pybroker.config import ConfigError
-from pybroker.security.scram_credentials import MOST_ITERATIONS, from_text
+from pybroker.security.sasl.scram_credentials import MOST_ITERATIONS, from_text
 from pyclient.protocol import scram
 
 OPTION: Final = "--add-scram"

@@ -10,8 +10,8 @@ import pytest
 from pybroker.config import ConfigError
 from pybroker.config.sasl_listeners import Kerberos
 from pybroker.pools import Inline
-from pybroker.security.authentication import Authentication
-from pybroker.security.kerberos import kerberized
+from pybroker.security.sasl.authentication import Authentication
+from pybroker.security.sasl.kerberos import kerberized
 from pyclient.protocol import gssapi
 from pyclient.protocol.errors import SaslAuthenticationFailed
 from pyclient.security import kerberos

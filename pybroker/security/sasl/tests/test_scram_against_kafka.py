@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from harness import peers
-from pybroker.security.scram_credentials import from_text, to_text
+from pybroker.security.sasl.scram_credentials import from_text, to_text
 from pyclient.protocol import scram
 from pyclient.protocol.scram import Mechanism
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from pybroker.handlers import ROWS
-from pybroker.security.authentication import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
-from pybroker.security.plain import MOST_BYTES, Plain
-from pybroker.security.scram_credentials import from_text, to_text
-from pybroker.security.scram_server import ScramUsers, Stored
+from pybroker.security.sasl.authentication import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Authentication
+from pybroker.security.sasl.plain import MOST_BYTES, Plain
+from pybroker.security.sasl.scram_credentials import from_text, to_text
+from pybroker.security.sasl.scram_server import ScramUsers, Stored
 from pyclient.protocol import scram
 from pyclient.protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from pyclient.protocol.scram import Credential

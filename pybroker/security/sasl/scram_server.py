@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pybroker.security.authentication import BadMessage
-from pybroker.security.scram_credentials import from_text, iterations_of, to_text
+from pybroker.security.sasl.authentication import BadMessage
+from pybroker.security.sasl.scram_credentials import from_text, iterations_of, to_text
 from pybroker.security.tokens import USER, TokenLogins
 from pyclient.protocol import scram
 from pyclient.protocol.errors import SaslAuthenticationFailed

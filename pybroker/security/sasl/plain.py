@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Final
 
-from pybroker.security.authentication import BadMessage
+from pybroker.security.sasl.authentication import BadMessage
 from pyclient.protocol.errors import SaslAuthenticationFailed
 
 PARTS: Final = 3
