@@ -28,7 +28,7 @@ from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environ
 from pyclient.keywords import key_with_dots
 
 if TYPE_CHECKING:  # a broker without TLS does not pay for this import
-    from pybroker.security.certificates import Files
+    from pybroker.security.tls.certificates import Files
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
 OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
@@ -280,7 +280,7 @@ class EmbeddedBroker:
 
     def _make_certificates(self) -> None:
         """Makes the certificates that do not exist yet, and names them in the settings."""
-        from pybroker.security.certificates import make
+        from pybroker.security.tls.certificates import make
 
         files = self._certificates()
         if not files.server.exists():
@@ -289,7 +289,7 @@ class EmbeddedBroker:
         self._settings |= {name: str(path) for name, path in named.items()}
 
     def _certificates(self) -> Files:
-        from pybroker.security.certificates import Files
+        from pybroker.security.tls.certificates import Files
 
         return Files.of(self.data_dir.absolute() / TLS_FOLDER)
 

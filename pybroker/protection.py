@@ -21,12 +21,12 @@ from pybroker.store.interface import CoordinationStore
 if TYPE_CHECKING:
     from pybroker.config.sasl_listeners import Remote
     from pybroker.security.authorizer import StandardAuthorizer
-    from pybroker.security.broker_tls import BrokerTls
     from pybroker.security.file_watch import Watched
-    from pybroker.security.listener_tls import ListenerTls
     from pybroker.security.sasl.key_fetcher import KeyFetcher
     from pybroker.security.sasl.listener_sasl import ListenerSasl
     from pybroker.security.sasl.oauth import Tokens
+    from pybroker.security.tls.broker_tls import BrokerTls
+    from pybroker.security.tls.listener_tls import ListenerTls
     from pybroker.security.tokens import KnownTokens
 
 
@@ -148,6 +148,6 @@ def _known_tokens(config: BrokerConfig) -> KnownTokens | None:
 
 
 def _tls_of(config: BrokerConfig) -> BrokerTls:
-    from pybroker.security.broker_tls import BrokerTls
+    from pybroker.security.tls.broker_tls import BrokerTls
 
     return BrokerTls(config)

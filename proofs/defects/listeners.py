@@ -11,13 +11,13 @@ from pybroker.net.client_hello import HelloReader
 from pybroker.net.handshakes import Handshakes
 from pybroker.net.limits import UNLIMITED
 from pybroker.net.server import SWEEP_S, SocketServer
-from pybroker.security import listener_tls
-from pybroker.security.broker_tls import BrokerTls
 from pybroker.security.principal_mapping import PrincipalMapping
+from pybroker.security.tls import listener_tls
+from pybroker.security.tls.broker_tls import BrokerTls
 from pyclient.protocol import tls
 
 NET = "pybroker/net/tests/test_tls.py"
-SECURITY = "pybroker/security/tests"
+SECURITY = "pybroker/security"
 BETWEEN = "pybroker/tests/test_tls_between_brokers.py"
 
 
@@ -57,7 +57,7 @@ def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
     return [(complaint, "not_tls", lambda first: "WRONG_VERSION_NUMBER")]
 
 
-@defect(f"{SECURITY}/test_listener_tls.py::test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken")
+@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken")
 def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
     """As Kafka has it: the old one expires in a broker that nobody has told."""
     return [(listener_tls, "stamp_of", lambda path: None)]
@@ -79,7 +79,7 @@ def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
     return [(SocketServer, "_feed", feed)]
 
 
-@defect(f"{SECURITY}/test_listener_tls.py::test_a_store_that_cannot_be_had_does_not_pass_the_trial")
+@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_store_that_cannot_be_had_does_not_pass_the_trial")
 def a_key_store_is_accepted_untried() -> list[Patch]:
     """The next start fails."""
     return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]
@@ -97,7 +97,7 @@ def a_broker_does_not_look_at_the_host_of_another() -> list[Patch]:
     return [(listener_tls.ListenerTls, "client_context", property(lambda self: self._made.probe))]
 
 
-@defect(f"{SECURITY}/test_principals.py::test_a_name_that_no_rule_matches_is_refused")
+@defect(f"{SECURITY}/tests/test_principals.py::test_a_name_that_no_rule_matches_is_refused")
 def who_matches_no_rule_comes_in_by_the_whole_name() -> list[Patch]:
     """The rules were to keep others out."""
     user = PrincipalMapping.user

@@ -8,7 +8,7 @@ import click
 
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Suggesting
-from pybroker.security import certificates
+from pybroker.security.tls import certificates
 
 EXAMPLES = """
 pybroker tls create certificates

@@ -8,7 +8,7 @@ They share a secret (``cluster_secret``). Both sides of a connection prove that 
 
 A proof is an HMAC-SHA256 over its role and both greetings. So it cannot be used again, for another broker, or by the
 other side. What follows on the connection counts as sent by that broker. TLS protects these bytes as well. If the
-listener for brokers requires it, TLS also asks for a certificate (``security.broker_tls``).
+listener for brokers requires it, TLS also asks for a certificate (``security.tls.broker_tls``).
 
 Pure functions: random bytes are an argument.
 """

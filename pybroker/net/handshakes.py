@@ -29,7 +29,7 @@ PREFIX: Final = 8
 
 
 class Secured(Protocol):
-    """The part of a listener's TLS (``security.listener_tls``) that this module uses."""
+    """The part of a listener's TLS (``security.tls.listener_tls``) that this module uses."""
 
     @property
     def context(self) -> ssl.SSLContext:

@@ -225,7 +225,7 @@ def _tls_to_zookeeper(config: BrokerConfig) -> ssl.SSLContext | None:
     """Returns the TLS context for ZooKeeper, None without TLS. Raises ConfigError."""
     if not config["zookeeper.ssl.client.enable"]:
         return None
-    from pybroker.security.zookeeper_tls import context_of  # saves the import if it is off
+    from pybroker.security.tls.zookeeper_tls import context_of  # saves the import if it is off
 
     return context_of(config)
 

@@ -1,5 +1,6 @@
-"""The security of a broker: TLS contexts, ACLs, users' names, delegation tokens. It opens no connection.
+"""The security of a broker: ACLs and the authorizer, names of users, delegation tokens. It opens no connection.
 
-Start with ``acls`` and ``authorizer``. ``sasl`` has the authentication of clients. This room imports ``config``. A
-broker without a secured listener or an authorizer imports only ``acls`` and ``tokens``, which the metadata contain.
+Start with ``acls`` and ``authorizer``. ``sasl`` has the authentication of clients, and ``tls`` contexts and
+certificates. This room imports ``config``. A broker without a secured listener or an authorizer imports only ``acls``
+and ``tokens``, which the metadata contain.
 """

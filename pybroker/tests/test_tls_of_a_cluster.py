@@ -12,7 +12,7 @@ from kazoo.exceptions import NoAuthError
 
 import pybroker
 from harness.ensemble import Tls, ensemble
-from pybroker.security.certificates import make
+from pybroker.security.tls.certificates import make
 from pyclient import Admin
 from pyclient import Producer as OurProducer
 from pyclient.admin.types import AlterConfigOp, ConfigResource, ResourceType

@@ -13,7 +13,7 @@ from harness.ensemble import Tls, ensemble
 from pybroker.cli.common.verbs import Failure
 from pybroker.cli.strays import store_of
 from pybroker.cli.tests.running import Shell
-from pybroker.security.certificates import make
+from pybroker.security.tls.certificates import make
 
 STORE = "coordination.db*"
 FIRST = [f"a{n}" for n in range(300)]

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pybroker.security.distinguished_names import escaped, subject
 from pybroker.security.principal_mapping import PrincipalMapping
+from pybroker.security.tls.distinguished_names import escaped, subject
 
 NOW = datetime.datetime(2026, 1, 1)
 DN = "CN=duke,OU=ServiceUsers,O=Org,C=US"

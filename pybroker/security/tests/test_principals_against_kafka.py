@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from harness import peers
-from pybroker.security.distinguished_names import shown
 from pybroker.security.principal_mapping import PrincipalMapping
 from pybroker.security.short_names import ShortNames
+from pybroker.security.tls.distinguished_names import shown
 
 WITNESS = Path(__file__).parent / "PrincipalWitness.java"
 REFUSED, INVALID = "refused", "invalid"

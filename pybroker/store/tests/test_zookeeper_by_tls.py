@@ -13,7 +13,7 @@ import pytest
 
 from harness.ensemble import Ensemble, Tls, ensemble
 from pybroker.config import BrokerConfig
-from pybroker.security.zookeeper_tls import context_of
+from pybroker.security.tls.zookeeper_tls import context_of
 from pybroker.store.interface import ConnectionLoss, NotAllowed, ensure_path
 from pybroker.store.stores import StoreOptions, open_store
 from pybroker.store.tests import test_zookeeper

@@ -12,7 +12,7 @@ import pytest
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.data_folder import plan
 from pybroker.process.start_options import StartOptions, store_options
-from pybroker.security.zookeeper_tls import context_of
+from pybroker.security.tls.zookeeper_tls import context_of
 from pybroker.store.kazoo_sockets import Handler
 from pyclient.keywords import with_dots
 from pyclient.security.authority import Authority

@@ -12,7 +12,7 @@ import ssl
 
 from pybroker.config import BrokerConfig, listeners, rights
 from pybroker.config.listeners import between_brokers
-from pybroker.security.listener_tls import ListenerTls
+from pybroker.security.tls.listener_tls import ListenerTls
 
 
 class BrokerTls:

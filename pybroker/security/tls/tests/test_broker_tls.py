@@ -8,8 +8,8 @@ import pytest
 import trustme
 
 from pybroker.config import BrokerConfig
-from pybroker.security.broker_tls import BrokerTls
-from pybroker.security.listener_tls import ANONYMOUS
+from pybroker.security.tls.broker_tls import BrokerTls
+from pybroker.security.tls.listener_tls import ANONYMOUS
 from pyclient.keywords import with_dots
 
 CA = trustme.CA()

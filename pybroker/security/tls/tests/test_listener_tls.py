@@ -12,8 +12,8 @@ import pytest
 import trustme
 
 from pybroker.config import BrokerConfig, ConfigError
-from pybroker.security.broker_tls import BrokerTls
-from pybroker.security.listener_tls import ANONYMOUS, ListenerTls
+from pybroker.security.tls.broker_tls import BrokerTls
+from pybroker.security.tls.listener_tls import ANONYMOUS, ListenerTls
 from pyclient.keywords import with_dots
 
 CA = trustme.CA()

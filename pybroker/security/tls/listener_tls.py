@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from pybroker.config import BrokerConfig, ConfigError, Source
 from pybroker.config.tls_keys import ALLOW_DN, ALLOW_SAN, CLIENT_AUTH, TLS_KEYS, of_listener
-from pybroker.security.distinguished_names import subject
-from pybroker.security.meeting import meet
 from pybroker.security.principal_mapping import KEY as MAPPING_RULES
 from pybroker.security.principal_mapping import PrincipalMapping
+from pybroker.security.tls.distinguished_names import subject
+from pybroker.security.tls.meeting import meet
 from pyclient.security import IDENTIFICATION, TlsConfigError, client_context, key_store, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
