@@ -8,7 +8,7 @@ from typing import TypeGuard
 import pyclient.consumer.errors
 import pyclient.errors
 import pyclient.producer.errors
-from pybroker.config.inert_keys import REASONS, UNMET
+from pybroker.config.keys.inert_keys import REASONS, UNMET
 from pyclient import KafkaError
 from pyclient.config import ADMIN, CONSUMER, PRODUCER
 from pyclient.protocol import errors

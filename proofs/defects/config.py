@@ -7,7 +7,7 @@ from collections.abc import Callable
 from proofs.defects import Patch, defect
 from pybroker.cluster.decisions import config_changes, topics
 from pybroker.config import KEYS, broker_config, sources, tls_slips, unprotected
-from pybroker.config.key import READ_ONLY
+from pybroker.config.keys.key import READ_ONLY
 from pyclient.protocol import errors
 
 

@@ -1,6 +1,8 @@
-"""Configuration: the tables of keys, the sources of settings, and the effective values.
+"""Configuration: the sources of settings, and the effective values. ``keys`` has the tables of keys.
 
-``KEYS`` has the broker's keys; ``topic_config`` makes the configuration of a log from a topic's overrides.
+Start with ``broker_config``: ``KEYS`` has the broker's keys, ``BrokerConfig`` its values. ``topic_config`` makes the
+configuration of a log from a topic's overrides. ``remarks`` and ``unprotected`` say at a start what may be a mistake.
+This room imports no other room.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from pybroker.config.describe import (
     describe_topic_key,
 )
 from pybroker.config.group_config import GROUPS, check_group_configs, group_config
-from pybroker.config.key import ConfigError, Importance, Key, Scope, Type
+from pybroker.config.keys.key import ConfigError, Importance, Key, Scope, Type
 from pybroker.config.listeners import Endpoint, advertised_listeners, listeners
 from pybroker.config.topic_config import TOPICS, parse_topic_overrides, stored_topic_config, topic_config
 

@@ -14,14 +14,14 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from pybroker.config import sources
-from pybroker.config.broker_keys import BROKER_KEYS
-from pybroker.config.foreign_keys import is_foreign
-from pybroker.config.inert_keys import INERT_KEYS
-from pybroker.config.key import ConfigError, Key, Scope, Value, format_value
-from pybroker.config.sasl_keys import SASL_KEYS
-from pybroker.config.sasl_keys import key_of_listener as sasl_key_of_listener
+from pybroker.config.keys.broker_keys import BROKER_KEYS
+from pybroker.config.keys.foreign_keys import is_foreign
+from pybroker.config.keys.inert_keys import INERT_KEYS
+from pybroker.config.keys.key import ConfigError, Key, Scope, Value, format_value
+from pybroker.config.keys.sasl_keys import SASL_KEYS
+from pybroker.config.keys.sasl_keys import key_of_listener as sasl_key_of_listener
+from pybroker.config.keys.tls_keys import LISTENER_PREFIX, TLS_KEYS, key_of_listener, of_listener
 from pybroker.config.sources import Setting
-from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, key_of_listener, of_listener
 
 KEYS: dict[str, Key] = {key.name: key for key in (*BROKER_KEYS, *TLS_KEYS, *SASL_KEYS, *INERT_KEYS)}
 

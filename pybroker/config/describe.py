@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pybroker.config.broker_config import BrokerConfig, Origin, Source
 from pybroker.config.group_config import GROUPS, group_config
-from pybroker.config.key import Synonym, format_value
+from pybroker.config.keys.key import Synonym, format_value
 from pybroker.config.topic_config import TOPICS, parse_topic_overrides, topic_default
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig, suggestion
-from pybroker.config.group_keys import GROUP_KEYS
-from pybroker.config.key import ConfigError, Key, Value
+from pybroker.config.keys.group_keys import GROUP_KEYS
+from pybroker.config.keys.key import ConfigError, Key, Value
 
 GROUPS: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
 

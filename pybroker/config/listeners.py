@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.key import ConfigError
+from pybroker.config.keys.key import ConfigError
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):(\d+)\Z")
 PLAIN: Final = "PLAINTEXT"

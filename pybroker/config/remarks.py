@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from pybroker.config import rights, sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
-from pybroker.config.inert_keys import UNMET
+from pybroker.config.keys.inert_keys import UNMET
+from pybroker.config.keys.tls_keys import CLIENT_AUTH, of_listener
 from pybroker.config.listeners import between_brokers
-from pybroker.config.tls_keys import CLIENT_AUTH, of_listener
 
 OF_LISTENERS = (
     "of the settings of a single listener only those of TLS, of SASL, max.connections and max.connection.creation.rate "

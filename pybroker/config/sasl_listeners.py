@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
-from pybroker.config.key import ConfigError
-from pybroker.config.listeners import controllers, listeners
-from pybroker.config.sasl_keys import (
+from pybroker.config.keys.key import ConfigError
+from pybroker.config.keys.sasl_keys import (
     ANY_AUDIENCE,
     ANY_ISSUER,
     AUDIENCE,
@@ -36,8 +35,9 @@ from pybroker.config.sasl_keys import (
     key_of_listener,
     of_mechanism,
 )
+from pybroker.config.keys.tls_keys import LISTENER_PREFIX, of_listener
+from pybroker.config.listeners import controllers, listeners
 from pybroker.config.sources import ENVIRONMENT_PREFIX
-from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
 from pyclient.security import http_call, jaas
 
 PLAIN: Final = "PLAIN"

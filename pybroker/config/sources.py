@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from pybroker.config.key import ConfigError
+from pybroker.config.keys.key import ConfigError
 
 
 class Setting(NamedTuple):

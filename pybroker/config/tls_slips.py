@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from pybroker.config.broker_config import KEYS, BrokerConfig, suggestion
-from pybroker.config.key import ConfigError
+from pybroker.config.keys.key import ConfigError
+from pybroker.config.keys.tls_keys import LISTENER_PREFIX, TLS_KEYS, of_listener, split
 from pybroker.config.listeners import BY_TLS, controllers, listeners
-from pybroker.config.tls_keys import LISTENER_PREFIX, TLS_KEYS, of_listener, split
 
 _FAMILY: Final = "ssl."
 _OF_TLS: Final = {key.name: key for key in TLS_KEYS}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pybroker.config.broker_config import BrokerConfig, suggestion
-from pybroker.config.key import ConfigError, Key, Value
+from pybroker.config.keys.key import ConfigError, Key, Value
+from pybroker.config.keys.topic_keys import TOPIC_KEYS
 from pybroker.config.log_config import LogConfig
-from pybroker.config.topic_keys import TOPIC_KEYS
 
 TOPICS: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 

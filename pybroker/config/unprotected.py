@@ -11,9 +11,9 @@ from typing import Final
 
 from pybroker.config import rights
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.key import ConfigError
+from pybroker.config.keys.key import ConfigError
+from pybroker.config.keys.tls_keys import CLIENT_AUTH, LISTENER_PREFIX, of_listener
 from pybroker.config.listeners import TLS, Endpoint, between_brokers, listeners
-from pybroker.config.tls_keys import CLIENT_AUTH, LISTENER_PREFIX, of_listener
 
 OPEN: Final = f". Without it {rights.OPEN}"
 ZOOKEEPER_TLS: Final = "zookeeper.ssl.client.enable"

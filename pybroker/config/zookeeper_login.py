@@ -14,7 +14,7 @@ from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.jaas_file import section
-from pybroker.config.key import ConfigError
+from pybroker.config.keys.key import ConfigError
 from pyclient.security import jaas
 
 JAAS: Final = "zookeeper.sasl.jaas.config"

@@ -28,7 +28,7 @@ from pybroker.config import (
     describe_group_key,
     describe_topic_key,
 )
-from pybroker.config.key import ANY
+from pybroker.config.keys.key import ANY
 from pybroker.handlers.common import broker_loggers, config_rights
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pybroker.config import Endpoint
-from pybroker.config.tls_keys import of_listener
+from pybroker.config.keys.tls_keys import of_listener
 from pybroker.descriptors import EXHAUSTED
 from pybroker.net.limits import CONNECTIONS, Limits
 from pybroker.net.ratelimit import RateLimitedLog

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.clock import Clock
 from pybroker.cluster.metadata.image import Configs, MetadataImage, ResourceType
 from pybroker.config import BrokerConfig, listeners
-from pybroker.config.key import MAX_INT
+from pybroker.config.keys.key import MAX_INT
 from pybroker.config.listeners import protected
 
 if TYPE_CHECKING:  # a broker without quotas saves these imports

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Protocol
 
-from pybroker.config.tls_keys import LISTENER_PREFIX
+from pybroker.config.keys.tls_keys import LISTENER_PREFIX
 
 LOOK_S = 5.0
 

@@ -142,7 +142,7 @@ def properties(file: str | None, more: tuple[str, ...] = (), option: str = "") -
     """The properties of a file, and those given one by one by an option, which count more. Raises UsageError."""
     found: dict[str, str] = {}
     if file is not None:
-        from pybroker.config.key import ConfigError
+        from pybroker.config.keys.key import ConfigError
         from pybroker.config.sources import from_file
 
         try:

@@ -36,7 +36,7 @@ from pybroker.config import (
 )
 from pybroker.config.broker_config import key_of, suggestion
 from pybroker.config.group_config import GROUPS
-from pybroker.config.key import format_value, parse_type
+from pybroker.config.keys.key import format_value, parse_type
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pybroker.config import GROUPS, KEYS, TOPICS, ConfigError, Key
-from pybroker.config.broker_keys import BROKER_KEYS
-from pybroker.config.inert_keys import INERT_KEYS
-from pybroker.config.key import (
+from pybroker.config.keys.broker_keys import BROKER_KEYS
+from pybroker.config.keys.inert_keys import INERT_KEYS
+from pybroker.config.keys.key import (
     ANY,
     BOOLEAN,
     CLUSTER_WIDE,
@@ -30,8 +30,8 @@ from pybroker.config.key import (
     one_of,
     parse_type,
 )
-from pybroker.config.sasl_keys import SASL_KEYS
-from pybroker.config.tls_keys import TLS_KEYS
+from pybroker.config.keys.sasl_keys import SASL_KEYS
+from pybroker.config.keys.tls_keys import TLS_KEYS
 
 ALL = [*KEYS.values(), *TOPICS.values(), *GROUPS.values()]
 

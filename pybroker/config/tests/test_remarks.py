@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, listeners
-from pybroker.config.inert_keys import UNMET
+from pybroker.config.keys.inert_keys import UNMET
 from pybroker.config.remarks import of_environment, of_settings
 
 KRAFT = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, unprotected
-from pybroker.config.key import PASSWORD
+from pybroker.config.keys.key import PASSWORD
 from pybroker.config.sasl_listeners import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE, OAuth, Remote, read
 
 PLAIN = f'{PLAIN_MODULE} required user_alice="secret-1" user_bob=\'secret 2\';'

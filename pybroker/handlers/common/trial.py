@@ -12,7 +12,7 @@ from typing import Any, Final
 from pybroker.cluster.decisions.config_changes import ConfigChange, changed
 from pybroker.cluster.metadata.image import DEFAULT_BROKER, ResourceType
 from pybroker.config import ConfigError
-from pybroker.config.tls_keys import LISTENER_PREFIX
+from pybroker.config.keys.tls_keys import LISTENER_PREFIX
 from pybroker.handlers.common.call import Call
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError

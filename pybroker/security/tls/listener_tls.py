@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from pybroker.config import BrokerConfig, ConfigError, Source
-from pybroker.config.tls_keys import ALLOW_DN, ALLOW_SAN, CLIENT_AUTH, TLS_KEYS, of_listener
+from pybroker.config.keys.tls_keys import ALLOW_DN, ALLOW_SAN, CLIENT_AUTH, TLS_KEYS, of_listener
 from pybroker.security.principal_mapping import KEY as MAPPING_RULES
 from pybroker.security.principal_mapping import PrincipalMapping
 from pybroker.security.tls.distinguished_names import subject

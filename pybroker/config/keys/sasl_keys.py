@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.config.key import (
+from pybroker.config.keys.key import (
     ANY,
     BOOLEAN,
     CLASS,
@@ -27,7 +27,7 @@ from pybroker.config.key import (
     Key,
     at_least,
 )
-from pybroker.config.tls_keys import LISTENER_PREFIX, of_listener
+from pybroker.config.keys.tls_keys import LISTENER_PREFIX, of_listener
 
 MECHANISMS: Final = "sasl.enabled.mechanisms"
 JAAS: Final = "sasl.jaas.config"

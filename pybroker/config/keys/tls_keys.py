@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pybroker.config.key import (
+from pybroker.config.keys.key import (
     ANY,
     BOOLEAN,
     LIST,

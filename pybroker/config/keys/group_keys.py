@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.config.key import (
+from pybroker.config.keys.key import (
     ANY,
     BOOLEAN,
     CLUSTER_WIDE,

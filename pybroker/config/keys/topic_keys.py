@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pybroker.config.key import (
+from pybroker.config.keys.key import (
     ANY,
     BOOLEAN,
     CLUSTER_WIDE,
