@@ -167,7 +167,7 @@ class Broker:
 
     async def _add_users(self) -> None:
         """Stores the passwords of the first users that have none yet. Raises StartError."""
-        from pybroker.handlers.common.first_users import add
+        from pybroker.handlers.common.security.first_users import add
 
         try:
             added = await add(self._first_users, self)
@@ -180,7 +180,7 @@ class Broker:
 
     async def _add_acls(self) -> None:
         """Creates the first ACLs that do not exist yet. Raises StartError."""
-        from pybroker.handlers.common.first_acls import add
+        from pybroker.handlers.common.security.first_acls import add
 
         try:
             added = await add(self._first_acls, self)

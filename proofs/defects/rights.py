@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proofs.defects import Patch, defect
 from pybroker.handlers.common.call import ForwardedCall
-from pybroker.handlers.common.permitted_fetch import PermittedFetch
+from pybroker.handlers.common.security.permitted_fetch import PermittedFetch
 from pybroker.replication.fetching import Fetch
 
 TESTS = "pybroker/tests/test_rights_in_time.py"

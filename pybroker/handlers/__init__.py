@@ -80,7 +80,7 @@ from pybroker.handlers import (
     write_txn_markers,
 )
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import (
+from pybroker.handlers.common.security.rights import (
     ALTER_CLUSTER,
     ALTER_CONFIGS_CLUSTER,
     ALTER_CONFIGS_GROUP,

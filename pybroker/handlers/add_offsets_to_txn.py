@@ -9,7 +9,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.handlers import find_coordinator
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, check
+from pybroker.handlers.common.security.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, check
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddOffsetsToTxn
 from pyclient.protocol.errors import KafkaError

@@ -15,7 +15,7 @@ from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, settled
-from pybroker.handlers.common.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, may
+from pybroker.handlers.common.security.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, may
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import AddPartitionsToTxn, errors
 from pyclient.protocol.errors import KafkaError

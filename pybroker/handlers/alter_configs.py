@@ -7,8 +7,8 @@ from operator import attrgetter
 
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperation, KeyChange, Result
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.config_rights import permitted
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.security.config_rights import permitted
 from pybroker.handlers.common.trial import tried
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import AlterConfigs, errors

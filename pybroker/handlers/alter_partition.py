@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from pybroker.cluster.isr_messages import changes_of, response_of
-from pybroker.handlers.common.between_brokers import asking_broker
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.security.between_brokers import asking_broker
 from pyclient.protocol import AlterPartition, errors
 
 

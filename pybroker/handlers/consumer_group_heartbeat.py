@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from pybroker.coordinator.group.joining import Caller
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_GROUP, check, check_all, seeing
+from pybroker.handlers.common.security.rights import DESCRIBE_TOPIC, READ_GROUP, check, check_all, seeing
 from pyclient.protocol import ConsumerGroupHeartbeat, errors
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pybroker.handlers.common.acls import ITEMS_AT_ONCE, refusal
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
+from pybroker.handlers.common.security.acls import ITEMS_AT_ONCE, refusal
 from pybroker.security.acls import AccessControlEntry, AclBinding, ResourcePattern, by_code
 from pyclient.protocol import CreateAcls
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType

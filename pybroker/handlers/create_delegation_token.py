@@ -7,8 +7,8 @@ import secrets
 from pybroker.cluster.decisions.token_changes import NewToken, create
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.rights import CREATE_TOKENS_USER, may
-from pybroker.handlers.common.tokens import joined, known, secret_key, split, times
+from pybroker.handlers.common.security.rights import CREATE_TOKENS_USER, may
+from pybroker.handlers.common.security.tokens import joined, known, secret_key, split, times
 from pybroker.security.tokens import mac
 from pyclient.protocol import CreateDelegationToken, errors
 

@@ -11,7 +11,7 @@ from pybroker.cluster.metadata.image import TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.mutation_quota import Mutation, within_quota
-from pybroker.handlers.common.rights import ALTER_TOPIC, may
+from pybroker.handlers.common.security.rights import ALTER_TOPIC, may
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import CreatePartitions, errors
 from pyclient.protocol.errors import KafkaError

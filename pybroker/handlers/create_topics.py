@@ -17,7 +17,7 @@ from pybroker.config import TOPICS, BrokerConfig, describe_topic_key
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.mutation_quota import Mutation, within_quota
-from pybroker.handlers.common.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC, may
+from pybroker.handlers.common.security.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC, may
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import CreateTopics, errors
 from pyclient.protocol.errors import KafkaError

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from pybroker.cluster.decisions.acl_changes import Acls, candidates
-from pybroker.handlers.common.acls import filter_of, refusal
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.pacing import PIECE, Paced, in_turns, one_by_one, settled, walk
+from pybroker.handlers.common.security.acls import filter_of, refusal
 from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 from pyclient.protocol import DeleteAcls
 from pyclient.protocol.errors import KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
-from pybroker.handlers.common.rights import DELETE_GROUP, may
+from pybroker.handlers.common.security.rights import DELETE_GROUP, may
 from pyclient.protocol import DeleteGroups, errors
 
 

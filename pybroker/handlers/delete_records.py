@@ -12,7 +12,7 @@ import asyncio
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import WAITING_AT_ONCE, Part, one_by_one, parts
-from pybroker.handlers.common.rights import DELETE_TOPIC, check
+from pybroker.handlers.common.security.rights import DELETE_TOPIC, check
 from pyclient.protocol import DeleteRecords, errors
 
 Response = DeleteRecords.Response

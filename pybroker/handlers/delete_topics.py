@@ -15,7 +15,7 @@ from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.mutation_quota import Mutation, within_quota
-from pybroker.handlers.common.rights import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC, may
+from pybroker.handlers.common.security.rights import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC, may
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import ZERO_UUID, DeleteTopics, errors
 from pyclient.protocol.errors import KafkaError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pybroker.handlers.common.acls import filter_of, refusal
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import PIECE, Paced, in_turns, pieces
+from pybroker.handlers.common.security.acls import filter_of, refusal
 from pybroker.security.acls import AclFilter, Entries, ResourcePattern
 from pyclient.protocol import DescribeAcls, errors
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.security import authorized_operations
 from pyclient.protocol import DescribeCluster, errors
 
 BROKERS, CONTROLLERS = 1, 2

@@ -29,9 +29,10 @@ from pybroker.config import (
     describe_topic_key,
 )
 from pybroker.config.keys.key import ANY
-from pybroker.handlers.common import broker_loggers, config_rights
+from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
+from pybroker.handlers.common.security import config_rights
 from pyclient.protocol import DescribeConfigs, errors
 from pyclient.protocol.errors import KafkaError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pybroker.cluster.decisions.token_changes import may_see
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
-from pybroker.handlers.common.rights import DESCRIBE_TOKEN, DESCRIBE_TOKENS_USER, may
-from pybroker.handlers.common.tokens import secret_key, split
+from pybroker.handlers.common.security.rights import DESCRIBE_TOKEN, DESCRIBE_TOKENS_USER, may
+from pybroker.handlers.common.security.tokens import secret_key, split
 from pybroker.security.tokens import Token, mac
 from pyclient.protocol import DescribeDelegationToken, errors
 

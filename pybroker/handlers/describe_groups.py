@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
-from pybroker.handlers.common.rights import DESCRIBE_GROUP, may
+from pybroker.handlers.common.security import authorized_operations
+from pybroker.handlers.common.security.rights import DESCRIBE_GROUP, may
 from pyclient.protocol import DescribeGroups, errors
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
-from pybroker.handlers.common.rights import READ_TOPIC, check
+from pybroker.handlers.common.security.rights import READ_TOPIC, check
 from pyclient.protocol import DescribeProducers, errors
 
 Response = DescribeProducers.Response

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pybroker.cluster.decisions.topic_names import check_name
 from pybroker.cluster.metadata.image import PartitionImage, TopicImage
-from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
-from pybroker.handlers.common.rights import DESCRIBE_TOPIC, may
+from pybroker.handlers.common.security import authorized_operations
+from pybroker.handlers.common.security.rights import DESCRIBE_TOPIC, may
 from pybroker.handlers.metadata import error_of, offline
 from pyclient.protocol import DescribeTopicPartitions, errors
 from pyclient.protocol.errors import KafkaError

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
-from pybroker.handlers.common.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, check, permitted
+from pybroker.handlers.common.security.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, check, permitted
 from pyclient.protocol import DescribeTransactions
 from pyclient.protocol.errors import KafkaError
 

@@ -7,7 +7,7 @@ from pybroker.coordinator.shard import Producer
 from pybroker.coordinator.txn.transaction import V2
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import WRITE_TRANSACTIONAL_ID, check
+from pybroker.handlers.common.security.rights import WRITE_TRANSACTIONAL_ID, check
 from pyclient.protocol import EndTxn
 from pyclient.protocol.errors import KafkaError
 

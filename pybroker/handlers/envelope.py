@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pybroker import handlers
 from pybroker.handlers.common import forwarding
-from pybroker.handlers.common.between_brokers import asking_broker
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.security.between_brokers import asking_broker
 from pyclient.protocol import Envelope, errors
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.cluster.decisions.token_changes import expire
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.tokens import found
+from pybroker.handlers.common.security.tokens import found
 from pyclient.protocol import ExpireDelegationToken, errors
 
 Response = ExpireDelegationToken.Response

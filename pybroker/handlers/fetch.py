@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.leader_hint import add_leader_hint
 from pybroker.handlers.common.pacing import PIECE, Paced, in_pieces, settled, walk
-from pybroker.handlers.common.permitted_fetch import PermittedFetch
+from pybroker.handlers.common.security.permitted_fetch import PermittedFetch
 from pybroker.replication.fetch_partition import FetchPartition, Isolation, PartitionRead
 from pybroker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, Answer, Context, FetchSessions, Key
 from pybroker.replication.fetching import Fetch as FetchOperation

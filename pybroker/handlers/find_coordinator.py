@@ -16,7 +16,7 @@ from pybroker.cluster.metadata.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIO
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one
-from pybroker.handlers.common.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, Right, check
+from pybroker.handlers.common.security.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, Right, check
 from pyclient.protocol import FindCoordinator, errors
 from pyclient.protocol.errors import KafkaError
 

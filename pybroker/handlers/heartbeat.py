@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_GROUP, may
+from pybroker.handlers.common.security.rights import READ_GROUP, may
 from pyclient.protocol import Heartbeat, errors
 
 

@@ -10,8 +10,8 @@ from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange, R
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.config_rights import permitted
 from pybroker.handlers.common.forwarding import forwarded
+from pybroker.handlers.common.security.config_rights import permitted
 from pybroker.handlers.common.trial import tried
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import IncrementalAlterConfigs, errors

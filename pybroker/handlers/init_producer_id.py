@@ -6,7 +6,14 @@ from __future__ import annotations
 from pybroker.coordinator.shard import Producer
 from pybroker.handlers.common import fenced
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, check, may, may_any
+from pybroker.handlers.common.security.rights import (
+    IDEMPOTENT_WRITE,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+    check,
+    may,
+    may_any,
+)
 from pyclient.protocol import InitProducerId, errors
 
 Response = InitProducerId.Response

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pybroker.coordinator.group.join_responses import refusal
 from pybroker.coordinator.group.joining import Caller
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_GROUP, may, seeing
+from pybroker.handlers.common.security.rights import READ_GROUP, may, seeing
 from pyclient.protocol import JoinGroup, errors
 
 _FIRST_WITH_NULL_PROTOCOL = 7

@@ -8,7 +8,7 @@ from typing import Final
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one, pieces
-from pybroker.handlers.common.rights import READ_GROUP, may
+from pybroker.handlers.common.security.rights import READ_GROUP, may
 from pyclient.protocol import LeaveGroup, errors
 
 Member = LeaveGroup.Request.MemberIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP, may, permitted
+from pybroker.handlers.common.security.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP, may, permitted
 from pyclient.protocol import ListGroups
 
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns, repeated
-from pybroker.handlers.common.rights import DESCRIBE_TOPIC, check
+from pybroker.handlers.common.security.rights import DESCRIBE_TOPIC, check
 from pybroker.log.timestamps import TimestampOffset, first_record_since, newest_record
 from pybroker.replication.fetch_partition import Isolation
 from pybroker.replication.partition import Partition

@@ -14,7 +14,7 @@ from pybroker.coordinator import topic_regex
 from pybroker.coordinator.txn.describing import Filter, read_states
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, settled, walk
-from pybroker.handlers.common.rights import DESCRIBE_TRANSACTIONAL_ID, permitted
+from pybroker.handlers.common.security.rights import DESCRIBE_TRANSACTIONAL_ID, permitted
 from pyclient.protocol import ListTransactions, errors
 from pyclient.protocol.errors import KafkaError
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.topic_names import check_name
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from pybroker.handlers.common import authorized_operations
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.mutation_quota import made_within_quota
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
-from pybroker.handlers.common.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, may
+from pybroker.handlers.common.security import authorized_operations
+from pybroker.handlers.common.security.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, may
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError

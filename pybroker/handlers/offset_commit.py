@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.existing import by_id, of_existing
-from pybroker.handlers.common.rights import READ_GROUP, may
+from pybroker.handlers.common.security.rights import READ_GROUP, may
 from pyclient.protocol import OffsetCommit, errors
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.existing import of_existing
-from pybroker.handlers.common.rights import DELETE_GROUP, check
+from pybroker.handlers.common.security.rights import DELETE_GROUP, check
 from pyclient.protocol import OffsetDelete, errors
 
 Response = OffsetDelete.Response

@@ -19,7 +19,7 @@ from pybroker.coordinator.group.offsets import NO_OFFSET, UNSTABLE, CommittedOff
 from pybroker.coordinator.group.shard import OffsetsAsked
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, Part, in_turns, one_by_one, parts, settled
-from pybroker.handlers.common.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, check, may
+from pybroker.handlers.common.security.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, check, may
 from pyclient.protocol import ZERO_UUID, OffsetFetch, errors
 from pyclient.protocol.errors import KafkaError
 

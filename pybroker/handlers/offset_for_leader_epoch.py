@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Paced, in_turns
-from pybroker.handlers.common.rights import CLUSTER_ACTION, DESCRIBE_TOPIC, may
+from pybroker.handlers.common.security.rights import CLUSTER_ACTION, DESCRIBE_TOPIC, may
 from pyclient.protocol import OffsetForLeaderEpoch, errors
 
 Request = OffsetForLeaderEpoch.Request

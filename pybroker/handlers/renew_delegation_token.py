@@ -5,7 +5,7 @@ from __future__ import annotations
 from pybroker.cluster.decisions.token_changes import renew
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
-from pybroker.handlers.common.tokens import found, times
+from pybroker.handlers.common.security.tokens import found, times
 from pyclient.protocol import RenewDelegationToken, errors
 
 Response = RenewDelegationToken.Response

@@ -5,7 +5,7 @@ name (KIP-559).
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_GROUP, may
+from pybroker.handlers.common.security.rights import READ_GROUP, may
 from pyclient.protocol import SyncGroup, errors
 
 _FIRST_WITH_PROTOCOL = 5

@@ -9,7 +9,7 @@ import pyclient.protocol as p
 from cy.batch import Builder
 from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.cluster.metadata.image import ResourceType
-from pybroker.handlers.common.rights import (
+from pybroker.handlers.common.security.rights import (
     ALTER_CLUSTER,
     ALTER_CONFIGS_CLUSTER,
     ALTER_CONFIGS_GROUP,

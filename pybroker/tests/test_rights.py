@@ -13,7 +13,7 @@ import uvloop
 
 import pyclient.protocol as p
 from pybroker.handlers import ROWS
-from pybroker.handlers.common.rights import (
+from pybroker.handlers.common.security.rights import (
     CLUSTER_ACTION,
     CREATE_CLUSTER,
     CREATE_TOPIC,

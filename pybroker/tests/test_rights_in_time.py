@@ -10,7 +10,7 @@ import pytest
 
 import pyclient.protocol as p
 from pybroker.handlers.common import identity
-from pybroker.handlers.common.rights import (
+from pybroker.handlers.common.security.rights import (
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DESCRIBE_CONFIGS_TOPIC,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybroker.cluster.decisions.scram_changes import ScramUser, users
-from pybroker.handlers.common import first_users
+from pybroker.handlers.common.security import first_users
 from pybroker.security.sasl.first_users import parse
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop

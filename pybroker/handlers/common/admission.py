@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from cy.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC_AT, PRODUCER_ID_AT, TRANSACTIONAL_FLAG
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS
-from pybroker.handlers.common import rights
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.security import rights
 from pybroker.log.producers.verification import Verification
 from pybroker.replication.partition import Partition
 from pybroker.topic_partition import TopicPartition

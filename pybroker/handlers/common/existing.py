@@ -12,7 +12,7 @@ from typing import Any, Final
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import Part, one_by_one, parts
-from pybroker.handlers.common.rights import READ_TOPIC, may
+from pybroker.handlers.common.security.rights import READ_TOPIC, may
 from pyclient.protocol import errors
 
 PARTITIONS_AT_ONCE: Final = 500

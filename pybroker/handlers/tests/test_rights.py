@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import alter_client_quotas, create_acls, delete_acls
-from pybroker.handlers.common import identity, rights
+from pybroker.handlers.common import identity
 from pybroker.handlers.common.call import Call, ForwardedCall
-from pybroker.handlers.common.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, check_all, check_topic, permitted
+from pybroker.handlers.common.security import rights
+from pybroker.handlers.common.security.rights import (
+    DESCRIBE_TOPIC,
+    READ_TOPIC,
+    WRITE_TOPIC,
+    check_all,
+    check_topic,
+    permitted,
+)
 from pybroker.handlers.tests.harness import Node, OneItemTurns
 from pyclient.protocol import AlterClientQuotas, CreateAcls, DeleteAcls, errors
 from pyclient.protocol.acls import AclOperation, AclResourceType

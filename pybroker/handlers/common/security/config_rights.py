@@ -8,7 +8,7 @@ from typing import Any, Final
 from pybroker.cluster.decisions.config_changes import ConfigChange
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import (
+from pybroker.handlers.common.security.rights import (
     ALTER_CONFIGS_CLUSTER,
     ALTER_CONFIGS_GROUP,
     ALTER_CONFIGS_TOPIC,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import DESCRIBE_CLUSTER, Right, may
+from pybroker.handlers.common.security.rights import DESCRIBE_CLUSTER, Right, may
 from pyclient.protocol.acls import AclOperation, AclResourceType
 
 NONE: Final = 0

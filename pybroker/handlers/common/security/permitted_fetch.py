@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.rights import READ_TOPIC, check_topic
+from pybroker.handlers.common.security.rights import READ_TOPIC, check_topic
 from pybroker.replication.fetch_partition import FetchPartition, PartitionRead
 from pybroker.replication.fetching import Fetch
 from pybroker.replication.partition import Partition
