@@ -14,8 +14,8 @@ from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import csv_line, json_line
 from pybroker.cli.common.places import EARLIEST, LATEST, Spot, SpotType, offsets_at, partitions_of
-from pybroker.cli.common.record_documents import document, shown
-from pybroker.cli.common.record_format import compiled
+from pybroker.cli.common.records.record_documents import document, shown
+from pybroker.cli.common.records.record_format import compiled
 from pybroker.cli.common.tables import Growing
 from pybroker.cli.common.verbs import Verb, complain, misuse
 from pybroker.cli.common.words import Bytes

@@ -15,7 +15,7 @@ from pybroker.cli.common.verbs import Failure, Suggesting, complain, failures
 from pybroker.cli.strays import strays
 
 if TYPE_CHECKING:
-    from pybroker.cli.common.segment_text import Contents
+    from pybroker.cli.common.records.segment_text import Contents
     from pybroker.log.inspection import Partition
 
 VERIFIED = ("partition", "segments", "batches", "records", "bytes", "first", "end", "problems")
@@ -51,7 +51,7 @@ def dump(paths: tuple[str, ...], records: bool, values: bool, decode: str | None
 
     No broker is needed, and nothing is changed; one may run meanwhile.
     """
-    from pybroker.cli.common.segment_text import Shown, documents, lines
+    from pybroker.cli.common.records.segment_text import Shown, documents, lines
 
     how = Shown(deep=records or values or decode is not None, contents=contents(values, decode))
     with explained():
@@ -67,12 +67,12 @@ def dump(paths: tuple[str, ...], records: bool, values: bool, decode: str | None
 
 def contents(values: bool, decode: str | None) -> Contents | None:
     """What makes text of keys and values."""
-    from pybroker.cli.common.segment_text import texts
+    from pybroker.cli.common.records.segment_text import texts
 
     if decode is None:
         return texts if values else None
-    from pybroker.cli.common.internal_records import GROUP_TYPES, TRANSACTION_TYPES
-    from pybroker.cli.common.internal_texts import decoder
+    from pybroker.cli.common.records.internal_records import GROUP_TYPES, TRANSACTION_TYPES
+    from pybroker.cli.common.records.internal_texts import decoder
 
     return decoder(GROUP_TYPES if decode == "group" else TRANSACTION_TYPES)
 

@@ -11,9 +11,9 @@ import click
 from cy.counted import counted
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.completing import TOPIC
-from pybroker.cli.common.copying import with_room
-from pybroker.cli.common.record_documents import MOST_PARTITIONS, Given, given
-from pybroker.cli.common.record_format import unescaped
+from pybroker.cli.common.records.copying import with_room
+from pybroker.cli.common.records.record_documents import MOST_PARTITIONS, Given, given
+from pybroker.cli.common.records.record_format import unescaped
 from pybroker.cli.common.verbs import Failure, Verb, complain, heard, rows, sentence
 from pybroker.cli.common.words import Bytes, Raw, as_typed, is_text
 

@@ -10,7 +10,7 @@ import click
 
 from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import TOPIC
-from pybroker.cli.common.record_documents import Given
+from pybroker.cli.common.records.record_documents import Given
 from pybroker.cli.common.verbs import Verb, misuse
 from pybroker.cli.kafka.line_reader import LineReader
 from pybroker.cli.kafka.options import on_kafka

@@ -39,9 +39,9 @@ def dump_log(
     key_decoder_class: str | None,
 ) -> int:
     """kafka-dump-log.sh: shows the files of a log."""
-    from pybroker.cli.common.internal_records import GROUP_TYPES, TRANSACTION_TYPES
-    from pybroker.cli.common.internal_texts import decoder
-    from pybroker.cli.common.segment_text import Shown, lines, texts
+    from pybroker.cli.common.records.internal_records import GROUP_TYPES, TRANSACTION_TYPES
+    from pybroker.cli.common.records.internal_texts import decoder
+    from pybroker.cli.common.records.segment_text import Shown, lines, texts
 
     decode = decoder(GROUP_TYPES if offsets_decoder else TRANSACTION_TYPES)
     contents = decode if offsets_decoder or transaction_log_decoder else texts

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
-from pybroker.cli.common.record_documents import Given
+from pybroker.cli.common.records.record_documents import Given
 from pybroker.cli.common.verbs import Failure
 from pybroker.cli.kafka.options import is_true
 

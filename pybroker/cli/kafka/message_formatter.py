@@ -61,7 +61,7 @@ DESERIALIZERS: Mapping[str, Read] = {
 
 def formatter(name: str | None, known: Mapping[str, str]) -> Write:
     """What writes a record. Raises ValueError for a class that is not there."""
-    from pybroker.cli.common import internal_records as known_records
+    from pybroker.cli.common.records import internal_records as known_records
 
     groups, transactions = known_records.GROUP_TYPES, known_records.TRANSACTION_TYPES
     makers: dict[str, Callable[[Mapping[str, str]], Write]] = {
@@ -82,7 +82,7 @@ def formatter(name: str | None, known: Mapping[str, str]) -> Write:
 
 def internal(types: dict[int, str], wanted: Container[int]) -> Write:
     """Writes records of these types, leaves out others."""
-    from pybroker.cli.common.internal_records import decode
+    from pybroker.cli.common.records.internal_records import decode
 
     def write(record: Record) -> bytes:
         found = decode(types, record.key, record.value)

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from cy.consume.records import Record
 from pybroker.cli import consume
-from pybroker.cli.common import places, record_documents, record_format
+from pybroker.cli.common import places
 from pybroker.cli.common.output import show
+from pybroker.cli.common.records import record_documents, record_format
 from pybroker.cli.kafka.json_files import partitions_of_file
 from pybroker.cli.kafka.reset_plans import target
 from pyclient import TopicPartition

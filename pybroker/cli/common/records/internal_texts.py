@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cy.wire.buffer import DecodeError
-from pybroker.cli.common.internal_records import decode
+from pybroker.cli.common.records.internal_records import decode
 
 if TYPE_CHECKING:
     from cy.batch import Record
-    from pybroker.cli.common.segment_text import Contents
+    from pybroker.cli.common.records.segment_text import Contents
 
 TOMBSTONE = "<DELETE>"
 

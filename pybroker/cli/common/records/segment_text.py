@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from cy.batch import Batch, Record, check_crc, iterate
 from cy.batch.compression import Codec
-from pybroker.cli.common.record_documents import shown
+from pybroker.cli.common.records.record_documents import shown
 from pybroker.cli.common.verbs import Failure
 from pybroker.log.files.batches import Located, MalformedBatch, walk
 from pybroker.log.files.file_cache import FileCache

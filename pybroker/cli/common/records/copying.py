@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from cy.counted import counted
 from pybroker.cli.common.cluster_options import Cluster
-from pybroker.cli.common.record_documents import Given, given
+from pybroker.cli.common.records.record_documents import Given, given
 from pybroker.cli.common.verbs import Failure, complain
 
 if TYPE_CHECKING:
