@@ -13,8 +13,8 @@ from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Verb, failures
-from pybroker.cli.kafka import client_quotas
-from pybroker.cli.kafka.options import on_kafka, only
+from pybroker.cli.kafka.common import client_quotas
+from pybroker.cli.kafka.common.options import on_kafka, only
 
 if TYPE_CHECKING:
     from pyclient import Admin

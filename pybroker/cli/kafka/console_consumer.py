@@ -15,8 +15,8 @@ from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.places import EARLIEST, LATEST, OFFSET, Spot, offsets_at, partitions_of
 from pybroker.cli.common.verbs import Verb, misuse
 from pybroker.cli.consume import Tally, assign, show_records
-from pybroker.cli.kafka.message_formatter import formatter
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.message_formatter import formatter
+from pybroker.cli.kafka.common.options import on_kafka
 
 if TYPE_CHECKING:
     from pyclient import Consumer

@@ -12,8 +12,8 @@ from pybroker.cli.common.cluster_options import Cluster, properties
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.records.record_documents import Given
 from pybroker.cli.common.verbs import Verb, misuse
-from pybroker.cli.kafka.line_reader import LineReader
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.line_reader import LineReader
+from pybroker.cli.kafka.common.options import on_kafka
 from pybroker.cli.produce import Failures, refuse_failed, send_all
 
 READERS = ("LineMessageReader",)

@@ -13,8 +13,8 @@ from pybroker.cli.common.places import Spot, chosen, offsets_at
 from pybroker.cli.common.plans import nothing_was_changed
 from pybroker.cli.common.verbs import Verb, complain, failures
 from pybroker.cli.group import delete_offsets, lags_of, refuse_members, shifted
-from pybroker.cli.kafka.options import on_kafka, only
-from pybroker.cli.kafka.reset_plans import Plan, exported, target
+from pybroker.cli.kafka.common.options import on_kafka, only
+from pybroker.cli.kafka.common.reset_plans import Plan, exported, target
 
 if TYPE_CHECKING:
     from pyclient import Admin, TopicPartition

@@ -13,7 +13,7 @@ from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.places import EARLIEST, LATEST
 from pybroker.cli.common.verbs import Verb, complain
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.options import on_kafka
 
 HEADER = (
     "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "

@@ -14,7 +14,7 @@ from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Verb
 from pybroker.cli.kafka.acls import principals
-from pybroker.cli.kafka.options import on_kafka, only
+from pybroker.cli.kafka.common.options import on_kafka, only
 
 if TYPE_CHECKING:
     from pyclient.admin import DelegationToken

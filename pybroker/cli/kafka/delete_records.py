@@ -7,8 +7,8 @@ import click
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb
-from pybroker.cli.kafka.json_files import partitions_of_file
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.json_files import partitions_of_file
+from pybroker.cli.kafka.common.options import on_kafka
 from pyclient import TopicPartition
 
 SHAPE = '{"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}'

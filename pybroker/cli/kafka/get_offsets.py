@@ -10,7 +10,7 @@ import click
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb, failures
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.options import on_kafka
 from pyclient import TopicPartition
 
 SPECS = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}

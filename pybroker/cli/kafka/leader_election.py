@@ -10,8 +10,8 @@ from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb
-from pybroker.cli.kafka.json_files import partitions_of_file
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.json_files import partitions_of_file
+from pybroker.cli.kafka.common.options import on_kafka
 from pyclient import TopicPartition
 
 NOT_NEEDED = "ELECTION_NOT_NEEDED"

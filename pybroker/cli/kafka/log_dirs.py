@@ -11,7 +11,7 @@ import click
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.options import on_kafka
 
 if TYPE_CHECKING:
     from pyclient.admin.results import Results

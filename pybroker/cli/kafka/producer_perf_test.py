@@ -13,7 +13,7 @@ from pybroker.cli.common.cluster_options import Cluster, configured, properties
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb, sentence
-from pybroker.cli.kafka.options import on_kafka
+from pybroker.cli.kafka.common.options import on_kafka
 
 if TYPE_CHECKING:
     from pybroker.cli.benchmarking.measures import Measured

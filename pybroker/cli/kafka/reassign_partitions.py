@@ -12,9 +12,9 @@ from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.output import write
 from pybroker.cli.common.replica_plan import plan
 from pybroker.cli.common.verbs import Failure, Verb
-from pybroker.cli.kafka import throttles
-from pybroker.cli.kafka.json_files import partitions_of_file, read_json
-from pybroker.cli.kafka.options import on_kafka, only
+from pybroker.cli.kafka.common import throttles
+from pybroker.cli.kafka.common.json_files import partitions_of_file, read_json
+from pybroker.cli.kafka.common.options import on_kafka, only
 from pybroker.cli.partition import described, numbers
 from pyclient import TopicPartition
 

@@ -13,7 +13,7 @@ from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, Verb, failures, misuse, pairs, without
-from pybroker.cli.kafka.options import on_kafka, only
+from pybroker.cli.kafka.common.options import on_kafka, only
 
 if TYPE_CHECKING:
     from pyclient import Admin

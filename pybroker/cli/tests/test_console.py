@@ -8,8 +8,8 @@ import pytest
 
 from cy.consume.records import Record
 from pybroker.cli.common.verbs import Failure
-from pybroker.cli.kafka.line_reader import LineReader
-from pybroker.cli.kafka.message_formatter import formatter
+from pybroker.cli.kafka.common.line_reader import LineReader
+from pybroker.cli.kafka.common.message_formatter import formatter
 
 KEYED = {"parse.key": "true"}
 BOTH = {**KEYED, "parse.headers": "true"}

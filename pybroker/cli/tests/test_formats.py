@@ -13,8 +13,8 @@ from pybroker.cli import consume
 from pybroker.cli.common import places
 from pybroker.cli.common.output import show
 from pybroker.cli.common.records import record_documents, record_format
-from pybroker.cli.kafka.json_files import partitions_of_file
-from pybroker.cli.kafka.reset_plans import target
+from pybroker.cli.kafka.common.json_files import partitions_of_file
+from pybroker.cli.kafka.common.reset_plans import target
 from pyclient import TopicPartition
 
 ROWS = [("a,b", 1, None, (1, 2), True), ("c", 20, "ü", (), False)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pybroker
+from pybroker.cli.kafka.common.throttles import moves, topic_settings
 from pybroker.cli.kafka.reassign_partitions import status
-from pybroker.cli.kafka.throttles import moves, topic_settings
 from pybroker.cli.tests.running import Shell
 from pyclient import TopicPartition
 

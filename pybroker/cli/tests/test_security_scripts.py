@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pybroker.cli.kafka.client_quotas import java_double
+from pybroker.cli.kafka.common.client_quotas import java_double
 from pybroker.cli.kafka.delegation_tokens import HEADS
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import Users, serving

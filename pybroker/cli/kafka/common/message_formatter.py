@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pybroker.cli.common.verbs import Failure, suggestion
-from pybroker.cli.kafka.options import is_true
+from pybroker.cli.kafka.common.options import is_true
 
 if TYPE_CHECKING:
     from cy.consume.records import Record

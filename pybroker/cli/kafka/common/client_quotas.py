@@ -11,7 +11,7 @@ import click
 
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Failure, failures
-from pybroker.cli.kafka import scram_users
+from pybroker.cli.kafka.common import scram_users
 
 if TYPE_CHECKING:
     from pyclient import Admin

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from pybroker.cli.common.records.record_documents import Given
 from pybroker.cli.common.verbs import Failure
-from pybroker.cli.kafka.options import is_true
+from pybroker.cli.kafka.common.options import is_true
 
 Header = tuple[str, bytes | None]
 MARKS = {
