@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyclient.config.key import INT, LIST, MAX_INT, MAX_LONG, STRING, Key
+from pyclient.config.key import BOOL, INT, LIST, MAX_INT, MAX_LONG, STRING, Key
 from pyclient.config.security import PROTOCOL, SASL, SSL
 
 MINUTE: Final = 60_000
@@ -29,6 +29,8 @@ CLIENT: Final = (
     Key("metadata.max.age.ms", INT, 5 * MINUTE, "metadata is refreshed at least this often", 1, MAX_LONG),
     Key("metadata.recovery.strategy", STRING, "rebootstrap", "what to do when no known broker can be reached "
         "(KIP-899)", words=("rebootstrap", "none")),
+    Key("metadata.cluster.check.enable", BOOL, True, "whether a broker is asked if it is the one that the metadata "
+        "name; if not, the bootstrap servers are asked again (KIP-1242)"),
     Key("send.buffer.bytes", INT, -1, "SO_SNDBUF; -1 is the system's", -1, MAX_INT),
     Key("receive.buffer.bytes", INT, -1, "SO_RCVBUF; -1 is the system's", -1, MAX_INT),
 )

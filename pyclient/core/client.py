@@ -36,7 +36,7 @@ from pyclient.errors import (
 from pyclient.protocol import FindCoordinator, Metadata
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
-from pyclient.protocol.errors import CoordinatorNotAvailable, UnknownTopicOrPartition
+from pyclient.protocol.errors import CoordinatorNotAvailable, RebootstrapRequired, UnknownTopicOrPartition
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
 
@@ -97,6 +97,7 @@ class Client:
         )
         self._keeper.told = self.rights.told
         self._keeper.on_update = self.nodes.follow
+        self.nodes.settings.on_misrouted = self._on_misrouted
 
     def backoff(self) -> Backoff:
         """Returns a back-off with retry.backoff.ms and retry.backoff.max.ms."""
@@ -191,8 +192,22 @@ class Client:
             self._keeper.refresh(topic, self.may_create)
 
     async def _ask_metadata(self, message: Callable[[int], Metadata.Request]) -> Metadata.Response:
-        response: Metadata.Response = await self.send(self.nodes.any_node(), Metadata, message)
+        node = self.nodes.any_node()
+        response: Metadata.Response = await self.send(node, Metadata, message)
+        if response.error_code == RebootstrapRequired.code and self.nodes.recovers:
+            self._rebootstrap()
+            raise ConnectionFailed(self.nodes.by_id[node].name, "metadata", RebootstrapRequired())
         return response
+
+    def _on_misrouted(self) -> None:
+        self._rebootstrap()
+        self.refresh()
+
+    def _rebootstrap(self) -> None:
+        """Makes the next request for metadata go to the bootstrap servers (KIP-1102, KIP-1242)."""
+        log.info("the brokers of cluster %s have changed: asking the bootstrap servers again", self.cluster.cluster_id)
+        self.cluster.forget_brokers()
+        self._coordinators.clear()
 
     async def learn_names(self, topic_ids: Collection[bytes]) -> None:
         """Asks for topics by their ids (16 bytes). Topics that the broker does not have stay unknown."""

@@ -179,6 +179,13 @@ class Cluster:
         if known is None or known[:3] != broker[:3]:
             self.brokers = {**self.brokers, broker.id: broker}
 
+    def forget_brokers(self) -> None:
+        """Forgets the brokers, because others have their addresses now. The next response says which there are, and
+        whether the cluster and its topics are the same.
+        """
+        self.brokers, self.controller_id = {}, -1
+        self.version += 1
+
     def leader_changed(self, tp: TopicPartition, node: int, epoch: int) -> bool:
         """Takes a partition's new leader from a response (KIP-951). Returns False if it is not new, or its address is
         unknown; then the metadata must be requested.

@@ -27,7 +27,7 @@ from pyclient.config.security import BY_SASL
 from pyclient.core.backoff import Backoff, delay
 from pyclient.core.nodes.addresses import Addresses
 from pyclient.core.nodes.connection import Connection, Pending
-from pyclient.core.nodes.transport import SocketOptions, Transport, deliver, handshake, open_socket
+from pyclient.core.nodes.transport import ANY_BROKER, Meant, SocketOptions, Transport, deliver, handshake, open_socket
 from pyclient.core.nodes.versions import Versions
 from pyclient.core.reports import last_resort
 from pyclient.core.reports.outages import AGAIN_S, FIRST_S
@@ -40,6 +40,7 @@ from pyclient.errors import (
     KafkaError,
     RequestTimedOut,
 )
+from pyclient.protocol.errors import RebootstrapRequired
 from pyclient.protocol.tls import TlsPipe
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class NodeSettings:
         )
         self.patience = float("inf")
         """The most seconds for one server while there are others to try."""
+        self.meant: Callable[[int], Meant] = lambda node: ANY_BROKER
+        """By a node's id: the broker that must answer there (KIP-1242)."""
+        self.on_misrouted: Callable[[], None] = lambda: None
+        """Called when another broker has answered."""
         self.request_timeout = config.request_timeout_ms / 1000
         self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
         self.memory = ReceiveMemory()
@@ -264,8 +269,8 @@ class Node:
     async def _greet(self, transport: Transport, timeout: float) -> float:
         """Asks for the versions, and authenticates. Returns the session's lifetime in seconds. Raises KafkaError."""
         sasl = self._settings.sasl
-        versions = await self._in_time(timeout, "handshake", handshake(transport, self._loop))
-        self.versions = versions
+        shake = handshake(transport, self._loop, self._settings.meant(self.id))
+        self.versions = versions = await self._in_time(timeout, "handshake", shake)
         if sasl is None:
             return math.inf
         return await self._in_time(timeout, sasl.phase, sasl.authenticate(transport, versions, self.name))
@@ -322,6 +327,8 @@ class Node:
         self._retry_at = self._clock() + wait
         if self._tried_since is not None and self._clock() - self._tried_since >= FIRST_S:
             self._on_outage(self, error)
+        if isinstance(error.cause, RebootstrapRequired):
+            self._settings.on_misrouted()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             deliver(self._loop, request, None, error)

@@ -14,7 +14,7 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.nodes.bootstrap import bootstrap
 from pyclient.core.nodes.node import Node, NodeSettings
 from pyclient.core.nodes.reaper import Reaper
-from pyclient.core.nodes.transport import Transport
+from pyclient.core.nodes.transport import ANY_BROKER, Meant, Transport
 from pyclient.core.nodes.versions import Versions
 from pyclient.core.reports.outages import Outages
 from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError
@@ -39,7 +39,10 @@ class Nodes:
     ) -> None:
         self.settings = NodeSettings(config, random)
         self.outages = Outages()
-        self._recovery: str = config.metadata_recovery_strategy
+        self.recovers = config.metadata_recovery_strategy == "rebootstrap"
+        """Whether the bootstrap servers are asked again where no known broker helps."""
+        if self.recovers and config.metadata_cluster_check_enable:
+            self.settings.meant = self._meant
         self._cluster = cluster
         self._loop = loop
         self._clock = clock
@@ -61,6 +64,11 @@ class Nodes:
             on_reached=self.outages.end,
             on_left=self.outages.forget,
         )
+
+    def _meant(self, id: int) -> Meant:
+        """Returns the broker that must answer on the connections of a node; any may be a bootstrap server."""
+        cluster = self._cluster.cluster_id
+        return ANY_BROKER if id < 0 or cluster is None else (cluster, broker_id(id))
 
     def _on_outage(self, node: Node, error: ConnectionFailed) -> None:
         is_connected = any(other.is_ready for other in self.by_id.values())
@@ -109,7 +117,7 @@ class Nodes:
         brokers = [self.find(id) for id in self._cluster.brokers]
         known = [node for node in brokers if node is not None]
         free = [node for node in known if not node.is_backing_off(now)]
-        if not free and (not known or self._recovery == "rebootstrap"):
+        if not free and (not known or self.recovers):
             known = self.bootstrap
             free = [node for node in known if not node.is_backing_off(now)]
         return min(free or known, key=self._load).id

@@ -15,6 +15,7 @@ from pyclient.core.nodes.versions import Versions
 from pyclient.errors import ConnectionFailed, KafkaError, UnsupportedByBroker, check
 from pyclient.protocol import ApiVersions, stream
 from pyclient.protocol.answers import answer_on
+from pyclient.protocol.errors import RebootstrapRequired
 from pyclient.protocol.stream import MAX_FRAME, FrameStream
 from pyclient.protocol.tls import TlsPipe
 
@@ -24,6 +25,9 @@ MOST_GREETING: Final = 1 << 20
 _UNSUPPORTED_VERSION: Final = 35
 
 OnLost = Callable[["Transport", Exception | str], None]
+Meant = tuple[str | None, int]
+"""A cluster and a broker of it; (None, -1) leaves the broker unchecked."""
+ANY_BROKER: Final[Meant] = (None, -1)
 
 
 class SocketOptions(NamedTuple):
@@ -136,11 +140,16 @@ async def open_socket(
     raise ConnectionFailed(name, phase, trouble) from trouble
 
 
-async def handshake(transport: Transport, loop: asyncio.AbstractEventLoop) -> Versions:
-    """Asks for the API versions, in the newest version that the broker knows (KIP-511). Raises KafkaError."""
-    response = await _ask_versions(transport, loop, ApiVersions.max_version)
+async def handshake(transport: Transport, loop: asyncio.AbstractEventLoop, meant: Meant = ANY_BROKER) -> Versions:
+    """Asks for the API versions, in the newest version that the broker knows (KIP-511). Raises KafkaError:
+    RebootstrapRequired if another broker than ``meant`` answers. A broker before ApiVersions v5 does not check that.
+    """
+    response = await _ask_versions(transport, loop, ApiVersions.max_version, meant)
     if response.error_code == _UNSUPPORTED_VERSION:
-        response = await _ask_versions(transport, loop, _version_offered(response))
+        response = await _ask_versions(transport, loop, _version_offered(response), meant)
+    if response.error_code == RebootstrapRequired.code:
+        cluster, broker = meant
+        raise RebootstrapRequired(f"another server than broker {broker} of cluster {cluster} has this address now")
     check(response.error_code)
     return Versions(response)
 
@@ -153,12 +162,13 @@ def _version_offered(response: ApiVersions.Response) -> int:
 
 
 async def _ask_versions(
-    transport: Transport, loop: asyncio.AbstractEventLoop, version: int
+    transport: Transport, loop: asyncio.AbstractEventLoop, version: int, meant: Meant
 ) -> ApiVersions.Response:
     answer, on_done = answer_on(loop)
     name, software_version = SOFTWARE
+    cluster, broker = meant
     message = ApiVersions.Request(
-        client_software_name=name, client_software_version=software_version
+        client_software_name=name, client_software_version=software_version, cluster_id=cluster, node_id=broker
     )
     transport.send(Pending(ApiVersions, message, on_done, float("inf"), None), version)
     response: ApiVersions.Response = await answer
