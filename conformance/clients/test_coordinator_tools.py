@@ -28,6 +28,7 @@ TOOLS = "org.apache.kafka.tools"
 GROUPS = "consumer.group.ConsumerGroupCommand"
 TRANSACTIONS = "TransactionsCommand"
 FEATURES = "FeatureCommand"
+METADATA = "metadata.version"
 Tool = Callable[..., Printed]
 WAIT_S = 90
 
@@ -289,7 +290,7 @@ def finalized(tool: Tool) -> dict[str, str]:
 
 def test_features_are_described(tool: Tool) -> None:
     levels = finalized(tool)
-    assert (levels["transaction.version"], levels["group.version"]) == ("2", "1")
+    assert (levels["transaction.version"], levels["group.version"], levels[METADATA]) == ("2", "1", "4.4-IV2")
     printed = tool(FEATURES, "describe", "--node-id", "1").output
     row = r"transaction.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: 2\s+"
     assert re.search(row + r"Epoch: \d+", printed), printed
@@ -304,6 +305,15 @@ def test_features_go_down_and_up(tool: Tool) -> None:
     until(lambda: finalized(tool)["transaction.version"] == "1", "the lower level", WAIT_S)
     assert "was upgraded to 2." in tool(FEATURES, "upgrade", "--feature", "transaction.version=2").output
     until(lambda: finalized(tool)["transaction.version"] == "2", "the higher level", WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("change", "release", "level"), [("downgrade", "4.3", "4.3-IV0"), ("upgrade", "4.4", "4.4-IV2")]
+)
+def test_a_cluster_follows_a_release(tool: Tool, change: str, release: str, level: str) -> None:
+    tool(FEATURES, change, "--release-version", release)
+    until(lambda: finalized(tool)[METADATA] == level, f"the level of {release}", WAIT_S)
+    assert finalized(tool)["transaction.version"] == "2"
 
 
 @pytest.mark.parametrize(

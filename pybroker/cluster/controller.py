@@ -308,9 +308,9 @@ class ControllerService:
 
     async def update_features(
         self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
-    ) -> None:
-        """Finalizes new feature levels. Raises InvalidUpdateVersion."""
-        await self._change(lambda image: features.update(image, updates), validate_only)
+    ) -> list[str]:
+        """Finalizes new feature levels. Returns those that are left out. Raises InvalidUpdateVersion."""
+        return await self._change(lambda image: features.update(image, updates), validate_only)
 
     async def create_missing(self, names: Sequence[str]) -> dict[str, Outcome]:
         """Creates these topics; internal ones get their own configuration."""

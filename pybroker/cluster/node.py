@@ -13,6 +13,7 @@ import msgspec
 from pybroker.clock import Clock
 from pybroker.cluster.cluster_secret import ClusterSecret
 from pybroker.cluster.controller import ControllerService, CreateElsewhere
+from pybroker.cluster.decisions import features
 from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.endpoints import (
     Address,
@@ -151,6 +152,7 @@ class ClusterNode:
             _boot(directory_ids),
             min_isr=self._config.static("min.insync.replicas"),
             machine=name_of_machine(),
+            features=features.registered(),
         )
         self._membership = Membership(
             self._store,

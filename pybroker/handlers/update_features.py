@@ -5,12 +5,16 @@ v1 upgrade types and validate_only, v2 no results per feature: one bad update re
 
 from __future__ import annotations
 
+import logging
+from typing import Final
+
 from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pyclient.protocol import UpdateFeatures, errors
 
 Response = UpdateFeatures.Response
+_log: Final = logging.getLogger(__name__)
 
 UPGRADE_TYPES_SINCE, NO_RESULTS_SINCE = 1, 2
 
@@ -27,7 +31,7 @@ async def _update(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures
         for each in request.feature_updates
     ]
     try:
-        await call.broker.controller.update_features(updates, validate_only=request.validate_only)
+        left_out = await call.broker.controller.update_features(updates, validate_only=request.validate_only)
     except errors.InvalidUpdateVersion as error:
         text = f"The update failed for all features since the following feature had an error: {error}"
         return Response(error_code=error.code, error_message=text)
@@ -35,6 +39,8 @@ async def _update(request: UpdateFeatures.Request, call: Call) -> UpdateFeatures
         return Response(error_code=errors.FeatureUpdateFailed.code, error_message=str(error))
     except errors.KafkaError as error:
         return Response(error_code=error.code, error_message=str(error))
+    if left_out and not request.validate_only:
+        _log.warning("features without effect, because this software lacks them: %s", ", ".join(left_out))
     response = Response()
     if call.version < NO_RESULTS_SINCE:
         response.results = [Response.UpdatableFeatureResult(feature=each.name) for each in updates]

@@ -2,10 +2,11 @@
 
 A feature is a name and a level. ``SUPPORTED`` is what this software supports; the *finalized* level is in force. It is
 kept in one node of the store, whose version is the features' *epoch*. Clients follow the highest epoch that they have
-seen. A new cluster begins at the highest levels.
+seen. A new cluster begins at the highest levels. Another one keeps its own until they are raised, which is refused
+while a live broker's software does not support that.
 
-    metadata.version     the release whose requests we speak; it has one level here, as metadata is
-                         not a log
+    metadata.version     the release whose requests we speak; it changes nothing here, as metadata is
+                         not a log, so it may also go down
     transaction.version  1: flexible state records, 2: each transaction has an epoch of its own
                          (KIP-890)
     group.version        1: the consumer protocol (KIP-848)
@@ -29,6 +30,9 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 KAFKA_4_3: Final = 30
+"""The level of 4.3-IV0."""
+KAFKA_4_4: Final = 33
+"""The level of 4.4-IV2, the last before the release."""
 
 
 class Levels(NamedTuple):
@@ -39,10 +43,14 @@ class Levels(NamedTuple):
 
 
 SUPPORTED: Final[Mapping[str, Levels]] = {
-    METADATA_VERSION: Levels(KAFKA_4_3, KAFKA_4_3),
+    METADATA_VERSION: Levels(KAFKA_4_3, KAFKA_4_4),
     TRANSACTION_VERSION: Levels(0, 2),
     GROUP_VERSION: Levels(0, 1),
 }
+_FORMER: Final = {**SUPPORTED, METADATA_VERSION: Levels(KAFKA_4_3, KAFKA_4_3)}
+"""What a broker supports that does not register its features."""
+LACKING: Final = frozenset({"eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version"})
+"""Kafka's other features. ``kafka-features upgrade --release-version`` names them beside metadata.version."""
 
 
 class UpgradeType(IntEnum):
@@ -71,21 +79,32 @@ def begin(image: MetadataImage) -> Step | None:
     )
 
 
-def update(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> Plan[None]:
-    """Applies all updates or none. Raises InvalidUpdateVersion for the first invalid one."""
+def registered() -> tuple[tuple[str, int, int], ...]:
+    """Returns the names and levels with which a broker registers."""
+    return tuple((name, *levels) for name, levels in SUPPORTED.items())
+
+
+def update(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> Plan[list[str]]:
+    """Applies all updates or none. Raises InvalidUpdateVersion for the first invalid one. An update to a release, which
+    includes metadata.version, leaves out the features that this software lacks: the result names them.
+    """
+    is_release = any(each.name == METADATA_VERSION for each in updates)
+    left_out = [each.name for each in updates if is_release and each.name in LACKING]
     levels = dict(image.features)
     for each in updates:
-        reason = _reason_against(each, image.features.get(each.name, 0))
+        if each.name in left_out:
+            continue
+        reason = _reason_against(each, image.features.get(each.name, 0)) or _broker_against(each, image)
         if reason is not None:
             raise errors.InvalidUpdateVersion(
                 f"Invalid update version {each.level} for feature {each.name}. {reason}"
             )
         levels[each.name] = each.level
     if levels == image.features:
-        return Plan(None)
+        return Plan(left_out)
     epoch = image.features_epoch
     write = Set(znodes.FEATURE, znodes.encode_features(levels), epoch)
-    return Plan(None, [Step([write], MetadataDelta(features=(epoch + 1, levels)))])
+    return Plan(left_out, [Step([write], MetadataDelta(features=(epoch + 1, levels)))])
 
 
 def _reason_against(update: FeatureUpdate, current: int) -> str | None:
@@ -106,4 +125,13 @@ def _reason_against(update: FeatureUpdate, current: int) -> str | None:
         )
     if update.level > current and not is_upgrade:
         return "Can't downgrade to a newer version."
+    return None
+
+
+def _broker_against(update: FeatureUpdate, image: MetadataImage) -> str | None:
+    for broker in image.brokers.values():
+        levels = {name: Levels(*its) for name, *its in broker.features} or _FORMER
+        lowest, highest = levels.get(update.name, (0, 0))
+        if not lowest <= update.level <= highest:
+            return f"Broker {broker.id} only supports versions {lowest}-{highest}"
     return None

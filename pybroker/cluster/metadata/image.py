@@ -68,7 +68,7 @@ class BrokerRegistration(NamedTuple):
     stays the same, all written data exist, synced or not. ``is_leaving``: it is about to stop. ``offline``: replicas
     (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of its own settings, by which it leads if
     neither the topic nor the cluster has one. ``machine``: the name of its host, by which replicas are spread if there
-    are no racks.
+    are no racks. ``features``: name, lowest and highest level of each that its software supports.
     """
 
     id: int
@@ -82,6 +82,7 @@ class BrokerRegistration(NamedTuple):
     offline: frozenset[tuple[bytes, int]] = frozenset()
     min_isr: int = 1
     machine: str = ""
+    features: tuple[tuple[str, int, int], ...] = ()
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Returns the endpoint of that listener, or None."""

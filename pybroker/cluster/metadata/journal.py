@@ -77,6 +77,7 @@ class _Broker(msgspec.Struct, array_like=True):
     offline: offline_replicas.Rows[bytes]
     min_isr: int = 1
     machine: str = ""
+    features: tuple[tuple[str, int, int], ...] = ()
 
 
 class _Acls(msgspec.Struct, array_like=True):
@@ -189,6 +190,7 @@ def _broker(broker: BrokerRegistration) -> _Broker:
         offline_replicas.rows(broker.offline),
         broker.min_isr,
         broker.machine,
+        broker.features,
     )
 
 
@@ -268,6 +270,7 @@ def _registration(broker: _Broker) -> BrokerRegistration:
         offline_replicas.replicas(broker.offline),
         broker.min_isr,
         broker.machine,
+        broker.features,
     )
 
 

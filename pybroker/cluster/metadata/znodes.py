@@ -236,7 +236,7 @@ def encode_broker(broker: BrokerRegistration, now_ms: int, process: str = "") ->
         "listener_security_protocol_map": {
             endpoint.listener: endpoint.security_protocol for endpoint in broker.endpoints
         },
-        "features": {},
+        "features": {name: {"min_version": low, "max_version": high} for name, low, high in broker.features},
         "log_dirs": list(broker.log_dirs),
         "clean": broker.is_clean,
         "boot": broker.boot,
@@ -263,6 +263,9 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
         fields.get("boot", ""),
         min_isr=fields.get("min_isr", 1),
         machine=fields.get("machine", ""),
+        features=tuple(
+            (name, levels["min_version"], levels["max_version"]) for name, levels in fields.get("features", {}).items()
+        ),
     )
 
 

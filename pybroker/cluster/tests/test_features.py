@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from pybroker.cluster.decisions import features
@@ -13,19 +16,22 @@ from pybroker.cluster.decisions.features import (
     UpgradeType,
 )
 from pybroker.cluster.metadata import znodes
-from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.tests.one_store import Cluster, Run
 from pyclient.protocol import errors
 
 UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
+OLD = BrokerRegistration(1, 1, ())
+"""As a broker registers that knows metadata.version 30 only."""
+NEW = OLD._replace(features=features.registered())
 IMAGE = MetadataImage(features={TRANSACTION_VERSION: 1, GROUP_VERSION: 1}, features_epoch=4)
 
 
 def test_a_new_cluster_has_the_highest_levels() -> None:
     step = features.begin(MetadataImage())
     assert step is not None
-    assert step.delta.features == (0, {METADATA_VERSION: 30, TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
+    assert step.delta.features == (0, {METADATA_VERSION: 33, TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
     assert features.begin(IMAGE) is None
 
 
@@ -54,6 +60,7 @@ def test_a_downgrade_has_to_be_called_so(kind: int) -> None:
         (TRANSACTION_VERSION, -1, SAFE),
         (TRANSACTION_VERSION, 2, 0),
         (METADATA_VERSION, 29, SAFE),
+        (METADATA_VERSION, 34, UP),
         ("share.version", 1, UP),
     ],
 )
@@ -61,6 +68,38 @@ def test_one_bad_update_refuses_all(name: str, level: int, kind: int) -> None:
     good = FeatureUpdate(GROUP_VERSION, 0, SAFE)
     with pytest.raises(errors.InvalidUpdateVersion, match=f"Invalid update version {level} for feature {name}"):
         features.update(IMAGE, [good, FeatureUpdate(name, level, kind)])
+
+
+RELEASE_4_4 = [FeatureUpdate(METADATA_VERSION, 33, UP), FeatureUpdate("share.version", 2, UP)]
+
+
+def test_a_cluster_of_the_former_version_moves_up_and_down() -> None:
+    image = replace(IMAGE, features={**IMAGE.features, METADATA_VERSION: 30}, brokers={1: NEW, 2: NEW})
+    assert features.begin(image) is None
+    for update in (FeatureUpdate(METADATA_VERSION, 33, UP), FeatureUpdate(METADATA_VERSION, 30, SAFE)):
+        [step] = features.update(image, [update]).steps
+        image = image.apply(step.delta)
+        assert image.features == {**IMAGE.features, METADATA_VERSION: update.level}
+
+
+def test_a_broker_of_the_former_version_holds_an_upgrade_up() -> None:
+    image = replace(IMAGE, features={**IMAGE.features, METADATA_VERSION: 30}, brokers={1: NEW, 2: OLD._replace(id=2)})
+    with pytest.raises(errors.InvalidUpdateVersion, match="Broker 2 only supports versions 30-30"):
+        features.update(image, [FeatureUpdate(METADATA_VERSION, 33, UP)])
+    assert features.update(image, [FeatureUpdate(GROUP_VERSION, 0, SAFE)]).steps
+
+
+def test_an_update_to_a_release_leaves_out_what_is_lacking() -> None:
+    plan = features.update(IMAGE, RELEASE_4_4)
+    assert plan.results == ["share.version"]
+    assert plan.steps[0].delta.features == (5, {**IMAGE.features, METADATA_VERSION: 33})
+
+
+def test_the_store_tells_what_a_broker_supports_in_kafkas_form() -> None:
+    data = znodes.encode_broker(NEW, 0)
+    assert json.loads(data)["features"][METADATA_VERSION] == {"min_version": 30, "max_version": 33}
+    assert znodes.decode_broker(1, data, 1).features == features.registered()
+    assert znodes.decode_broker(1, znodes.encode_broker(OLD, 0), 1).features == ()
 
 
 def test_zookeeper_era_kafka_reads_the_node() -> None:

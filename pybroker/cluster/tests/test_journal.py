@@ -59,6 +59,7 @@ def broker(chance: Random, id: int) -> BrokerRegistration:
         frozenset((chance.randbytes(16), n) for n in range(chance.randint(0, 2))),
         chance.randint(1, 3),
         chance.choice(["", "machine"]),
+        chance.choice([(), (("metadata.version", 30, 33),)]),
     )
 
 

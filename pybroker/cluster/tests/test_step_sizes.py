@@ -99,6 +99,6 @@ def test_what_was_lost_is_read_as_it_was_written_by_this_version_and_the_one_bef
     entry = journal.encode(MetadataDelta(brokers={1: broker(1, lost)}), image, 7)
     assert journal.decode(entry, image).brokers == {1: broker(1, lost)}
     fields = msgspec.msgpack.decode(entry)
-    *rest, _, _, _ = fields["b"][0]
-    fields["b"][0] = [*rest, sorted(lost)]  # and without min_isr and machine
+    *rest, _, _, _, _ = fields["b"][0]
+    fields["b"][0] = [*rest, sorted(lost)]  # and without min_isr, machine and features
     assert journal.decode(msgspec.msgpack.encode(fields), image).brokers == {1: broker(1, lost)}
