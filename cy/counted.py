@@ -1,4 +1,4 @@
-"""Numbers of things in messages: ``1 record``, ``2 records``."""
+"""Words numbers of things for messages: ``1 record``, ``2 records``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 # distutils: depends = cy/crc32c_simd.h
 """CRC-32C (Castagnoli), the checksum of record batches.
 
-The algorithms are in ``crc32c_simd.h``; this module picks the fastest one that the CPU can run
-when it is loaded. A CRC of two pieces is the CRC of the second one continued from that of the
-first: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
+The algorithms are in ``crc32c_simd.h``. When this module is loaded, it picks the fastest one that the CPU can run. The
+CRC of two pieces is the CRC of the second, continued from that of the first: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,7 +17,7 @@ cdef extern from "crc32c_simd.h" nogil:
     int crc32c_available_count
     void crc32c_setup()
 
-# Below this the GIL costs more to hand over than the sum.
+# Below this size, releasing the GIL costs more than the sum.
 cdef enum:
     GIL_BYTES = 65536
 

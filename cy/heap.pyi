@@ -1,4 +1,4 @@
 def return_blocks(size: int) -> bool:
-    """From now on a block of ``size`` bytes or more goes back to the kernel when it is freed. Returns whether this is
-    so: only glibc lets one choose.
+    """Returns blocks of ``size`` bytes or more to the kernel when they are freed, from now on. Returns False if this is
+    impossible: only glibc has the setting.
     """

@@ -1,8 +1,8 @@
 """The C heap of a process that lives for long.
 
-glibc takes a large block from the kernel and gives it back at once when it is freed, but learns from that. From then
-on, blocks up to the largest that was ever freed (32 MB) come from the heap of their thread, which keeps them. A broker
-that has unpacked one large batch on each of its threads would hold that memory for good.
+glibc takes a large block from the kernel and returns it as soon as it is freed. But from then on, blocks of up to that
+size (at most 32 MB) come from the heap of their thread, which keeps them. A broker that has decompressed one large
+batch on each of its threads would hold that memory for good.
 """
 
 cdef extern from *:
@@ -20,7 +20,7 @@ cdef extern from *:
 
 
 def return_blocks(int size):
-    """From now on a block of ``size`` bytes or more goes back to the kernel when it is freed. Returns whether this is
-    so: only glibc lets one choose.
+    """Returns blocks of ``size`` bytes or more to the kernel when they are freed, from now on. Returns False if this is
+    impossible: only glibc has the setting.
     """
     return bool(pyb_return_blocks(size))

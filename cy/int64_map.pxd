@@ -10,16 +10,16 @@ cdef struct Pair:
 cdef class Int64Map:
     cdef Pair *pairs
     cdef uint64_t capacity              # a power of two
-    cdef int shift                      # 64 less its bits
+    cdef int shift                      # 64 - log2(capacity)
     cdef readonly int64_t count
 
-    # The value's place, NULL where the key is not in the map.
+    # Returns the address of the value, NULL if the key is not in the map.
     cdef int64_t *find(self, int64_t key) noexcept nogil
 
-    # Sets a value; False where memory is short.
+    # Sets a value. Returns False if memory runs out.
     cdef bint put(self, int64_t key, int64_t value) noexcept nogil
 
-    # Removes a key; False where it was not in the map.
+    # Removes a key. Returns False if it was not in the map.
     cdef bint remove(self, int64_t key) noexcept nogil
 
     cdef uint64_t home(self, int64_t key) noexcept nogil

@@ -3,7 +3,7 @@ from typing import final, overload
 
 @final
 class Int64Map:
-    """A map of int64 to int64; from ``(key, value)`` pairs."""
+    """A map of int64 to int64, made from ``(key, value)`` pairs."""
 
     def __init__(self, items: Iterable[tuple[int, int]] = ()) -> None: ...
     def __len__(self) -> int: ...
@@ -12,6 +12,6 @@ class Int64Map:
     @overload
     def get(self, key: int, default: int) -> int: ...
     def set(self, key: int, value: int) -> None:
-        """Sets a value; ``MemoryError``."""
+        """Sets a value. Raises ``MemoryError``."""
     def discard(self, key: int) -> bool:
-        """Removes a key; False where it was not there."""
+        """Removes a key. Returns False if it was not in the map."""

@@ -1,10 +1,10 @@
 """A map of int64 to int64 that needs no GIL: open addressing, linear probing, at most half full.
 
-A removal moves what follows back into the gap (no tombstones), so a map in which keys come and go
+A removal moves the following entries back into the gap and leaves no tombstones. So a map in which keys come and go
 does not slow down.
 
-A key's home is the top of its product with a secret odd number (Dietzfelbinger's multiply-shift). Strangers choose keys
-(producer ids), but without the secret they cannot choose keys that collide.
+A key's home is the top bits of its product with a secret odd number (Dietzfelbinger's multiply-shift). Clients choose
+keys (producer ids), but without the secret they cannot choose keys that collide.
 """
 
 import os
@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free
 
 cdef enum:
     FIRST_CAPACITY = 16
-    FIRST_SHIFT = 60                    # 64 less the bits of FIRST_CAPACITY
+    FIRST_SHIFT = 60                    # 64 - log2(FIRST_CAPACITY)
 
 cdef uint64_t MULTIPLIER = int.from_bytes(os.urandom(8), "little") | 1
 
@@ -53,7 +53,7 @@ cdef class Int64Map:
         return <uint64_t>key * MULTIPLIER >> self.shift
 
     cdef uint64_t place(self, int64_t key) noexcept nogil:
-        """Where the key is, or else would be put."""
+        """Returns the index of the key, or of the place where it would be added."""
         cdef uint64_t mask = self.capacity - 1
         cdef uint64_t at = self.home(key)
         while self.pairs[at].used and self.pairs[at].key != key:

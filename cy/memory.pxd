@@ -12,7 +12,7 @@ cdef struct Memory:
     int64_t capacity
 
 
-# Where ``more`` bytes can be written behind those in use, NULL where memory is short.
+# Returns where ``more`` bytes can be written after those in use, NULL if memory runs out.
 cdef inline uint8_t *room(Memory *memory, int64_t more) noexcept nogil:
     cdef int64_t capacity = memory.capacity if memory.capacity else FIRST_CAPACITY
     cdef uint8_t *at

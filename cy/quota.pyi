@@ -12,19 +12,21 @@ class Rate:
     windows: tuple[int, int]
     def __init__(self, windows: tuple[int, int]) -> None: ...
     def record(self, value: float, now_ms: float) -> None:
-        """Counts ``value``; a negative one takes back what was counted."""
+        """Counts ``value``. A negative value takes back what was counted."""
     def is_idle(self, now_ms: float) -> bool:
-        """Returns True if all that was recorded is too old to count."""
+        """Returns True if all records are too old to count."""
     def measured_ms(self, now_ms: float) -> int:
         """Returns the time that the samples cover, at least a millisecond."""
     def per_second(self, now_ms: float) -> float:
         """Returns the rate."""
     def until_ms(self, bound: float, now_ms: float) -> int:
-        """Returns how long nothing may be recorded until the rate has fallen to ``bound``; 0 if it is not above it."""
+        """Returns how long nothing may be recorded until the rate has fallen to ``bound``. Returns 0 if the rate is not
+        above it.
+        """
 
 @final
 class Allowance(Rate):
-    """How much of something some clients may use per second, and what they have used."""
+    """What some clients may use per second, and what they have used."""
 
     bound: float
     """How much they may use per second."""
@@ -33,13 +35,12 @@ class Allowance(Rate):
     def __init__(self, windows: tuple[int, int], most_ms: int = ...) -> None:
         """No delay is longer than ``most_ms``."""
     def use(self, amount: float, now_ms: float) -> int:
-        """Counts ``amount``; returns how many milliseconds to wait."""
+        """Counts ``amount``. Returns how many milliseconds to wait."""
     def delay_ms(self, now_ms: float) -> int:
         """Returns how many milliseconds to wait because of what was used."""
     def use_or_wait(self, amount: float, now_ms: float) -> tuple[bool, int]:
-        """Counts ``amount`` unless it would be too much; returns if it was counted, and how many milliseconds to wait.
-
-        A single use is never too much, however large, so that the clients can make progress.
+        """Counts ``amount``, unless it would be too much. Returns True if it was counted, and how many milliseconds to
+        wait. A single use is never too much, however large, so clients always make progress.
         """
 
 @final
@@ -51,15 +52,15 @@ class Share:
     request: Allowance | None
     mutations: Any
     is_current: bool
-    """False after quotas have changed: then another share applies."""
+    """False after quotas have changed, because another share then applies."""
     def __init__(
         self, produce: Allowance | None, fetch: Allowance | None, request: Allowance | None, mutations: Any
     ) -> None: ...
     def is_within(self, api: str, response: object, size: float, now_s: float) -> bool:
         """Returns True if a request of ``size`` bytes may be answered by ``response`` at once.
 
-        Then it counts the bytes if the request produces. Otherwise it counts nothing, also if the response has to be
+        If so, and if the request produces, counts its bytes. Otherwise counts nothing, also if the response must be
         awaited.
         """
     def spend(self, seconds: float, now_s: float) -> bool:
-        """Counts time of the loop. Returns False, without counting, if this share is no longer current."""
+        """Counts time of the loop. If this share is no longer current, returns False and counts nothing."""

@@ -1,11 +1,11 @@
-"""Rates, and what a client may still use: the part of quotas that each request runs.
+"""Computes rates, and what a client may still use: the part of quotas that runs for each request.
 
 The arithmetic is Kafka's (``Rate``, ``SampledStat``). A rate is the sum of its samples over the time that they cover. A
-sample is what was recorded within a window of time; the last ``number`` windows are kept, and the one that overlaps
-with them. Windows that are not over yet count as whole. So a client may use in its first second what it may use in all
-of them.
+sample has what was recorded within a window of time. The last ``number`` windows are kept, and the one that overlaps
+with them. Unfinished windows count as whole. So a client may use in its first second what it may use in all windows
+together.
 
-Time is an argument, in milliseconds; parts of one do not count.
+Time is an argument, in whole milliseconds.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ cdef enum:
 
 cdef int64_t NEVER = -(1 << 62)
 cdef double MOST_AT_ONCE = 1 << 62
-LONGEST_MS = 1 << 61                      # all windows together, so that no sum of times overflows
+LONGEST_MS = 1 << 61                      # the longest time of all windows together, so that no sum of times overflows
 
 
 def rounded(double milliseconds):
@@ -49,7 +49,7 @@ cdef class Rate:
         return 0
 
     cdef int begin(self, int64_t now_ms) except -1:
-        """The next sample."""
+        """Begins the next sample."""
         if self.start_ms != NEVER:
             self.samples.append((self.start_ms, self.last_ms, self.sum))
             if len(self.samples) > self.number:
@@ -89,7 +89,7 @@ cdef class Rate:
         return self.measured(<int64_t> now_ms)
 
     def per_second(self, double now_ms):
-        cdef int64_t measured_ms = self.measured(<int64_t> now_ms)  # first, as it forgets
+        cdef int64_t measured_ms = self.measured(<int64_t> now_ms)  # first, because it drops samples
         return self.total / (<double> measured_ms / SECOND_MS)
 
     def until_ms(self, double bound, double now_ms):

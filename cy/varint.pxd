@@ -1,8 +1,7 @@
 """Variable-length integers: seven bits a byte, the lowest first, the high bit says "more follow".
 
-``read_*`` advance ``cursor`` and return 1. They return 0 (nothing promised about ``cursor``) where the number runs past
-``end`` or past its longest form: 5 bytes for 32 bits, 10 for 64. Signed numbers are zigzag: 0, -1, 1, -2 … are 0, 1, 2,
-3 …
+``read_*`` advance ``cursor`` and return 1. They return 0, and leave ``cursor`` undefined, if the number runs past
+``end`` or its longest form: 5 bytes for 32 bits, 10 for 64. Signed numbers are zigzag: 0, -1, 1, -2 … are 0, 1, 2, 3 …
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -90,7 +89,7 @@ cdef inline uint8_t *write_varlong(uint8_t *target, int64_t value) noexcept nogi
 
 
 cdef inline int size_of_unsigned_varlong(uint64_t value) noexcept nogil:
-    cdef int last = 63 - leading_zeros(value | 1)       # its highest bit
+    cdef int last = 63 - leading_zeros(value | 1)       # the index of the highest bit
     return (last * 9 + 73) >> 6                         # last / 7 + 1, of all up to 63
 
 

@@ -15,9 +15,9 @@ delete horizon. Numbers of the header are big-endian, varints zigzag. The CRC-32
 attributes to the end, so base offset and leader epoch are rewritten without it. ``length`` counts
 what follows it; ``Batch.size`` counts everything.
 
-A broker checks every byte of a batch and makes no Python object per record. ``validate`` reads the records by
-pointers, in one pass without the GIL. Only if records are faulty, a second pass finds out which ones. No read goes
-beyond the end of the batch, nor within a record beyond the end of the record.
+A broker checks every byte of a batch and makes no Python object per record. ``validate`` reads the records by pointers,
+in one pass without the GIL. If records are faulty, a second pass finds out which ones. No read goes beyond the end of
+the batch, or beyond the end of its record.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def iterate(
 ) -> Iterator[Record]:
     """Yields the records of the batches (of any format) in ``buffer``, including control records.
 
-    Leaves out a batch that the buffer's end cuts, as in a fetch response. ``max_output`` limits
-    the decompressed size of each batch; by default ``compression.output_limit``.
-    Raises ``CorruptBatch``, ``InvalidBatch``, ``compression.UnknownCodec``.
+    Leaves out an incomplete batch at the buffer's end, as in a fetch response. ``max_output`` limits the decompressed
+    size of each batch; by default ``compression.output_limit``. Raises ``CorruptBatch``, ``InvalidBatch``,
+    ``compression.UnknownCodec``.
     """
     whole = memoryview(buffer).cast("B")
     position = 0
@@ -134,7 +134,7 @@ def iterate(
 
 
 def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] | None:
-    """Returns timestamp and offset of the first record as new as ``timestamp`` and at or beyond ``offset``.
+    """Returns timestamp and offset of the first record that is not older than ``timestamp`` and not before ``offset``.
 
     ``buffer`` has one batch of any format. Returns None if there is no such record. Limits and errors are those of
     ``iterate``.
@@ -152,7 +152,7 @@ def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] 
 
 
 def _next_whole(whole: memoryview, position: int) -> Batch | None:
-    """Returns the header at ``position``, None if the rest is a cut batch."""
+    """Returns the header at ``position``, None if only an incomplete batch is left."""
     left = len(whole) - position
     if left < LOG_OVERHEAD:
         return None

@@ -5,7 +5,7 @@ from cy.int64_map cimport Int64Map
 
 # What a control batch holds.
 cdef enum MarkerKind:
-    NO_MARKER           # nothing: compaction has taken the record
+    NO_MARKER           # nothing: compaction has removed the record
     ABORT_MARKER
     COMMIT_MARKER
     OTHER_CONTROL
@@ -28,11 +28,11 @@ cdef class AbortedTransactions:
     cdef int64_t kept_size
     cdef int64_t kept_capacity
 
-    # 1 if the records of a data batch are aborted, 0 if not, -1 if memory runs out.
+    # Returns 1 if the records of a data batch are aborted, 0 if not, -1 if memory runs out.
     cdef int on_batch(self, const BatchView *batch) noexcept nogil
 
-    # 1 if nothing is left of the transaction that a control batch ends, 0 if something is, -1 if memory
-    # runs out.
+    # Returns 1 if no batch is left of the transaction that a control batch ends, otherwise 0, and -1 if memory runs
+    # out.
     cdef int on_marker(self, const BatchView *batch, MarkerKind kind) noexcept nogil
 
     cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil

@@ -2,7 +2,7 @@
 
 The cleaner never goes beyond the last stable offset, so every transaction that it reads has ended. The ``.txnindex``
 files list the aborted ones before their first batch is read. An entry applies to the offsets from its first to its last
-one, even if its marker is not read: the marker may be in the clean part, or damaged.
+one, even if its marker is not read. The marker may be damaged, or in the clean part.
 
 A marker may be removed when no batch of its transaction is left before it. While it stays, an aborted transaction's
 entry stays in the new segment's index, because a reader that has seen the entry waits for that marker.
@@ -66,7 +66,8 @@ cdef class AbortedTransactions:
         return kept
 
     cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil:
-        """Begins the transactions up to the batch, without those that ended before it. False if memory runs out."""
+        """Begins the transactions up to the batch, without those that ended before it. Returns False if memory runs
+        out."""
         cdef const Transaction *next
         cdef int64_t producer_id
         while self.reached < self.total:
@@ -81,7 +82,8 @@ cdef class AbortedTransactions:
         return True
 
     cdef bint open(self, int64_t producer_id, int64_t index, int64_t here) noexcept nogil:
-        """Makes a transaction the producer's current one, if the previous one has ended. False if memory runs out."""
+        """Makes a transaction the producer's current one, if the previous one has ended. Returns False if memory runs
+        out."""
         cdef int64_t *found = self.aborted.find(producer_id)
         if found != NULL and self.last_offset(found[0] >> 1) >= here:
             return True

@@ -1,4 +1,4 @@
-"""Builds record batches (grammar: batch.py) in one growing block of memory."""
+"""Builds record batches (grammar: ``cy.batch``) in one growing block of memory."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -156,7 +156,7 @@ cdef class Builder:
 
 
 cdef int get_optional(object data, Py_buffer *view) except -1:
-    """Gets the bytes of ``data``, with the length -1 for ``None``."""
+    """Finds the bytes of ``data``. The length of ``None`` is -1."""
     if data is None:
         view.len = -1
         return 0
@@ -184,7 +184,7 @@ cdef bytes NO_HEADERS = b"\0"
 
 
 cdef bytes encode_headers(object headers):
-    """The count and the headers."""
+    """Writes the count and the headers."""
     if not headers:
         return NO_HEADERS
     cdef list pairs = list(headers)
@@ -221,7 +221,7 @@ def recompress(buffer, int codec, level=None, *, max_output=None):
 
 
 cdef bytes join(object header, object records, int16_t attributes):
-    """Joins a header, with new attributes, and records to a batch."""
+    """Returns a batch of a header, with new attributes, and records."""
     cdef bytes batch = b"".join((header, records))
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
     store_int32(at + LENGTH_AT, <int32_t>(len(batch) - LOG_OVERHEAD))

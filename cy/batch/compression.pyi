@@ -4,7 +4,7 @@ from typing import Final
 from typing_extensions import Buffer
 
 class Codec(IntEnum):
-    """Compression of a record batch, by the number in its attributes."""
+    """The compression of a record batch, by its number in the batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -30,15 +30,16 @@ def output_limit(size: int) -> int:
     """Returns how many bytes ``size`` compressed bytes of a batch may become: 64 times as many, at least 32 MiB."""
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` compressed as Kafka's Java client does it (snappy in xerial's framing). ``level`` is the codec's own scale.
+    """Returns ``data``, compressed as Kafka's Java client does it (snappy in xerial's framing). ``level`` is on the
+    codec's own scale.
 
-    Raises ``UnknownCodec``; ``ValueError`` for a level that the codec does not have.
+    Raises ``UnknownCodec``, and ``ValueError`` for a level that the codec does not have.
     """
 
 def decompress(codec: int, data: Buffer, max_output: int) -> Buffer:
     """Decompresses ``data`` to at most ``max_output`` bytes.
 
     Allocates at most 8 MiB before it is certain that the output stays within the limit, whatever the data claims.
-    Accepts all that clients write: several gzip members or zstd frames in a row; snappy raw and in xerial's framing.
-    Raises ``UnknownCodec``, ``OutputTooLarge``, ``CorruptData``. Thread-safe.
+    Accepts everything that clients write: several gzip members or zstd frames in a row; snappy, raw or in xerial's
+    framing. Raises ``UnknownCodec``, ``OutputTooLarge``, ``CorruptData``. Thread-safe.
     """

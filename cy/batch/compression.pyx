@@ -1,7 +1,7 @@
 """The four codecs of record batches, whose output is limited before it is allocated.
 
-A compressed batch comes from an untrusted client: 1 MiB may claim to become 10 GiB, or really do so. So
-a size that the data claims is allocated only after a check against the most that its bytes can become:
+A compressed batch comes from an untrusted client: 1 MiB may claim to become 10 GiB, or really do so. So a claimed size
+is allocated only after a check against the most that the bytes can become:
 
     gzip    1032 : 1; the last four bytes have the size of the last member, and that much is inflated
     snappy  each block begins with its size; a block of n bytes cannot become more than 22 n
@@ -12,10 +12,9 @@ If that bound is within the limit, one call decompresses. Otherwise, and for gzi
 chunks. It keeps the first 4 MiB. It only counts the rest up to the end or the limit, and then reads it again into
 memory of the right size.
 
-Framings: snappy is either raw (librdkafka, Go clients) or xerial's, which Java writes and
-``compress`` too: ``82 "SNAPPY" 00, version int32, compatible int32``, then blocks of ``length
-int32, raw snappy``. Java reads only lz4 frames of independent blocks, so only these are good.
-Contexts are kept per thread.
+Framings: snappy is either raw (librdkafka, Go clients) or in xerial's framing, which Java and ``compress`` write: ``82
+"SNAPPY" 00, version int32, compatible int32``, then blocks of ``length int32, raw snappy``. Java reads only lz4 frames
+of independent blocks, so ``compress`` writes only these. Contexts are kept per thread.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -77,7 +76,7 @@ class CorruptData(CompressionError):
 
 
 class Contexts(threading.local):
-    """Codec state of one thread, which is expensive to create."""
+    """The codecs' contexts of one thread, which are expensive to create."""
 
     def __init__(self):
         self.zstd = zstandard.ZstdDecompressor()
@@ -306,8 +305,8 @@ cdef uint32_t load_little(const uint8_t *at) noexcept nogil:
 
 
 cdef struct Frame:
-    int64_t size                # of the frame; -1 if it is cut or impossible
-    int64_t bound               # the most that it can become
+    int64_t size                # of the frame; -1 if it is incomplete or impossible
+    int64_t bound               # the most bytes that it can become
     int64_t declared            # the output size that it claims, or UNKNOWN
     int64_t window
 
@@ -343,7 +342,7 @@ cdef void walk_lz4(const uint8_t *at, Py_ssize_t size, Frame *frame) noexcept no
 
 
 cdef class Lz4Stream:
-    """One lz4 frame."""
+    """Reads one lz4 frame."""
     cdef object view
     cdef object context
     cdef bint ended

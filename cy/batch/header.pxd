@@ -46,15 +46,15 @@ cdef class Batch:
     cdef readonly int64_t records_max_timestamp   # of the records themselves; filled by validate
 
 
-# The header at ``at``; CorruptBatch where it cannot be one. ``available`` may end within the batch,
-# not within its header.
+# Returns the header at ``at``. Raises CorruptBatch if it cannot be one. ``available`` may end within the batch, not
+# within its header.
 cdef Batch parse_header(const uint8_t *at, Py_ssize_t available, Py_ssize_t position)
 
-# Whether the CRC-32C of the v2 batch of ``size`` bytes holds.
+# Returns True if the CRC-32C of the v2 batch of ``size`` bytes matches.
 cdef bint crc_holds(const uint8_t *at, int64_t size) noexcept nogil
 
 # Writes the CRC-32C of the v2 batch of ``size`` bytes.
 cdef void store_crc(uint8_t *at, int64_t size) noexcept
 
-# Whether the CRC holds, for any format; without the GIL where that pays.
+# Returns True if the CRC matches, for any format. Releases the GIL for large batches.
 cdef bint any_crc_holds(const uint8_t *at, Batch batch) except -1

@@ -27,10 +27,10 @@ DELETE_HORIZON_FLAG: Final = 0x40
 KNOWN_FLAGS: Final = 0x7F
 
 class CorruptBatch(ValueError):
-    """Bytes that are no batch, or whose CRC does not match (CORRUPT_MESSAGE)."""
+    """The bytes are no batch, or the CRC does not match (CORRUPT_MESSAGE)."""
 
 class InvalidBatch(ValueError):
-    """A whole batch that breaks a rule (INVALID_RECORD, or INVALID_TIMESTAMP if ``timestamp`` is true)."""
+    """The batch is whole and breaks a rule (INVALID_RECORD, or INVALID_TIMESTAMP if ``timestamp`` is true)."""
 
     record_errors: list[tuple[int, str]]
     """(index in the batch, reason) of each faulty record (KIP-467); empty if the whole batch is faulty."""
@@ -38,7 +38,7 @@ class InvalidBatch(ValueError):
 
 @final
 class Batch:
-    """The header of a record batch. A message of format v0 or v1 is a batch of its own: fields that it lacks are -1."""
+    """The header of a record batch. A message of format v0 or v1 counts as a batch; fields that it lacks are -1."""
 
     position: int
     base_offset: int
@@ -74,10 +74,12 @@ class Batch:
     def is_log_append_time(self) -> bool: ...
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of the batch may be removed (KIP-534), ``None`` if that is not set."""
+        """The time from which tombstones and markers of the batch may be removed (KIP-534), ``None`` if it is not
+        set.
+        """
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record (wraps from 2^31-1 to 0), -1 without sequences."""
+        """The sequence of the last record (wraps from 2^31-1 to 0), -1 without sequences."""
 
 def read_header(buffer: Buffer, position: int = 0) -> Batch:
     """Returns the header at ``position``: 61 bytes, in formats v0 and v1 26. The batch itself may be incomplete.
@@ -93,8 +95,8 @@ def scan(
 ) -> list[Batch]:
     """Returns the headers of the whole batches from ``position`` to ``end`` (default: the buffer's end).
 
-    Stops, without an error, before one that is cut, impossible or (``check_crcs``) whose CRC does not match.
-    Everything is sound if the last one's ``end`` is ``end``.
+    Stops, without an error, before an incomplete or impossible batch, with ``check_crcs`` also before one whose CRC
+    does not match. All batches are sound if the last one's ``end`` is ``end``.
     """
 
 def assign(buffer: Buffer, base_offset: int, leader_epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""The header of a record batch (grammar: batch.py): view, CRC, walk, changes in place."""
+"""The header of a record batch (grammar: ``cy.batch``): view, CRC, a walk over headers, changes in place."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -7,7 +7,7 @@ from cy.batch import Record
 def iterate(buffer: Buffer, max_output: int | None = None) -> Iterator[Record]:
     """Yields the records of messages of formats v0 and v1, unwrapped; v0 records have the timestamp -1.
 
-    Leaves out a message that the buffer's end cuts. ``max_output`` limits each wrapper's decompressed size. Raises
+    Leaves out an incomplete message at the buffer's end. ``max_output`` limits each wrapper's decompressed size. Raises
     ``batch.CorruptBatch``, ``batch.InvalidBatch``, ``compression.UnknownCodec``.
     """
 

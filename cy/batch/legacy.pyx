@@ -8,14 +8,14 @@
 ``size`` counts from the CRC on, the CRC-32 (zlib's, not CRC-32C) covers magic to the end.
 Attributes: bits 0-2 codec, bit 3 LogAppendTime (v1).
 
-Compression wraps: the value of a message with a codec is a compressed message set, and the wrapper's offset is that of
-its last inner message. Inner offsets are absolute in v0. In v1 they are relative: the inner message at ``r`` has the
-offset ``wrapper - last + r``. Here ``last`` is the relative offset of the last one (compaction leaves gaps, so it need
-not be the count). A wrapper that no broker has given its offset yet has 0, and its relative offsets stand. A wrapper
-with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
+Compression wraps: the value of a message with a codec is a compressed message set. The wrapper's offset is that of its
+last inner message. Inner offsets are absolute in v0. In v1 they are relative: the inner message at ``r`` has the offset
+``wrapper - last + r``. Here ``last`` is the relative offset of the last one (compaction leaves gaps, so it need not be
+the count). The offset of a wrapper is 0 until a broker assigns one; then its relative offsets are the offsets. A
+wrapper with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
 
-lz4 in v0 has a wrong header checksum (KAFKA-3160): its hash began at the magic number instead of
-behind it. It is corrected before the codec reads it.
+lz4 in v0 has a wrong header checksum (KAFKA-3160): the hash began at the magic number instead of behind it. This module
+corrects it before the codec reads the frame.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -83,7 +83,7 @@ cdef Message parse_message(const uint8_t *at, Py_ssize_t available, Py_ssize_t p
 
 
 cdef list parse_messages(object data):
-    """Returns the messages of a set; leaves out a last one that the end of ``data`` cuts."""
+    """Returns the messages of a set, without an incomplete last one."""
     cdef Py_buffer view
     cdef Py_ssize_t position = 0
     cdef list messages = []
@@ -168,7 +168,7 @@ def up_convert(buffer, *, max_output=None):
 
 @final
 cdef class Run:
-    """Messages that become one batch: those of a wrapper, or consecutive single ones of the same kind."""
+    """The messages of one batch: those of a wrapper, or consecutive single ones of the same kind."""
     cdef object builder
     cdef Message first
 
@@ -222,7 +222,7 @@ cdef uint32_t rotated(uint32_t value, int bits) noexcept:
 
 
 cdef uint32_t xxh32_short(bytes data):
-    """xxHash32 with seed 0 of less than 16 bytes."""
+    """Returns xxHash32, with seed 0, of fewer than 16 bytes."""
     cdef uint32_t state = 374761393U + <uint32_t>len(data)
     cdef Py_ssize_t words = len(data) // 4
     cdef Py_ssize_t index

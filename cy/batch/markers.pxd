@@ -10,7 +10,7 @@ from cy.batch.view cimport BatchView
 from cy.endian cimport load_int16
 
 
-# The kind of the control batch at ``at``, which is never compressed.
+# Returns the kind of the control batch at ``at``, which is never compressed.
 cdef inline MarkerKind marker_kind(const uint8_t *at, const BatchView *batch) noexcept nogil:
     cdef const uint8_t *record_at = at + HEADER_SIZE
     cdef RecordView record

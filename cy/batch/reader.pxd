@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from cy.batch.header cimport Batch
 
-# Why a record does not parse.
+# The reasons why a record cannot be parsed.
 cdef enum Malformed:
     SOUND
     BAD_LENGTH
@@ -16,7 +16,7 @@ cdef enum Malformed:
     BAD_COUNT
 
 
-# One record; pointers into the batch's (decompressed) records, null for a null key or value.
+# One record. Its pointers lead into the batch's (decompressed) records; a null key or value has a null pointer.
 cdef struct RecordView:
     int64_t timestamp_delta
     int32_t offset_delta
@@ -42,9 +42,8 @@ cdef inline int64_t timestamp_of(int64_t base, int64_t delta) noexcept nogil:
 
 cdef str reason_text(int reason)
 
-# Reads one v2 record and moves the cursor past it: SOUND or a reason.
+# Reads one v2 record and moves the cursor past it. Returns SOUND or a reason.
 cdef int parse_record(const uint8_t **cursor, const uint8_t *end, RecordView *record) noexcept nogil
 
-# The decompressed records of a batch, bounded before they are allocated; InvalidBatch where that
-# fails.
+# Returns the decompressed records of a batch. Checks their size before it allocates them. Raises InvalidBatch.
 cdef object inflate(int codec, object compressed, object max_output)

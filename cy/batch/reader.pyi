@@ -5,7 +5,7 @@ from cy.batch.header import Batch
 
 @final
 class Record:
-    """One record; for LogAppendTime batches ``timestamp`` is the broker's."""
+    """One record. In LogAppendTime batches, ``timestamp`` is the broker's time."""
 
     offset: int
     timestamp: int
@@ -19,4 +19,6 @@ def records_of(whole: memoryview, batch: Batch, max_output: int | None) -> Itera
 def find_since(
     whole: memoryview, batch: Batch, timestamp: int, offset: int, max_output: int | None
 ) -> tuple[int, int] | None:
-    """Returns timestamp and offset of the first record as new as ``timestamp`` and at or beyond ``offset``, or None."""
+    """Returns timestamp and offset of the first record that is not older than ``timestamp`` and not before ``offset``,
+    or None.
+    """

@@ -1,4 +1,4 @@
-"""Reads the records of a v2 batch (grammar: batch.py), by pointers or as objects."""
+"""Reads the records of a v2 batch (grammar: ``cy.batch``), by pointers or as objects."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -32,7 +32,7 @@ cdef tuple REASONS = (
 cdef inline bint take(
     const uint8_t **cursor, const uint8_t *end, int32_t *length, const uint8_t **data
 ) noexcept nogil:
-    """A length (-1: null) and that many bytes."""
+    """Reads a length (-1: null) and that many bytes."""
     if not read_varint(cursor, end, length) or length[0] < -1 or length[0] > end - cursor[0]:
         return False
     data[0] = cursor[0]
@@ -136,7 +136,7 @@ cdef Record make_record(const RecordView *view, Batch batch):
 
 @final
 cdef class RecordIterator:
-    """The records of one v2 batch; holds the buffer that they lie in."""
+    """The records of one v2 batch. Keeps the buffer in which they lie."""
     cdef Py_buffer view
     cdef const uint8_t *at
     cdef const uint8_t *end
@@ -172,7 +172,7 @@ cdef class RecordIterator:
 
 
 def find_since(whole, Batch batch not None, int64_t timestamp, int64_t offset, max_output):
-    """(timestamp, offset) of the first record that is as new and at or beyond ``offset``, or None."""
+    """Returns (timestamp, offset) of the first record that is not older and not before ``offset``, or None."""
     cdef Py_buffer view
     cdef const uint8_t *at
     cdef RecordView record
@@ -203,7 +203,7 @@ def find_since(whole, Batch batch not None, int64_t timestamp, int64_t offset, m
 
 
 def records_of(whole, Batch batch not None, max_output):
-    """The records of one v2 batch; ``whole`` is all of its bytes."""
+    """Returns the records of one v2 batch, whose bytes are ``whole``."""
     records = whole[HEADER_SIZE:]
     if batch.attributes & CODEC_MASK:
         records = inflate(batch.attributes & CODEC_MASK, records, max_output)

@@ -1,7 +1,6 @@
-# ``headers`` as a list, a tuple or a dict; of another mapping, or iterable, a list of its pairs.
-# Raises TypeError.
+# Returns ``headers``, or a list of its pairs if it is neither list, tuple nor dict. Raises TypeError.
 cpdef object listed(object headers)
 
-# The count and the headers as they lie in a record. ``headers``: pairs of a name and bytes or None,
-# or a dict of them.
+# Returns the count and the headers in the form of a record. ``headers`` are pairs of a name and bytes or None, or a
+# dict of these.
 cdef bytes encode_headers(object headers)

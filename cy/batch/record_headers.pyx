@@ -10,7 +10,7 @@ from cy.varint cimport write_varint
 
 
 cpdef object listed(object headers):
-    """The headers as what can be read again: an iterator is empty after once."""
+    """Returns the headers as something that can be read twice, unlike an iterator."""
     if headers is None or isinstance(headers, (list, tuple, dict)):
         return headers
     if hasattr(headers, "items"):
@@ -39,7 +39,7 @@ cdef bytes encode_headers(object headers):
 
 
 cdef tuple checked(object pair):
-    """Name and value of a header. Raises TypeError."""
+    """Returns name and value of a header. Raises TypeError."""
     try:
         name, value = pair
     except (TypeError, ValueError):
@@ -64,5 +64,5 @@ cdef bytes encode_varint(Py_ssize_t value):
 
 
 def size_of_headers(headers):
-    """The bytes that these headers take in a record."""
+    """Returns the size in bytes of these headers in a record."""
     return len(encode_headers(headers)) if headers else 0

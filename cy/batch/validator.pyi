@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 from cy.batch.header import Batch
 
 MAX_RECORD_ERRORS: Final = 1000
-"""How many errors of single records are reported for a batch at most."""
+"""The most errors of single records that are reported for a batch."""
 
 def validate(
     buffer: Buffer,

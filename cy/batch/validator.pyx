@@ -1,8 +1,8 @@
-"""Validation of a v2 batch (grammar: batch.py) before a broker appends it.
+"""Validates a v2 batch (grammar: ``cy.batch``) before a broker appends it.
 
-One pass reads the records by pointers, without the GIL for large batches. Only if records break a
-rule, a second pass finds out which ones do. The rules are those of Kafka's LogValidator for a
-client's batch, and offset deltas must be 0, 1, 2 …
+One pass reads the records by pointers, without the GIL for large batches. If a record breaks a rule, a second pass
+finds all that do. The rules are those of Kafka's LogValidator for a client's batch. In addition, offset deltas must be
+0, 1, 2 …
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -31,7 +31,7 @@ cdef struct Rules:
 
 
 cdef struct Findings:
-    int reason                  # why parsing ended early, of the record ``index``
+    int reason                  # why the record ``index`` could not be parsed
     int32_t index
     int32_t complaints          # records that parse and break a rule
     int64_t max_timestamp

@@ -22,7 +22,7 @@ cdef struct BatchView:
     int16_t attributes
 
 
-# Fills ``view`` with the v2 batch at ``at``; False where there is none that is whole and sound.
+# Fills ``view`` with the v2 batch at ``at``. Returns False if no whole, sound batch is there.
 cdef inline bint view_batch(const uint8_t *at, const uint8_t *end, BatchView *view) noexcept nogil:
     if end - at < HEADER_SIZE or at[MAGIC_AT] != 2:
         return False
@@ -41,12 +41,12 @@ cdef inline bint view_batch(const uint8_t *at, const uint8_t *end, BatchView *vi
 
 
 cdef inline bint is_sound(const uint8_t *at, const BatchView *view) noexcept nogil:
-    """Whether the CRC holds."""
+    """Returns True if the CRC matches."""
     cdef size_t covered = view.size - ATTRIBUTES_AT
     return crc32c_update(0, at + ATTRIBUTES_AT, covered) == load_uint32(at + CRC_AT)
 
 
-# Writes length and CRC of a batch of ``size`` bytes whose other fields stand.
+# Writes length and CRC of a batch of ``size`` bytes, whose other fields are already written.
 cdef inline void finish_header(uint8_t *at, int64_t size) noexcept nogil:
     store_int32(at + LENGTH_AT, <int32_t>(size - LOG_OVERHEAD))
     store_int32(at + CRC_AT, <int32_t>crc32c_update(0, at + ATTRIBUTES_AT, size - ATTRIBUTES_AT))

@@ -10,8 +10,8 @@ from cy.batch.header import CorruptBatch
 
 
 cdef struct Piece:
-    int64_t end             # behind the last whole batch; -1 if the piece has something that is no batch
-    int64_t next_size       # of the batch that the piece cuts, 0 if even its length is cut
+    int64_t end             # the end of the last whole batch; -1 if the piece has something that is no batch
+    int64_t next_size       # of the incomplete last batch, 0 if even its length is incomplete
     bint has_legacy
 
 

@@ -1,7 +1,6 @@
-"""Speed of checksums, validation, iteration and codecs: ``python -m cy.benchmarks.batches``.
+"""Measures the speed of checksums, validation, iteration and codecs: ``python -m cy.benchmarks.batches``.
 
-Every figure is the best of several rounds of about 50 ms, on one thread. GB/s count the bytes that
-are not compressed.
+Every figure is the best of several rounds of about 50 ms, on one thread. GB/s count uncompressed bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ROUNDS, ROUND_S = 5, 0.05
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Of one call, in the best round."""
+    """The time of one call, in the best round."""
     start, calls = time.perf_counter(), 0
     while time.perf_counter() - start < ROUND_S:
         action()

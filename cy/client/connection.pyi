@@ -7,7 +7,7 @@ from cy.produce.produce_template import Cast
 from cy.wire.sendfile import FileSlice
 
 class Pending:
-    """A request that is not answered yet. It has a message, a function that makes one for a version, or a cast."""
+    """A request that is not answered yet: a message, a function that makes one for a version, or a cast."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Connection:
     def departing(self) -> deque[Pending]:
         """Requests without a response (Produce with acks=0), until they are sent."""
     def encode(self, request: Pending, version: int) -> bytes | list[bytes | FileSlice]:
-        """Returns the frame of a request, which is then in flight, or departing if it has no response.
-        Raises EncodeError, and what makes the message raises.
+        """Returns the frame of a request. The request is then in flight, or departing if it has no response. Raises
+        EncodeError, and whatever the message's function raises.
         """
     def decode(self, view: memoryview, start: int, end: int, reused: bool) -> tuple[Pending, Any]:
         """Returns the request that a frame answers, and its response. Raises DecodeError.
 
-        With ``reused``, the view's memory will be overwritten, so that a response with views of it gets a copy.
+        With ``reused``, the view's memory will be overwritten, so a response with views of it gets a copy.
         """
     def departed(self, sent: int) -> list[Pending]:
         """Removes and returns the requests of ``departing`` that ``sent`` bytes of the connection include."""

@@ -1,8 +1,8 @@
 """Requests of one connection that wait for their responses. Has no socket and no clock.
 
-Kafka answers in the order of requests, so a response belongs to the oldest request in flight; another
-correlation id means that the stream is broken. If a request times out, its whole connection is closed,
-because later requests on the same stream would be as late.
+Kafka answers in the order of requests, so a response belongs to the oldest request in flight. Another correlation id
+means that the stream is broken. If a request times out, its whole connection is closed, because later requests on the
+same stream would be as late.
 """
 
 from cython cimport final, freelist

@@ -1,9 +1,9 @@
-# Whether the caller is the thread in which Python runs handlers: no other one may hold signals.
+# Returns True if the caller is the thread in which Python runs handlers. Only that thread may hold signals.
 cdef bint handles() noexcept
 
-# Signals that Python's handlers meet wait from now on until ``let_go`` was called as often; those that came
-# before are met first, and what they raise is raised.
+# Delays signals with Python handlers until ``let_go`` was called as often. Handlers of earlier signals run first, and
+# what they raise is raised here.
 cdef int hold() except -1
 
-# Meets those that came meanwhile, where it ends the first ``hold``.
+# Ends a ``hold``. After the outermost one, the handlers of delayed signals run.
 cdef int let_go() except -1

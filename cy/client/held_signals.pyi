@@ -1,9 +1,8 @@
 from types import TracebackType
 
 class HeldSignals:
-    """``with held_signals`` delays guarded SIGINT, SIGTERM and SIGALRM to the end of the outermost block.
-
-    For the main thread, because Python runs handlers only there.
+    """``with held_signals`` delays guarded SIGINT, SIGTERM and SIGALRM to the end of the outermost block. It is for the
+    main thread, because Python runs handlers only there.
     """
 
     def __enter__(self) -> None: ...
@@ -14,7 +13,7 @@ class HeldSignals:
 held_signals: HeldSignals
 
 def guard() -> None:
-    """Lets signals with Python handlers be held from now on. A handler that is set later needs another call."""
+    """Makes it possible to hold signals with Python handlers. Call it again after setting another handler."""
 
 def are_held() -> bool:
     """Returns True while guarded signals are delayed."""

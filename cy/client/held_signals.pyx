@@ -1,11 +1,9 @@
 """Lets a thread do an event loop's work for a moment: waits for one socket, and delays signals.
 
-Python runs the handlers of signals in the main thread, between any two instructions, and most of
-them raise (Ctrl-C raises KeyboardInterrupt). Work that must not be left half done is therefore done
-in ``held_signals``: a signal that comes meanwhile is noted, and raised again at the end. They may be
-held more than once: then it is raised at the outermost end. To enter and leave that costs no system
-call, because since ``guard`` a C handler stands before Python's, which goes on to it at once where
-nobody holds the signal.
+Python runs the handlers of signals in the main thread, between any two instructions, and most of them raise (Ctrl-C
+raises KeyboardInterrupt). Therefore, work that must be finished runs inside ``held_signals``. A signal that arrives
+meanwhile is noted, and raised again at the end of the outermost block. Entering and leaving a block costs no system
+call: ``guard`` has put a C handler before Python's. Unless signals are held, it calls Python's handler at once.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -33,9 +31,9 @@ cdef enum:
 ctypedef void (*Handler)(int) noexcept nogil
 
 cdef int[KINDS] numbers = [SIGINT, SIGTERM, SIGALRM]
-cdef sigaction_t[KINDS] handlers        # the signals' own
-cdef volatile int[KINDS] met            # came while they were held
-cdef volatile int depth = 0             # how often they are held
+cdef sigaction_t[KINDS] handlers        # the handlers that the signals had before
+cdef volatile int[KINDS] met            # signals that arrived while they were held
+cdef volatile int depth = 0             # the number of unfinished holds
 cdef unsigned long handling = threading.main_thread().ident     # the thread that runs the handlers
 
 
@@ -50,7 +48,7 @@ cdef void meet(int number) noexcept nogil:
 
 
 def guard():
-    """Lets signals with Python handlers be held from now on."""
+    """Makes it possible to hold signals with Python handlers."""
     cdef sigaction_t current
     cdef int i
     for i in range(KINDS):
@@ -85,7 +83,7 @@ cdef int hold() except -1:
     if depth > 1:
         return 0
     try:
-        PyErr_CheckSignals()                # what came before is met now, not inside
+        PyErr_CheckSignals()                # handlers of earlier signals run now, not inside
     except BaseException:
         depth -= 1
         raise

@@ -1,13 +1,13 @@
 class LoopLease:
-    """The right to act as an event loop's thread. Its tenant may do the loop's work between ``enter`` and ``leave``."""
+    """The right to act as an event loop's thread. The tenant may do the loop's work between ``enter`` and ``leave``."""
 
     tenant: int
     """The thread that has the lease, 0 for the loop's own."""
     holds_signals: bool
-    """True if signals are held while the lease is used: for a tenant that is the main thread."""
+    """True if signals are held while the lease is used, because the tenant is the main thread."""
     @property
     def acting(self) -> int:
-        """The tenant while it uses the lease, else 0."""
+        """The tenant while it uses the lease, otherwise 0."""
     @property
     def uses(self) -> int:
         """How often the lease was used."""
@@ -17,9 +17,9 @@ class LoopLease:
     def enter(self) -> bool:
         """Returns True if the caller may do the loop's work until ``leave``.
 
-        Raises what the handlers of signals raise that have just arrived.
+        Raises what the handlers of newly arrived signals raise.
         """
     def leave(self) -> None:
         """Ends what ``enter`` began."""
     def vacate(self) -> None:
-        """Takes the lease back: waits until it is no longer used. No thread has it then."""
+        """Takes the lease back and waits until it is no longer used. After that, no thread has it."""

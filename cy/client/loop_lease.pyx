@@ -1,8 +1,8 @@
 """Decides which thread may act as an event loop's thread. Has locks and flags, no loop.
 
-Between ``enter`` and ``leave`` only the tenant uses what belongs to the loop. ``vacate``, by which the
-loop's thread takes the lease back, waits for that. If the tenant is the thread in which Python runs
-signal handlers, signals wait too (``cy.client.held_signals``).
+Between ``enter`` and ``leave``, only the tenant uses what belongs to the loop. The loop's thread takes the lease back
+by ``vacate``, which waits for ``leave``. If the tenant is the thread in which Python runs signal handlers, signals wait
+too (``cy.client.held_signals``).
 """
 
 from cpython.pythread cimport PyThread_free_lock, PyThread_get_thread_ident, PyThread_release_lock
@@ -51,7 +51,7 @@ cdef class LoopLease:
             let_go()
 
     def vacate(self):
-        """Takes the lease back: waits until it is no longer used. No thread has it then."""
+        """Takes the lease back and waits until it is no longer used. After that, no thread has it."""
         acquire(self.inside)
         self.tenant = 0
         PyThread_release_lock(self.inside)

@@ -3,7 +3,7 @@ from types import TracebackType
 class SignalSafeLock:
     """``with lock`` admits one thread at a time, which may enter again.
 
-    Guarded signals (``held_signals``) are delayed to the end of the block, which should therefore be short.
+    Guarded signals (``held_signals``) are delayed to the end of the block, so keep the block short.
     """
 
     def __enter__(self) -> None: ...

@@ -1,8 +1,8 @@
-"""A lock for ``with`` that no handler of a signal leaves held.
+"""A lock for ``with`` that is released even if a signal handler raises.
 
-``with threading.RLock()`` did that until Python 3.13. Python 3.14 calls ``__enter__`` as it calls any
-function: handlers of signals may run behind the call, before the block is protected. One that raises
-(Ctrl-C) leaves the lock held for ever. So the thread that runs handlers holds signals with the lock.
+``with threading.RLock()`` did that until Python 3.13. Python 3.14 calls ``__enter__`` like any function, so signal
+handlers may run after the call and before the block is protected. If one raises (Ctrl-C), the lock stays held for ever.
+Therefore, the thread that runs handlers holds signals together with the lock.
 """
 
 from cpython.pythread cimport (
@@ -27,7 +27,7 @@ cdef class SignalSafeLock:
 
     def __enter__(self):
         if handles():
-            hold()                      # before: a handler that waits for another thread must not have the lock
+            hold()                      # first: a handler that waits for another thread must not have the lock
         cdef unsigned long me = PyThread_get_thread_ident()
         if self.owner != me:
             acquire(self.inside)

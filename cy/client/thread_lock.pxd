@@ -1,4 +1,4 @@
-"""Python's lock between threads, as a C value: one that is free is taken without giving up the GIL."""
+"""Python's lock between threads, as a C value. A free lock is acquired without releasing the GIL."""
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_type_lock,
 )

@@ -8,10 +8,10 @@ from cy.compaction.offset_map import OffsetMap
 
 @final
 class BatchFilter(Buffer):
-    """Filters batches, and is a buffer of the batches and records that stay.
+    """Filters batches. It is itself the buffer of the batches and records that stay.
 
-    ``last_offsets`` maps a producer id to the last offset of its last data batch, or to -2 - epoch if it has written
-    none in its epoch. ``latest`` is the last offset that the map covers. Times are milliseconds.
+    ``last_offsets`` maps a producer id to the last offset of its last data batch. If the producer has written none in
+    its epoch, the value is -2 - epoch. ``latest`` is the last offset that the map covers. Times are milliseconds.
     """
 
     records_read: int
@@ -31,7 +31,8 @@ class BatchFilter(Buffer):
     def set_last_offsets(self, last_offsets: Int64Map) -> None:
         """Replaces ``last_offsets``, because the producers have continued."""
     def filter(self, data: Buffer, is_end: bool) -> None:
-        """Adds what stays of ``data``, whole v2 batches. With ``is_end``, the last of them stays, even without records.
+        """Adds what stays of ``data``, which consists of whole v2 batches. With ``is_end``, the last batch stays, even
+        without records.
 
         Raises ``CorruptBatch``, ``InvalidBatch``, ``UnknownCodec``, ``MemoryError``, and ``BufferError`` while the
         output is in use.

@@ -1,21 +1,20 @@
 """Rewrites whole batches without the records that compaction removes: the second half of a compaction.
 
-By Kafka's rules, this stays of each batch:
+By Kafka's rules, these parts of each batch stay:
 
 * A record whose key has no later offset in the map, or that lies beyond what the map covers. A tombstone stays until
   the batch's *delete horizon* (KIP-534). The first pass that meets it sets the horizon to ``now +
   delete.retention.ms``. It sets attribute bit 6, writes the horizon where the base timestamp was, and rewrites the
   records' timestamp deltas accordingly.
-* Nothing of an aborted transaction.
-* A marker while there is a batch of its transaction left; then it gets a horizon too.
-* The last batch of each producer, without records if none is left: its sequences and epoch are
-  the producer's state. Also the last batch of each new segment, so that the file shows up to which
-  offset it replaces others.
+* No record of an aborted transaction.
+* A marker, as long as a batch of its transaction is left. After that it gets a horizon too.
+* The last batch of each producer, without records if none is left: its sequences and epoch are the producer's state.
+* The last batch of each new segment, so that the file shows up to which offset it replaces others.
 
-A batch that keeps everything is copied unchanged. Otherwise the header keeps its base offset, last
-offset, sequences and epoch. Records keep their bytes, since base offset and base timestamp do not change, unless this
-pass sets the horizon. Compressed batches are decompressed and compressed again by their own codec, unless the result
-would exceed the limit for decompression. CRCs are checked first, so that a damaged batch does not get a valid one.
+A batch that keeps everything is copied unchanged. Otherwise the header keeps its base offset, last offset, sequences
+and epoch. Records keep their bytes, since base offset and base timestamp do not change, unless this pass sets the
+horizon. Compressed batches are decompressed and compressed again by their own codec, unless the result would exceed the
+limit for decompression. CRCs are checked first, so a damaged batch never gets a valid CRC.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -51,10 +50,10 @@ cdef enum Stop:
     MALFORMED
     NO_MEMORY
 
-# What happens to a batch.
+# What the filter does with a batch.
 cdef enum Fate:
-    SELECT              # its records are examined one by one
-    KEEP_RECORDS        # all stay
+    SELECT              # the records are examined one by one
+    KEEP_RECORDS        # all records stay
     DROP_RECORDS
 
 cdef enum:
@@ -125,7 +124,7 @@ cdef class BatchFilter:
         self.out.size = 0
 
     def filter(self, data, bint is_end):
-        """Adds what stays of ``data``, whole v2 batches, to the output."""
+        """Adds what stays of ``data``, which consists of whole v2 batches, to the output."""
         cdef Py_buffer view
         cdef const uint8_t *at
         cdef const uint8_t *end
@@ -203,8 +202,8 @@ cdef class BatchFilter:
     cdef bint is_last_of_producer(self, const BatchView *batch, bint is_control) noexcept nogil:
         """Returns True if this batch has the producer's state.
 
-        The map has the end of a producer's last data batch. If the producer has written none in its epoch, its
-        entry is ``-2 - epoch``: then its markers of that epoch are its state.
+        The map has the last offset of a producer's last data batch. If the producer has written none in its epoch, its
+        entry is ``-2 - epoch``, and its markers of that epoch have its state.
         """
         cdef int64_t *last
         if batch.producer_id < 0:
@@ -330,7 +329,8 @@ cdef class BatchFilter:
         self, const uint8_t *at, const uint8_t *end, const BatchView *batch, const Plan *plan,
         Selection *chosen,
     ) noexcept nogil:
-        """Fills ``kept`` and ``chosen``. False if a record does not parse (``reason``), or if memory runs out."""
+        """Fills ``kept`` and ``chosen``. Returns False if a record cannot be parsed (``reason``), or if memory runs
+        out."""
         cdef RecordView record
         cdef int64_t timestamp
         cdef int32_t index
@@ -373,7 +373,7 @@ cdef class BatchFilter:
         self, uint8_t *target, const uint8_t *at, const uint8_t *end, const BatchView *batch,
         bint sets_horizon,
     ) noexcept nogil:
-        """Writes the records that stay; returns their size."""
+        """Writes the records that stay. Returns their size."""
         cdef uint8_t *start = target
         cdef const uint8_t *before
         cdef RecordView record
@@ -439,7 +439,7 @@ cdef class BatchFilter:
     cdef Stop write_empty(
         self, const uint8_t *at, const BatchView *batch, const Plan *plan
     ) noexcept nogil:
-        """Writes only the header, of a batch that stays without records."""
+        """Writes the header of a batch that stays without records."""
         cdef uint8_t *target
         if not plan.keeps_empty:
             return AT_END

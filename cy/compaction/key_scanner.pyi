@@ -13,9 +13,9 @@ class KeyScanner:
     """The last offset up to which every record is in the map; ``first - 1`` at the start."""
     records: int
     is_full: bool
-    """True if the map is full, so that scanning has ended."""
+    """True if scanning has ended because the map is full."""
     def __init__(self, map: OffsetMap, transactions: AbortedTransactions, first: int) -> None: ...
     def scan(self, data: Buffer) -> None:
         """Reads whole v2 batches. Raises ``CorruptBatch``, ``InvalidBatch``, ``UnknownCodec``, ``MemoryError``."""
     def skip_to(self, offset: int) -> None:
-        """Notes that everything below ``offset`` has been read, at a gap or a segment's end."""
+        """Notes at a gap, or at a segment's end, that everything below ``offset`` has been read."""

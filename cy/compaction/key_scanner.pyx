@@ -1,8 +1,7 @@
 """Reads the keys of whole batches into an ``OffsetMap``: the first half of a compaction.
 
-Uncompressed records are read in place, without the GIL; records of other batches are
-decompressed first, within the limit of ``compression``. CRCs are checked, so that a damaged key does not remove
-another key's record.
+Uncompressed records are read in place, without the GIL; records of other batches are decompressed first, within the
+limit of ``compression``. CRCs are checked, so a damaged key never removes another key's record.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -46,7 +45,7 @@ cdef class KeyScanner:
         self.latest = first - 1
 
     def scan(self, data):
-        """Reads ``data``, whole v2 batches; stops early if the map is full."""
+        """Reads ``data``, which consists of whole v2 batches. Stops early if the map is full."""
         cdef Py_buffer view
         cdef const uint8_t *at
         cdef const uint8_t *end

@@ -8,10 +8,12 @@ class SegmentIndexer:
 
     max_timestamp: int
     size: int
-    """The bytes of batches so far."""
+    """The size in bytes of the batches so far."""
     last_offset: int
     def __init__(self, base_offset: int, interval: int) -> None: ...
     def add(self, data: Buffer) -> None:
-        """Adds the next whole v2 batches. Raises ``CorruptBatch`` if offsets do not ascend or do not fit."""
+        """Adds the next whole v2 batches. Raises ``CorruptBatch`` if offsets do not ascend, or do not fit into an
+        index.
+        """
     def finish(self) -> tuple[bytes, bytes]:
-        """Returns the content of ``.index`` and ``.timeindex``, after the last batch."""
+        """Returns the content of ``.index`` and ``.timeindex``. Call it after the last batch."""

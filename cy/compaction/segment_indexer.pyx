@@ -1,7 +1,7 @@
 """Builds the offset and time index of a segment while its batches are written.
 
-The rules are those of an active segment: an entry for the batch that begins more than
-``interval`` bytes behind the last one; formats in ``pybroker.log.files.offset_index`` and ``time_index``.
+The rules are those of an active segment: a batch gets an entry if it begins more than ``interval`` bytes after the last
+entry's batch. ``pybroker.log.files.offset_index`` and ``time_index`` describe the formats.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -103,7 +103,7 @@ cdef class SegmentIndexer:
         return True
 
     def finish(self):
-        """Returns (offset index, time index), after the last batch."""
+        """Returns (offset index, time index). Call it after the last batch."""
         if not self.note_time():
             raise MemoryError
         return (

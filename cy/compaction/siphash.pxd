@@ -7,7 +7,7 @@ cdef struct Hash128:
     uint64_t high
 
 
-# The hash of ``size`` bytes under the secret (k0, k1).
+# Returns the hash of ``size`` bytes under the secret (k0, k1).
 cdef void siphash128(
     const uint8_t *data, size_t size, uint64_t k0, uint64_t k1, Hash128 *result
 ) noexcept nogil

@@ -1,7 +1,8 @@
 """SipHash-2-4, 128 bits: two rounds for each 8 bytes, four to finish each half of the result.
 
-Without the secret, nobody can choose keys that collide. Compaction takes two keys with equal hashes for one key, so a
-collision would remove another client's record. By chance, among four thousand million keys, its probability is 2^-64.
+Without the secret, nobody can choose keys that collide. Compaction treats two keys with equal hashes as one key, so a
+collision would remove another client's record. The probability of a collision by chance among four thousand million
+keys is 2^-64.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -4,9 +4,9 @@ from cy.batch.view cimport BatchView
 from cy.int64_map cimport Int64Map
 from cy.consume.value_reader cimport Reader
 
-# Why reading stops.
+# The reasons why reading stops.
 cdef enum Stop:
-    OPENED              # no stop: records lie ahead
+    OPENED              # no reason: more records follow
     ENOUGH              # as many records as were wanted
     AT_END
     COMPRESSED
@@ -16,7 +16,7 @@ cdef enum Stop:
     NO_MEMORY
 
 
-# One record; pointers into what the chunk owns, lengths of -1 are null.
+# One record. Its pointers lead into memory that the chunk owns; a length of -1 is null.
 cdef struct Entry:
     int64_t offset
     int64_t timestamp
@@ -39,7 +39,7 @@ cdef class Chunk:
     cdef Reader value_reader
     cdef Entry *entries
     cdef int32_t capacity
-    cdef list owners                    # of the bytes that entries point into
+    cdef list owners                    # the owners of the bytes that entries point into
     cdef readonly int64_t size          # bytes of its records
 
     cdef void reuse(self) noexcept
@@ -55,26 +55,26 @@ cdef class Fetched:
     cdef readonly str topic
     cdef readonly int32_t partition
     cdef int64_t until                  # records from this offset on are not wanted now
-    cdef int64_t most                   # bytes of records that are wanted now
-    cdef bint is_first_free             # the first record may have more
-    cdef int64_t max_inflated           # bytes that a compressed batch may become at any rate
+    cdef int64_t most                   # the most bytes of records that are wanted now
+    cdef bint is_first_free             # the first record may be larger
+    cdef int64_t max_inflated           # bytes that every compressed batch may become
     cdef readonly int64_t next_offset   # of the first record that was not taken
-    cdef readonly int64_t end_offset    # behind the last whole batch; next_offset where there is none
-    cdef readonly int32_t last_epoch    # leader epoch of the last whole batch, -1 where there is none
+    cdef readonly int64_t end_offset    # the offset after the last whole batch; next_offset if there is none
+    cdef readonly int32_t last_epoch    # leader epoch of the last whole batch, -1 if there is none
     cdef readonly Py_ssize_t size
     cdef readonly bint is_done
-    cdef public object state            # whose records they are: the consumer's business
+    cdef public object state            # the owner of these records; only the consumer uses it
     cdef public int64_t turn
     cdef Reader key_reader
     cdef Reader value_reader
     cdef bint check_crcs
     cdef object source                  # a memoryview of the response
-    cdef object inflated                # records of the compressed batch that is open, or None
+    cdef object inflated                # decompressed records of the open batch, or None
     cdef const uint8_t *at              # the next batch
     cdef const uint8_t *end
-    cdef BatchView batch                # the one that is open
+    cdef BatchView batch                # the open batch
     cdef readonly int32_t batch_epoch   # leader epoch of the batch read last, -1
-    cdef int32_t left                   # its records that were not read
+    cdef int32_t left                   # records of the open batch that were not read yet
     cdef const uint8_t *record_at
     cdef const uint8_t *record_end
     cdef int reason

@@ -20,14 +20,14 @@ class Chunk:
 
 @final
 class Fetched:
-    """What a fetch returned of a partition, and how much of that was taken."""
+    """What a fetch returned for a partition, and how much of it was taken."""
 
     topic: str
     partition: int
     next_offset: int
-    """The position behind what was taken, including markers and aborted records."""
+    """The next offset to take. It counts markers and aborted records."""
     end_offset: int
-    """The offset behind the last whole batch; the fetched offset if there is none."""
+    """The offset after the last whole batch; the fetched offset if there is none."""
     last_epoch: int
     """The leader epoch of the last whole batch, -1 if there is none."""
     batch_epoch: int
@@ -53,18 +53,19 @@ class Fetched:
         value_reader: Reader | None = None,
         max_inflated: int = 0,
     ) -> None:
-        """``records`` has whole v2 batches, of which the last may be cut. Records before ``offset`` are skipped.
+        """``records`` has v2 batches, of which the last may be incomplete. Records before ``offset`` are skipped.
 
-        ``aborted`` has (producer id, first offset) of their aborted transactions (read_committed). ``max_inflated``
-        is the limit of a batch's decompressed bytes, if it is more than ``cy.batch.compression.output_limit``.
+        ``aborted`` has (producer id, first offset) of each aborted transaction in them (read_committed).
+        ``max_inflated`` is the limit of a batch's decompressed bytes, if it is more than
+        ``cy.batch.compression.output_limit``.
         """
     def take(
         self, limit: int, until: int = ..., most: int = ..., is_first_free: bool = True
     ) -> Chunk | None:
-        """Returns the next records before offset ``until``, None if there are no more. Releases the GIL.
+        """Returns the next records before offset ``until``, None if there are none. Releases the GIL.
 
         Returns at most ``limit`` records and ``most`` bytes; with ``is_first_free``, the first record may be larger.
-        Raises ``CorruptBatch`` if the CRC does not match or there is no batch, ``InvalidBatch`` if a record does not
-        parse, ``LegacyBatch``, and ``CompressionError`` if a batch cannot be decompressed or becomes too large. The
-        records before the faulty batch are returned first.
+        Raises ``CorruptBatch`` if a CRC does not match or the bytes are no batch, and ``InvalidBatch`` if a record
+        cannot be parsed. Raises ``LegacyBatch``, and ``CompressionError`` if a batch cannot be decompressed or becomes
+        too large. Earlier calls return the records before the faulty batch.
         """

@@ -1,9 +1,9 @@
 """Parses the records of a fetch batch by batch, as the consumer takes them.
 
-A fetch of a partition returns a sequence of v2 batches, the last of which may be cut. ``Fetched`` walks over
-them. ``take`` returns the next records as a ``Chunk``: an array of entries that point into the
-response, or into a decompressed batch. It makes no Python object per record;
-``records`` and ``record_columns`` make from a chunk what the application wants.
+A fetch of a partition returns a sequence of v2 batches, of which the last may be incomplete. ``Fetched`` walks over
+them. ``take`` returns the next records as a ``Chunk``: an array of entries that point into the response, or into a
+decompressed batch. It makes no Python object per record; ``records`` and ``record_columns`` turn a chunk into what the
+application wants.
 
 It skips records before the position, control batches, and in read_committed the batches of
 aborted transactions. The broker lists these by producer and first offset; from that offset on the
@@ -31,10 +31,10 @@ from cy.batch.compression import output_limit
 
 cdef enum:
     FIRST_CAPACITY = 512
-    KEPT_CAPACITY = 1 << 18     # of a chunk's entries that are kept for the next large chunk
+    KEPT_CAPACITY = 1 << 18     # the most entries of a finished chunk that are kept for the next large one
 
-# The entries of a large chunk that is gone. New memory costs a page fault for each 64 entries, which
-# is more than parsing them. Guarded by the GIL.
+# The entries of a finished large chunk. New memory would cost a page fault for each 64 entries, more than parsing them.
+# Guarded by the GIL.
 cdef Entry *spare = NULL
 cdef int32_t spare_capacity = 0
 
@@ -87,7 +87,7 @@ cdef class Fetched:
         self.batch_epoch = -1
         self.key_reader = key_reader
         self.value_reader = value_reader
-        self.source = memoryview(records)       # exports the bytes as long as it lives
+        self.source = memoryview(records)       # keeps the bytes exported
         PyObject_GetBuffer(self.source, &view, PyBUF_SIMPLE)
         self.at = <const uint8_t *>view.buf
         self.end = self.at + view.len
@@ -160,7 +160,7 @@ cdef class Fetched:
                 except Exception:
                     if chunk.count == 0:
                         raise
-                    break               # what was read before it goes out; the next call raises
+                    break               # the records before it are returned; the next call raises
         if self.took_raw:
             chunk.owners.append(self.source)
         if stop == AT_END:

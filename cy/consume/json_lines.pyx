@@ -1,9 +1,8 @@
 """Writes values that are JSON objects as lines, for readers of newline-delimited JSON.
 
-Such a reader trusts its lines: a line with two documents counts as two rows, and one with none
-(``null``) may end the process. So each value is checked: it must be one object, from
-its brace to the one that closes it, with only white space around it. The reader parses what is inside. Any other
-value, or null, becomes ``{}`` and is marked.
+Such a reader trusts its lines: a line with two documents counts as two rows, and one with none (``null``) may end the
+process. So each value is checked: it must be one object, from its opening to its closing brace, with only white space
+around it. The reader parses what is inside. Any other value becomes ``{}``, and unless it is null, its bit is set.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -41,7 +40,7 @@ cdef int64_t copy_object(const uint8_t *at, const uint8_t *end, uint8_t *to) noe
         size += 1
         at += 1
         if in_string:
-            if byte == BACKSLASH and at < end:  # the next byte is no quote
+            if byte == BACKSLASH and at < end:  # the next byte is not a quote
                 to[size] = at[0]
                 size += 1
                 at += 1
@@ -113,5 +112,5 @@ def join_objects(int64_t rows, validity, offsets not None, data not None, alloca
             total = join(rows, valid_at, offsets_at, data_at, lines_at, wrong_at)
     finally:
         for index in range(5):
-            PyBuffer_Release(&views[index])     # of one that was not got: nothing
+            PyBuffer_Release(&views[index])     # releasing an empty view does nothing
     return lines, total, wrong

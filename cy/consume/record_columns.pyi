@@ -31,7 +31,7 @@ class Columns(NamedTuple):
     header_value: Strings | None
 
 NAMES: frozenset[str]
-"""Of the columns; ``headers`` are three of the buffers."""
+"""The size in bytes of the columns; ``headers`` count as three buffers."""
 
 def columns(
     chunks: list[Chunk],
@@ -39,8 +39,9 @@ def columns(
     wanted: Collection[str] = ...,
     per_ms: int = 1,
 ) -> Columns:
-    """The records as columns, in buffers of ``allocate`` (by size; bytearrays), which may be longer than they need be; made without the GIL and without an object per record. Only those ``wanted`` (all); timestamps count
-    ``per_ms`` units in a millisecond.
+    """Returns the ``wanted`` columns of the records (default: all). ``allocate(size)`` makes the buffers (default:
+    bytearrays), which may be longer than necessary. Timestamps count ``per_ms`` units per millisecond. Releases the GIL
+    and makes no object per record.
 
-    ``OverflowError`` where keys or values are 2 GiB together, more than 32-bit offsets can say.
+    Raises ``OverflowError`` if all keys or all values together reach 2 GiB, which 32-bit offsets cannot express.
     """

@@ -1,8 +1,8 @@
 """Consumed records as the buffers of Arrow arrays (its columnar format), from the entries of chunks.
 
 There are three passes over the entries of each chunk, and none makes a Python object. They count the bytes, fill the
-fixed columns with keys and values, and fill the headers, where there are any. A column that is not wanted has no
-buffer, and its place is NULL.
+fixed columns, keys and values, and fill the headers if there are any. An unwanted column has no buffer, and its pointer
+is NULL.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -32,13 +32,13 @@ cdef struct Sizes:
     int64_t topic
     int64_t key
     int64_t value
-    int64_t headers             # bytes of them as they lie in records: more than keys or values
+    int64_t headers             # size in bytes of all headers in their records' form
     int64_t header_count
     bint has_null_key
     bint has_null_value
 
 
-# Where the next value of a column of bytes goes.
+# Where to write the next value of a column of bytes.
 cdef struct Tail:
     uint8_t *validity           # NULL: no nulls
     int32_t *offsets            # NULL: not wanted
@@ -89,7 +89,7 @@ cdef void put_headers(const Entry *entry, Tail *keys, Tail *values) noexcept nog
 
 
 cdef void *place_of(object buffer) except NULL:
-    """Returns the address of a new buffer. It stays valid, because no other code has the buffer."""
+    """Returns the address of a new buffer. It stays valid, because no other code can reach the buffer."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     cdef void *at = view.buf
@@ -98,7 +98,7 @@ cdef void *place_of(object buffer) except NULL:
 
 
 cdef class Column:
-    """A column of bytes while it is filled. One that is not wanted has no bytes."""
+    """A column of bytes while it is filled. An unwanted column has no bytes."""
     cdef object validity
     cdef object offsets
     cdef object data
@@ -125,7 +125,7 @@ cdef class Column:
         return Strings(self.tail.index, self.validity, self.offsets, self.data)
 
 
-# Where fixed columns go; NULL: not wanted.
+# Where to write the fixed columns; NULL: not wanted.
 cdef struct Fixed:
     int32_t *partition
     int64_t *offset
@@ -136,7 +136,7 @@ cdef struct Fixed:
 
 
 cdef inline int64_t in_unit(int64_t ms, int64_t per_ms) noexcept nogil:
-    """Converts a time to another unit; one that does not fit becomes the greatest or least that does."""
+    """Converts a time to another unit. A time that does not fit becomes the greatest or least one that does."""
     if ms > INT64_MAX // per_ms:
         return INT64_MAX
     if ms < -INT64_MAX // per_ms:

@@ -8,9 +8,9 @@ cdef class Records:
 
 cdef class RecordsIterator:
     cdef list chunks
-    cdef Chunk chunk            # the one that is read, or None
+    cdef Chunk chunk            # the chunk that is being read, or None
     cdef Py_ssize_t next_chunk
-    cdef int index              # of the next record in it
+    cdef int index              # the index of its next record
     cdef readonly Py_ssize_t given
 
     cdef bint advance(self) except -1

@@ -8,10 +8,10 @@ LOG_APPEND_TIME: int
 
 @final
 class Record:
-    """A consumed record. Key, value and headers are decoded and deserialized on first access. So an error of a
-    deserializer is raised by the attribute, not by ``poll``.
+    """A consumed record. Key, value and headers are decoded and deserialized on first access, so the attribute raises a
+    deserializer's error, not ``poll``.
 
-    A record keeps the bytes of the whole fetch in memory; its key and value do not. Can be pickled.
+    A record keeps the bytes of the whole fetch in memory; its key and value alone do not. Can be pickled.
     """
 
     topic: str
@@ -44,13 +44,13 @@ class RecordsIterator(Iterator[Record]):
     def __next__(self) -> Record: ...
     def __iter__(self) -> RecordsIterator: ...
     given: int
-    """How many records it has returned."""
+    """The number of records returned so far."""
     def back_to(self, given: int) -> None:
-        """Returns the last record again, if more than ``given`` were returned before."""
+        """Makes the next step return the last record again, if more than ``given`` were returned before."""
     def stop(self) -> None:
         """Ends the iteration."""
     def rest(self) -> dict[tuple[str, int], int]:
-        """Returns the offsets of the first records that the iteration has not reached, by topic and partition."""
+        """Returns the offset of the first record in each partition that the iteration has not reached."""
 
 @final
 class Records(Sequence[Record]):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
-# Which fields of a record are Python objects already.
+# The fields of a record that are Python objects already.
 cdef enum:
     KEY = 1
     VALUE = 2
@@ -46,7 +46,7 @@ cdef list headers_of(const Entry *entry):
     cdef int32_t length = 0
     cdef list headers = []
     for _ in range(entry.header_count):
-        read_varint(&at, end, &length)          # all of it was checked when it was parsed
+        read_varint(&at, end, &length)          # parsing has checked all of it
         key = PyUnicode_DecodeUTF8(<const char *>at, length, "replace")
         at += length
         read_varint(&at, end, &length)
@@ -56,7 +56,7 @@ cdef list headers_of(const Entry *entry):
 
 
 cdef str shown(record, str part):
-    """Describes a part of a record, even if its deserializer or its ``repr`` raises."""
+    """Returns the text of a part of a record, even if its deserializer or its ``repr`` raises."""
     try:
         return repr(getattr(record, part))
     except Exception as error:

@@ -9,7 +9,9 @@ class Reader:
 
     function: Callable[..., Any]
     takes_topic: bool
-    """True if it is called with (topic, data), else with the data alone."""
+    """True if it is called with (topic, data), False if with the data alone."""
 
     def __init__(self, function: Callable[..., Any], takes_topic: bool, failed: Failed) -> None:
-        """``failed(topic, partition, offset, error)`` returns what to raise if the function raises ``error``."""
+        """If the function raises ``error``, ``failed(topic, partition, offset, error)`` returns the exception to
+        raise.
+        """

@@ -10,17 +10,19 @@ class BytesColumn:
 
 @final
 class ArrowColumn(BytesColumn):
-    """A column of bytes or text of any Arrow library, read in place. Do not change it meanwhile."""
+    """A column of bytes or text of any Arrow library, read in place. Do not change the column meanwhile."""
 
     def __init__(self, array: Any) -> None:
         """``array`` must have ``__arrow_c_array__`` (the Arrow PyCapsule interface).
 
-        Raises TypeError for other types than binary, large_binary, string, large_string.
+        Raises TypeError unless the type is binary, large_binary, string or large_string.
         """
 
 @final
 class HeaderColumn(BytesColumn):
-    """Headers of records: a column of lists of structs of a name and a value, of any Arrow library, encoded at once."""
+    """Headers of records, encoded at once: a column, of any Arrow library, of lists of structs of a name and a
+    value.
+    """
 
     def __init__(self, array: Any) -> None:
         """``array`` must have ``__arrow_c_array__``. Raises TypeError for other types, ValueError if a name is null."""

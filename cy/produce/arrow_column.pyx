@@ -1,9 +1,9 @@
-"""Columns of bytes, and of headers, by the Arrow C data interface, so that no Arrow library is needed here.
+"""Reads columns of bytes, and of headers, by the Arrow C data interface. So it needs no Arrow library.
 
-An array of a binary type has three buffers. Validity is a bit a row, or none. Offsets are rows + 1 of int32, or int64
-for the large types. The last buffer has the bytes that they point into. Headers are a list (offsets as well) of structs
-of name and value, whose children are such arrays. They are encoded once, for all rows, as they will lie in records
-(``record_headers``).
+An array of a binary type has three buffers. Validity has one bit per row, or is missing. Offsets are rows + 1 numbers:
+int32, or int64 for the large types. The last buffer has the bytes to which the offsets point. Headers are a list
+(offsets as well) of structs of name and value, whose children are such arrays. They are encoded once, for all rows, in
+the form of a record (``record_headers``).
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING

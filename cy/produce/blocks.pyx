@@ -1,8 +1,8 @@
-"""Memory for batches, which is reused after a batch is finished.
+"""Memory for batches, reused after a batch is finished.
 
-A block is a ``bytes`` object that no other code sees while it is written. The kernel clears fresh memory page by
-page, which takes longer than to write a batch there. So the block of a finished batch becomes a spare one,
-unless it is still being read.
+A block is a ``bytes`` object that no other code sees while it is written. The kernel clears fresh memory page by page,
+which takes longer than writing a batch into it. So the block of a finished batch becomes a spare one, unless it is
+still being read.
 
 Spares are limited, and ``buffer.memory`` does not count them. They are freed some time after the last batch.
 """

@@ -1,7 +1,7 @@
 """Checks that a callback takes its arguments, by the names of its parameters.
 
-confluent-kafka calls delivery callbacks with (error, message), under the same keyword. A callback written for it
-would take each success for a failure here. Its parameter names show that, so it is refused before the record is sent.
+confluent-kafka calls delivery callbacks with (error, message), under the same keyword. Here, such a callback would
+mistake each success for a failure. Its parameter names reveal it, so it is refused before the record is sent.
 """
 
 from cpython.object cimport PyCallable_Check, PyObject
@@ -21,8 +21,8 @@ MAY_BE_ERRORS = {"e", "ex", "x"}
 MESSAGES = {"msg", "message", "messages", "record", "rec", "partitions"}
 METADATA = {"metadata", "meta", "md", "m", "offsets"}
 
-cdef object last = None         # the code of the function that was found right last
-cdef dict known = {}            # what else was found right, by ``key_of``; kept, so that no other has its id
+cdef object last = None         # the code of the function that passed the check last
+cdef dict known = {}            # all others that passed, by ``key_of``; kept, so that no id is used twice
 
 
 cpdef int check_order(object callback) except -1:
@@ -46,7 +46,8 @@ cdef int check(object callback) except -1:
 
 
 cdef tuple key_of(object callback):
-    """What is the same for all callbacks of this kind, and an object that has to live as long; None: each is looked at.
+    """Returns a key that all callbacks of this kind share, and an object to keep as long as the key. Returns None if
+    each callback must be checked.
     """
     cdef object function = callback
     cdef Py_ssize_t given = 0

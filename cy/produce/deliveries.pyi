@@ -19,7 +19,7 @@ class Deliveries:
         """The first error, or None."""
     def pending(self) -> list[ProducerBatch]: ...
     def ask(self) -> list[ProducerBatch]:
-        """Returns ``pending``, and notes that the application asks what becomes of these batches."""
+        """Returns ``pending``, and notes that the application asks for the outcome of these batches."""
     def result(self, timeout: float | None = None) -> int:
         """Waits until all are done and returns the number of records. Raises the first error, or TimeoutError."""
     def outcome(self) -> int:

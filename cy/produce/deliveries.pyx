@@ -67,7 +67,7 @@ cdef class Deliveries:
 
     @property
     def error(self):
-        """Returns the first error, None while there is none."""
+        """Returns the first error, None if there is none so far."""
         cdef ProducerBatch batch
         for batch in self.batches:
             if batch.error is not None:
@@ -79,7 +79,7 @@ cdef class Deliveries:
         return [batch for batch in self.batches if not (<ProducerBatch>batch).done]
 
     def ask(self):
-        """The batches that are not done, of which the application asks what becomes of them."""
+        """Returns the unfinished batches, and notes that the application asks for their outcome."""
         found = self.pending()
         for batch in found:
             (<ProducerBatch>batch).asked = True

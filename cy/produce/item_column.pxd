@@ -1,7 +1,7 @@
 from cy.produce.arrow_column cimport BytesColumn
 
 cdef enum:
-    OTHER = -2              # instead of a length: no bytes, and not None
+    OTHER = -2              # in place of a length: the item is neither bytes nor None
 
 
 cdef class ItemColumn(BytesColumn):

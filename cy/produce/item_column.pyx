@@ -1,6 +1,5 @@
-"""A tuple as a column of bytes: what is bytes or None in it can be read without the GIL.
-
-Neither a tuple nor bytes change, and the tuple keeps its items.
+"""A tuple as a column of bytes. Items that are bytes or None can be read without the GIL, because tuples and bytes
+never change, and the tuple keeps its items.
 """
 
 from cpython.object cimport PyObject

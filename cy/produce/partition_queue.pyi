@@ -9,9 +9,9 @@ class PartitionQueue:
     topic: str
     partition: int
     full: bool
-    """True if there is a batch that is worth sending now."""
+    """True if a batch is worth sending now."""
     available: bool
-    """True if it may be chosen for records without a key."""
+    """True if the partition may be chosen for records without a key."""
 
     @property
     def empty(self) -> bool: ...
@@ -20,7 +20,7 @@ class PartitionQueue:
     def first(self) -> ProducerBatch | None:
         """Returns the batch to send next, None if there is none."""
     def remove(self, batch: ProducerBatch) -> None:
-        """Removes a waiting batch. Raises ValueError if it does not wait here."""
+        """Removes a waiting batch. Raises ValueError if the batch is not in this queue."""
     def batches(self) -> list[ProducerBatch]:
         """Returns all waiting batches, oldest first."""
 

@@ -34,7 +34,8 @@ cdef class PartitionQueue:
         return 0
 
     cdef ProducerBatch grown(self):
-        """Takes the growing batch out and returns it. The next batch starts with about the room that it needed."""
+        """Removes the growing batch and returns it. The next batch starts with about as much room as this one
+        needed."""
         cdef ProducerBatch batch = self.growing
         self.growing = None
         self.usual = batch.capacity if batch.used > batch.capacity // 2 else batch.capacity // 2
@@ -45,7 +46,7 @@ cdef class PartitionQueue:
         return self.closed[0] if self.closed else self.growing
 
     def remove(self, ProducerBatch batch not None):
-        """Removes a waiting batch. Raises ValueError if it does not wait here."""
+        """Removes a waiting batch. Raises ValueError if the batch is not in this queue."""
         if batch is self.growing:
             self.grown()
             if self.owner.sticky == self.partition:

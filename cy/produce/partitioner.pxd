@@ -18,7 +18,7 @@ cdef class Partitioner:
     cdef void unstick(self, TopicQueues topic) noexcept
 
 
-# ``Partitioner.choose``, at once where records stick to a partition.
+# Does what ``Partitioner.choose`` does, without a call if records stick to a partition.
 cdef inline PartitionQueue queue_for(
     Partitioner partitioner, TopicQueues topic, object key, object partition
 ):
@@ -27,7 +27,7 @@ cdef inline PartitionQueue queue_for(
     return partitioner.choose(topic, key, partition)
 
 
-# Bytes went to a partition: after a batch of them it is another's turn to be stuck to.
+# Counts bytes that went to a partition. After a batch of them, records stick to another one.
 cdef inline void stick(
     Partitioner partitioner, TopicQueues topic, PartitionQueue queue, Py_ssize_t size
 ) noexcept:

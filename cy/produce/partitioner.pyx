@@ -1,8 +1,8 @@
 """Chooses the partition of a record: the requested one, its key's, the next one by round robin, or the sticky one.
 
 A key goes to murmur2(key) modulo partitions, as in Kafka. Records without a key stick to a partition for ``batch_size``
-bytes or until its batch is sent. Then the next one is drawn at random. The fewer batches wait for a partition, the
-more likely it is (KIP-794). More batches wait for a slow broker, so it gets fewer records.
+bytes or until its batch is sent. Then the next partition is drawn at random; one with fewer waiting batches is more
+likely (KIP-794). More batches wait for a slow broker, so it gets fewer records.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -63,7 +63,7 @@ cdef class Partitioner:
         return (murmur2_of(key, <int>size) & 0x7FFFFFFF) % topic.count
 
     cdef int32_t next_in_turn(self, TopicQueues topic):
-        """Returns the next available partition by round robin; the next of all if none is available."""
+        """Returns the next available partition by round robin. If none is available, returns the next of all."""
         cdef int32_t number = 0
         for _ in range(topic.count):
             number = <int32_t>(topic.turn % topic.count)
@@ -98,7 +98,7 @@ cdef class Partitioner:
         return queue.partition
 
     cdef uint64_t next_random(self) noexcept:
-        """xorshift64*."""
+        """Returns the next random number (xorshift64*)."""
         self.random ^= self.random >> 12
         self.random ^= self.random << 25
         self.random ^= self.random >> 27

@@ -9,10 +9,10 @@ class Phase(Enum):
     """A batch is QUEUED in its partition's queue, and in every other phase in its partition's lane."""
 
     QUEUED = "it was never sent"
-    UNDER_WAY = "a request has it: it waits for its ack"
-    ARRIVED = "no request has it any more: what becomes of it is being decided"
-    WAITING = "it is to be sent again"
-    DENIED = "it may have been written, and waits: the broker says that it does not follow what it has"
+    UNDER_WAY = "a request has it; it waits for its ack"
+    ARRIVED = "its request has ended; its outcome is being decided"
+    WAITING = "it will be sent again"
+    DENIED = "it may have been written, and waits: the broker has answered that its sequence is out of order"
     WRITTEN = "it is in the log"
     FAILED = "it will not be sent again"
 

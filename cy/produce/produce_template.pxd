@@ -4,10 +4,10 @@ from cy.wire.codec cimport Codec
 cdef class ProduceTemplate:
     cdef Codec codec
     cdef object message                 # the request, whose batch is PROBE
-    cdef readonly bint silent           # the requests are not answered
-    cdef bytes head                     # up to the size of the batch; None: not made yet
-    cdef bytes tail                     # behind the batch
-    cdef int version                    # of the frames that they are of
+    cdef readonly bint silent           # the requests get no response
+    cdef bytes head                     # the bytes before the size of the batch; None: not made yet
+    cdef bytes tail                     # the bytes after the batch
+    cdef int version                    # the version of these frames
     cdef object client_id
 
     cdef int make(self, int version, client_id) except -1

@@ -9,7 +9,7 @@ PROBE: Final[bytes]
 """The batch of the request from which a template is made."""
 
 class ProduceTemplate:
-    """Makes the frames of Produce requests with one batch for one partition, which differ only in the batch."""
+    """Makes the frames of Produce requests with one batch for one partition. They differ only in the batch."""
 
     def __init__(self, codec: Codec, message: Message, silent: bool) -> None:
         """``message`` is one of the requests, with the batch ``PROBE``. ``silent`` requests get no response."""
@@ -23,4 +23,4 @@ class Cast:
     def silent(self) -> bool:
         """True if the request gets no response."""
     def encode(self, version: int, correlation_id: int, client_id: str | None) -> bytes | list[bytes | FileSlice]:
-        """Returns its frame, as ``Codec.encode_request`` does. Raises EncodeError."""
+        """Returns the request's frame, as ``Codec.encode_request`` does. Raises EncodeError."""

@@ -1,7 +1,8 @@
 """Makes the frames of Produce requests with one batch for one partition, without a message for each.
 
 They differ only in the correlation id and the batch. So the codec makes one frame, with a batch that is easy to find in
-it. The bytes before and behind that batch are the *template* of all others. This module knows only this of a request:
+it. The bytes before and after that batch are the *template* of all others. This module knows only these parts of a
+request:
 
     head := int32 length, int16 api key, int16 api version, int32 correlation id, …
     size := int32, where the version is flexible uvarint of one more
@@ -25,7 +26,7 @@ cdef enum:
     LARGEST = 0x7fffffff
     WORTH_A_PIECE = 16384       # batches from here on are not copied into the frame
 
-PROBE = bytes(1 << 16)          # so large that the codec makes it a separate piece
+PROBE = bytes(1 << 16)          # large enough to become a separate piece of the frame
 
 
 cdef class ProduceTemplate:

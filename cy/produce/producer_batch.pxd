@@ -5,14 +5,14 @@ from cy.produce.blocks cimport Blocks
 from cy.varint cimport size_of_varint, size_of_varlong
 from cy.produce.waiters cimport Waiters
 
-# The most that a record needs beside key, value and headers: length, attributes, timestamp delta,
-# offset delta, two lengths, the header count.
+# The most bytes that a record needs beside key, value and headers: length, attributes, timestamp delta, offset delta,
+# two lengths, the header count.
 cdef enum:
     RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 1
 
 
-# What a record says of its length, which stands before it: ``since`` the batch's first timestamp; a
-# key or value of -1 is null, headers of 0 are none.
+# Returns the length field of a record. ``since`` is its time since the batch's first timestamp. A key or value of
+# length -1 is null; headers of size 0 are none.
 cdef inline int32_t length_of(
     int64_t since, int32_t index, Py_ssize_t key, Py_ssize_t value, Py_ssize_t headers
 ) noexcept nogil:
@@ -24,53 +24,53 @@ cdef inline int32_t length_of(
 
 
 cdef class ProducerBatch:
-    cdef PyObject *block                # of ``capacity`` bytes, ours alone until ``seal``
-    cdef uint8_t *data                  # its first byte; NULL once sealed
+    cdef PyObject *block                # a block of ``capacity`` bytes; no other code sees it until ``seal``
+    cdef uint8_t *data                  # the block's first byte; NULL after ``seal``
     cdef Py_ssize_t used
     cdef Py_ssize_t capacity
-    cdef readonly Py_ssize_t charged    # bytes that it takes of buffer.memory
+    cdef readonly Py_ssize_t charged    # the bytes of buffer.memory that it takes
     cdef readonly str topic
     cdef readonly int32_t partition
     cdef readonly int32_t count
     cdef int64_t base_timestamp
     cdef int64_t max_timestamp
     cdef readonly double created        # when it was begun, seconds of the producer's clock
-    cdef readonly bytes records         # the whole v2 batch, once sealed
-    cdef bytes plain                    # before compression, kept for ``split``
+    cdef readonly bytes records         # the whole v2 batch, after ``seal``
+    cdef bytes plain                    # the bytes before compression, kept for ``split``
     cdef readonly int64_t producer_id
     cdef readonly int16_t producer_epoch
     cdef readonly int32_t base_sequence
     cdef public object phase            # a Phase
-    cdef public object tell             # tells what became of it, in its turn; None: not known, or told
-    cdef public bint unprovable         # if written: the one that could have proved it was given up
+    cdef public object tell             # reports the outcome in the batch's turn; None: unknown, or reported already
+    cdef public bint unprovable         # True if nothing can prove any longer that it was written
     cdef public int32_t attempts
-    cdef public double retry_at         # not to be sent before, seconds of the producer's clock
-    cdef public bint maybe_written      # sent, and no answer said that it was not appended
+    cdef public double retry_at         # the earliest time to send it, seconds of the producer's clock
+    cdef public bint maybe_written      # it was sent, and no answer has said that it was not appended
     cdef public object last_error       # why the latest attempt failed
     cdef readonly bint done
     cdef readonly int64_t base_offset
     cdef readonly int64_t log_append_time
     cdef readonly object error
-    cdef object record_errors           # index -> error, of a failed batch (KIP-467)
-    cdef list reports                   # those with a callback, in order
-    cdef public bint asked              # the application asks, or a close says, what became of it
-    cdef Waiters waiters                # called once when done
-    cdef object before_wait             # called with this before a thread waits, see RecordQueues
-    cdef list parts                     # (first index, batch) in place of this one (MESSAGE_TOO_LARGE)
+    cdef object record_errors           # errors by the records' indexes, if the batch failed (KIP-467)
+    cdef list reports                   # the reports with a callback, in order
+    cdef public bint asked              # the application asks for the outcome, or a close will report it
+    cdef Waiters waiters                # called once when the batch is done
+    cdef object before_wait             # called with this batch before a thread waits, see RecordQueues
+    cdef list parts                     # (first index, batch): the parts of a split batch (MESSAGE_TOO_LARGE)
 
-    # A new batch needs a block, of ``size`` to ``most`` bytes.
+    # Gives a new batch a block of ``size`` to ``most`` bytes.
     cdef int settle(self, Blocks blocks, Py_ssize_t size, Py_ssize_t most) except -1
 
     cdef int grow(self, Blocks blocks, Py_ssize_t size) except -1
 
-    # It is never sent again: its block is another's.
+    # Gives up the block, because the batch is never sent again.
     cdef int leave(self, Blocks blocks) noexcept
 
     cdef void fill_header(self, int16_t attributes) noexcept
     cdef replace_by(self, list parts)
     cdef finish(self)
 
-    # Writes a record for which there is room; a length of -1 is null, headers of 0 are none.
+    # Writes a record for which there is room. A key or value of length -1 is null; headers of size 0 are none.
     cdef void write(
         self, int64_t timestamp, const uint8_t *key, Py_ssize_t key_length, const uint8_t *value,
         Py_ssize_t value_length, const uint8_t *headers, Py_ssize_t headers_length,
@@ -87,10 +87,10 @@ cdef class DeliveryReport:
     cdef int deliver(self) except -1
 
 
-# A batch without a block.
+# Returns a batch without a block.
 cdef ProducerBatch new_batch(str topic, int32_t partition, double created)
 
 cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t timestamp)
 
-# What ``await`` of a report, or of many, iterates.
+# Returns what ``await`` of one report, or of many, iterates over.
 cdef object await_of(object deliveries)

@@ -6,7 +6,7 @@ from cy.produce.record_metadata import RecordMetadata
 
 @final
 class ProducerBatch:
-    """A batch of records for one partition. It grows, is sealed, is sent, and is completed or failed once."""
+    """A batch of records for one partition. It grows, is sealed and sent, and is completed or failed once."""
 
     topic: str
     partition: int
@@ -21,16 +21,18 @@ class ProducerBatch:
     base_sequence: int
     phase: Phase
     tell: Callable[[], object] | None
-    """Reports the outcome when it is the batch's turn. None: the outcome is unknown, or reported already."""
+    """Reports the outcome in the batch's turn. None: the outcome is unknown, or reported already."""
     unprovable: bool
-    """True if nothing can prove any longer that it was written: the batch that could have was given up."""
+    """True if nothing can prove any longer that it was written, because the batch that could have proved it was given
+    up.
+    """
     attempts: int
     retry_at: float
     maybe_written: bool
     """True if it was sent and may have been appended."""
     last_error: Any
     asked: bool
-    """The application asks what becomes of it, or a close will say so."""
+    """Notes that the application asks for the outcome, or that a close will report it."""
     done: bool
     base_offset: int
     log_append_time: int
@@ -54,26 +56,27 @@ class ProducerBatch:
         """True if some of its records have callbacks."""
     @property
     def is_heard(self) -> bool:
-        """True if somebody hears its outcome: a callback, a caller who asks, a close."""
+        """True if the outcome reaches a callback, a caller or a close."""
     @property
     def leaves(self) -> list[ProducerBatch]:
-        """The batches that have its records: its parts and theirs if it was split, otherwise itself."""
+        """The batches that have its records: itself, or if it was split, its parts and theirs."""
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Any = None
     ) -> DeliveryReport:
         """Adds a record, however large."""
     def seal(self, codec: int = 0, level: int | None = None, transactional: bool = False) -> None:
-        """Ends the batch: compresses the records and writes the header. A second call does nothing."""
+        """Compresses the records and writes the header. The batch takes no further records. A second call does
+        nothing.
+        """
     def assign(self, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> None:
-        """Writes producer id, epoch, sequence and CRC; into a copy if the batch was sent before."""
+        """Writes producer id, epoch, sequence and CRC. If the batch was sent before, writes them into a copy."""
     def clear_sequence(self) -> None:
-        """Removes the sequence, because the batch was not appended and will get another one."""
+        """Removes the sequence. The batch was not appended and will get another one."""
     def reserve_sequence(self, sequence: int) -> None:
         """Sets the sequence that ``assign`` will write."""
     def split(self, limit: int) -> list[ProducerBatch]:
-        """Splits the records into at least two batches of at most ``limit`` bytes, or one record, each.
-
-        This batch then represents them.
+        """Splits the records into at least two batches, each of at most ``limit`` bytes or with a single record. This
+        batch then represents them.
         """
     def complete(self, base_offset: int, log_append_time: int = -1) -> None:
         """Ends the batch as appended at ``base_offset`` (-1: unknown)."""
@@ -82,9 +85,9 @@ class ProducerBatch:
     def run_callbacks(self, on_error: Callable[[Any], object]) -> None:
         """Calls the records' callbacks. If one raises, calls ``on_error(callback)`` in its ``except`` block."""
     def add_waiter(self, waiter: Callable[[], object]) -> None:
-        """Calls ``waiter()`` once the batch is done; at once if it is."""
+        """Calls ``waiter()`` when the batch is done, or at once if it is done already."""
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits, and returns True if the batch was done within ``timeout`` seconds."""
+        """Waits. Returns True if the batch was done within ``timeout`` seconds."""
 
 def begin(topic: str, partition: int, *, capacity: int = 16384, created: float = 0) -> ProducerBatch:
     """Creates a batch."""
@@ -93,7 +96,7 @@ def not_within(timeout: float, batch: ProducerBatch) -> str:
     """Returns the message for a batch that was not done within ``timeout`` seconds."""
 
 def how_to_wait(them: str) -> str:
-    """What to do about a report, or many, in a thread with a loop or without."""
+    """Returns advice: what to do with one report, or many, in a thread with or without an event loop."""
 
 def set_wait_async(function: Callable[[Any], Generator[Any, Any, Any]]) -> None:
     """Makes ``await report`` iterate over ``function(report)``."""

@@ -1,16 +1,15 @@
 """A batch that grows record by record, and its outcome.
 
-The bytes are written once, into a block (``cy/produce/blocks``) that no other code sees until ``seal``.
-``seal`` fills in the header (grammar: batch.py) and sets the length. It does not shrink the block, because memory that
-is given back in pieces of all sizes cannot be used again. Then ``assign`` writes producer id, epoch and sequence, and
-the CRC. A batch that has once been sent may still lie in a send queue, so a second ``assign`` works on a copy.
+The bytes are written once, into a block (``cy/produce/blocks``) that no other code sees until ``seal``. ``seal`` fills
+in the header (grammar: ``cy.batch``) and sets the length. It does not shrink the block, because memory that is freed in
+pieces of all sizes cannot be used again. Then ``assign`` writes producer id, epoch and sequence, and the CRC. A batch
+that was sent may still be in a send queue, so a second ``assign`` works on a copy.
 
-A batch grows, is sealed, is sent (perhaps several times) and is ended once, by ``complete`` or
-``fail``. Applications have a ``DeliveryReport``: the batch, an index and a timestamp.
-A batch that the broker finds too large is split: its records move into ``parts``, which it
-represents from then on.
+A batch grows, is sealed, is sent (perhaps several times), and ends once, by ``complete`` or ``fail``. The application
+gets a ``DeliveryReport``: the batch, an index and a timestamp. A batch that the broker finds too large is split: its
+records move into ``parts``, which it represents from then on.
 
-All of it happens under the GIL, and nothing in ``write`` can yield it.
+All of this happens under the GIL, and nothing in ``write`` can release it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -44,11 +43,11 @@ cdef extern from "Python.h":
     char *block_data "PyBytes_AS_STRING"(PyObject *block)
     void set_size "Py_SET_SIZE"(void *block, Py_ssize_t size)
 
-# Below this it costs more to release the GIL than to compute the sum: to get it back may take milliseconds.
+# Below this size, releasing the GIL costs more than the sum: getting it back may take milliseconds.
 cdef enum:
     GIL_BYTES = 1 << 20
 
-cdef Blocks fresh = Blocks(0)           # keeps nothing
+cdef Blocks fresh = Blocks(0)           # a pool that keeps no block
 
 
 @final
@@ -151,7 +150,7 @@ cdef class ProducerBatch:
             self.max_timestamp = timestamp
 
     def append(self, int64_t timestamp, key, value, headers=None):
-        """Adds a record, however large; for tests and ``split``."""
+        """Adds a record, however large. For tests and ``split``."""
         cdef bytes tail = encode_headers(headers) if headers else None
         cdef bytes k = key
         cdef bytes v = value
@@ -228,7 +227,7 @@ cdef class ProducerBatch:
         self.base_sequence = sequence
 
     def clear_sequence(self):
-        """Removes the sequence, because the batch was not appended and will get another one."""
+        """Removes the sequence. The batch was not appended and will get another one."""
         self.base_sequence = -1
 
     def reserve_sequence(self, int32_t sequence):
@@ -236,7 +235,7 @@ cdef class ProducerBatch:
         self.base_sequence = sequence
 
     def split(self, Py_ssize_t limit):
-        """Splits the records into at least two batches of at most ``limit`` bytes, or one record, each."""
+        """Splits the records into at least two batches, each of at most ``limit`` bytes or with a single record."""
         cdef list parts = []
         cdef ProducerBatch part = None
         cdef Py_ssize_t size
@@ -311,15 +310,15 @@ cdef class ProducerBatch:
         for report in reports or ():
             try:
                 report.deliver()
-            except BaseException:               # SystemExit too: the others are called all the same
+            except BaseException:               # SystemExit too: the other callbacks are still called
                 on_error(report.callback)
 
     def add_waiter(self, waiter):
-        """Calls ``waiter()`` once the batch is done; at once if it is."""
+        """Calls ``waiter()`` when the batch is done, or at once if it is done already."""
         self.waiters.add(waiter)
 
     def wait(self, timeout=None):
-        """Waits, and returns True if the batch was done within ``timeout`` seconds. A signal interrupts the wait."""
+        """Waits. Returns True if the batch was done within ``timeout`` seconds. A signal interrupts the wait."""
         if self.done:
             return True
         self.asked = True
@@ -400,7 +399,7 @@ def set_wait_async(function):
 
 
 def how_to_wait(str them):
-    """What to do about a report, or many, where this thread is. asyncio.create_task is refused with these words."""
+    """Returns advice: what this thread can do with one report, or many. It is the error of asyncio.create_task, too."""
     try:
         get_running_loop()
     except RuntimeError:
@@ -420,7 +419,7 @@ cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t times
     return report
 
 
-# No cycle outlives the batch: it drops its reports when it is done.
+# No reference cycle outlives the batch: it drops its reports when it is done.
 @final
 @no_gc
 @freelist(1024)

@@ -12,8 +12,8 @@ from cy.produce.shared_queues cimport SharedQueues
 cdef class RecordQueues(SharedQueues):
     cdef bint round_robin
     cdef Partitioner partitioner
-    cdef Py_ssize_t paused              # coroutines that have let the loop run before they append
-    cdef public bint direct             # ``send`` may append: open, no serializer, no interceptor
+    cdef Py_ssize_t paused              # how many coroutines let the loop run before they append
+    cdef public bint direct             # ``send`` may append at once: open, no serializer, no interceptor
 
     cdef DeliveryReport add(
         self, object topic, object value, object key, object partition, object timestamp,

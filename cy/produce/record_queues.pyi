@@ -11,7 +11,7 @@ def milliseconds(timestamp: int | None) -> int:
     """Returns a record's timestamp in milliseconds, the current time for None. Raises TypeError, ValueError."""
 
 class RecordQueues(SharedQueues):
-    """Records on their way into batches; see the module. Thread-safe under the GIL."""
+    """Puts records into batches; see the module. Thread-safe under the GIL."""
 
     direct: bool
 
@@ -40,9 +40,9 @@ class RecordQueues(SharedQueues):
     ) -> Any:
         """Sends a record. Waits only for the topic's metadata and for memory, up to max.block.ms.
 
-        Returns the record's report. ``timestamp`` is in milliseconds, the current time by default.
-        ``headers``: pairs of name and bytes. Raises BufferExhausted, RecordTooLarge, KafkaError;
-        TypeError for what is not bytes.
+        Returns the record's report. ``timestamp`` is in milliseconds, the current time by default. ``headers`` are
+        pairs of a name and bytes. Raises BufferExhausted, RecordTooLarge, KafkaError, and TypeError for anything but
+        bytes.
         """
     def try_send(
         self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any, on_delivery: Any
@@ -59,7 +59,7 @@ class RecordQueues(SharedQueues):
         deliveries: Deliveries,
         headers: HeaderColumn | None = None,
     ) -> int:
-        """Appends ``values[start:]`` as far as there is room; returns the index of the first that was not appended.
+        """Appends ``values[start:]`` as far as there is room. Returns the index of the first one that was not appended.
 
         ``headers`` are for Arrow columns only.
         """

@@ -1,11 +1,11 @@
 """Puts records into batches: the part of a producer that runs on applications' threads.
 
-``send`` finds the partition's growing batch and writes the record into it. It needs no lock, because it
-holds the GIL, and nothing between the check of a batch and the write into it can release the GIL. An allocation of
-a batch may collect garbage and so run any code; it comes before, and the batch is checked again after it.
+``send`` finds the partition's growing batch and writes the record into it. It needs no lock: it holds the GIL, and
+nothing between the check of a batch and the write into it can release that. Allocating a batch may collect garbage and
+so run any code. So it comes before, and the batch is checked again afterwards.
 
-If many records of a list or a column fill a batch, they get one of their own. It is filled without
-the GIL, so that the sender can work meanwhile.
+If the records of a list or a column fill a batch, they get a batch of their own. It is filled without the GIL, so the
+sender can work meanwhile.
 """
 
 from cpython.bytes cimport (
@@ -106,10 +106,9 @@ cdef class RecordQueues(SharedQueues):
     ):
         """Sends a record. Waits only for the topic's metadata and for memory, up to max.block.ms.
 
-        Returns the record's report. ``timestamp`` is in milliseconds, the current time by default.
-        ``headers`` are pairs of name and bytes, or a mapping of them; an iterator is read once. Raises
-        BufferExhausted, RecordTooLarge, InvalidTopicException, KafkaError; TypeError for what is not
-        bytes.
+        Returns the record's report. ``timestamp`` is in milliseconds, the current time by default. ``headers`` are
+        pairs of a name and bytes, or a mapping of them; an iterator is read once. Raises BufferExhausted,
+        RecordTooLarge, InvalidTopicException, KafkaError, and TypeError for anything but bytes.
         """
         cdef DeliveryReport report
         if headers is not None:
@@ -168,7 +167,7 @@ cdef class RecordQueues(SharedQueues):
         self, str topic, values, keys, Py_ssize_t start, partition, timestamp,
         Deliveries deliveries not None, HeaderColumn headers=None,
     ):
-        """Appends ``values[start:]`` as far as there is room; returns the index of the first that was not appended.
+        """Appends ``values[start:]`` as far as there is room. Returns the index of the first one that was not appended.
 
         ``values`` and ``keys`` are tuples or lists that do not change, or both Arrow columns; ``keys``
         may be None. ``headers`` are for Arrow columns only.
@@ -198,7 +197,7 @@ cdef class RecordQueues(SharedQueues):
         self, TopicQueues topic, object values, ItemColumn items, object keys, Py_ssize_t start,
         object partition, int64_t timestamp, Deliveries deliveries, HeaderColumn headers,
     ) except -1:
-        """Appends some records to one batch; the index of the first that is not in."""
+        """Appends some records to one batch. Returns the index of the first one that was not appended."""
         cdef Py_ssize_t stop = start
         if items is not None:
             stop = self.add_column(
@@ -301,7 +300,7 @@ cdef class RecordQueues(SharedQueues):
         self, TopicQueues topic, object values, object keys, Py_ssize_t start, object partition,
         int64_t timestamp, Deliveries deliveries,
     ) except -1:
-        """Appends some records to one batch; the index of the first that is not in."""
+        """Appends a run of records to one batch. Returns the index of the first one that was not appended."""
         cdef bytes key = None if keys is None else as_bytes(keys[start], "key")
         cdef bytes value = as_bytes(values[start], "value")
         cdef Py_ssize_t k_size = size_of(key), v_size = size_of(value)

@@ -8,16 +8,16 @@ cdef class SendingQueues(RecordQueues):
     pass
 
 
-# What becomes of a ``Sending``.
+# The states of a ``Sending``.
 cdef enum State:
     SPENT               # it has run, or was closed
     FRESH
     PAUSED              # the loop runs once before the record is appended
-    WAITING             # the rest waits for a topic's metadata, or for room
+    WAITING             # ``send_later`` waits for a topic's metadata, or for room
 
 
-# What it holds are references of its own, NULL where there is none. ``Rare`` is what few records have: a tuple
-# of partition, timestamp, headers and on_delivery.
+# Its pointers are owned references, or NULL. ``Rare`` has what few records have: a tuple of partition, timestamp,
+# headers and on_delivery.
 cdef class Sending:
     cdef PyObject *queues               # a SendingQueues
     cdef PyObject *topic

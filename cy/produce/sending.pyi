@@ -19,9 +19,9 @@ class Sending(Coroutine[Any, Any, DeliveryReport]):
         trace: TracebackType | None = None,
         /,
     ) -> Any:
-        """Raises an exception where the coroutine waits; the record is not sent."""
+        """Raises an exception at the point where the coroutine waits. The record is not sent."""
     def close(self) -> None:
-        """Ends the coroutine; the record is not sent."""
+        """Ends the coroutine. The record is not sent."""
 
 class SendingQueues(RecordQueues):
     """A producer's queues whose ``send`` returns a coroutine, a ``Sending``."""

@@ -1,12 +1,11 @@
 """The cheap coroutine that ``send`` of the asyncio face returns.
 
-Most records can be appended at once: then the coroutine ends in its first step, without a Python frame. If
-a topic is unknown, or memory is used up, it continues as ``send_later``. In both cases, nothing is sent
-before the coroutine runs, and a record that is cancelled before its end is not sent.
+Most records can be appended at once: then the coroutine ends in its first step, without a Python frame. If a topic is
+unknown, or memory is used up, it continues as ``send_later``. In both cases, nothing is sent before the coroutine runs,
+and a coroutine that is cancelled before its end sends nothing.
 
-An application that sends and never waits would block the loop, and so the sender. So after many bytes,
-the next record waits until the loop has run once. Records that come meanwhile wait behind it, to keep
-their order.
+An application that sends and never waits would block the loop, and with it the sender. So after many bytes, the next
+record waits until the loop has run once. Later records wait behind it, which keeps their order.
 """
 
 from cpython.object cimport PyObject
@@ -49,7 +48,7 @@ cdef inline void drop(PyObject **place) noexcept:
 
 
 cdef void warn() noexcept:
-    """If warnings are errors, this one is written as an error that cannot be caught."""
+    """Warns of a coroutine that never ran. If warnings are errors, Python prints this one as an unraisable error."""
     cdef const char *told = b"coroutine 'Producer.send' was never awaited: its record is not sent"
     if PyErr_WarnEx(<PyObject *>RuntimeWarning, told, 1) < 0:
         PyErr_WriteUnraisable(NULL)
@@ -61,7 +60,7 @@ cdef class SendingQueues(RecordQueues):
         self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
-        """A coroutine that sends a record; see the blocking face's ``send``."""
+        """Returns a coroutine that sends a record; see the blocking face's ``send``."""
         cdef Sending sending = Sending.__new__(Sending)
         sending.queues = held(self)
         sending.topic = held(topic)
@@ -114,7 +113,7 @@ cdef class Sending:
         return self
 
     def __next__(self):
-        """Python's ``step``, which stands here for C."""
+        """Runs the next step, for the C code here; Python's ``step`` does the same."""
         return self.send(None)
 
     def send(self, value):
@@ -138,7 +137,7 @@ cdef class Sending:
         raise error
 
     def going(self, method, argument):
-        """What the rest yields; once it raises, it has ended."""
+        """Returns what ``send_later`` yields. If that raises, the coroutine has ended."""
         try:
             return method(argument)
         except BaseException:
@@ -152,7 +151,7 @@ cdef class Sending:
             rest.close()
 
     cdef object begun_rest(self):
-        """Returns the coroutine for what cannot be done at once."""
+        """Returns the coroutine ``send_later``, for a record that cannot be appended at once."""
         more = NOTHING_MORE if self.more == NULL else <object>self.more
         return (<SendingQueues>self.queues).send_later(
             <object>self.topic, <object>self.value, <object>self.key, *more
@@ -183,7 +182,7 @@ cdef object raised(object kind, object value, object trace):
 
 
 cdef PyObject *step(PyObject *iterator) except? NULL:
-    """``__next__``: StopIteration with the report, without the traceback that ``raise`` costs."""
+    """Implements ``__next__``. Ends with StopIteration and the report, without the cost of a traceback."""
     cdef Sending sending = <Sending>iterator
     cdef SendingQueues queues
     cdef DeliveryReport report = None
@@ -202,7 +201,7 @@ cdef PyObject *step(PyObject *iterator) except? NULL:
         sending.state = PAUSED
         Py_INCREF(None)
         return <PyObject *>None
-    sending.state = SPENT       # also where it raises; nothing is dropped meanwhile
+    sending.state = SPENT       # also if it raises; nothing is dropped meanwhile
     if queues.direct:
         try:
             report = appended(sending, queues)
@@ -216,7 +215,7 @@ cdef PyObject *step(PyObject *iterator) except? NULL:
         sending.more = held(rest)
         sending.state = WAITING
         return step_rest(sending)
-    drop_record(sending)        # a task that is kept shall not keep it
+    drop_record(sending)        # so that a task that is kept does not keep it
     PyErr_SetObject(<PyObject *>StopIteration, <PyObject *>report)
     return NULL
 

@@ -4,7 +4,7 @@ from cy.produce.partition_queue import PartitionQueue, TopicQueues
 from cy.produce.producer_batch import ProducerBatch
 
 class SharedQueues:
-    """Queues of batches, and the memory that these take; see the module. Thread-safe under the GIL."""
+    """Queues of batches, and the memory that they take; see the module. Thread-safe under the GIL."""
 
     used: int
     limit: int
@@ -12,8 +12,8 @@ class SharedQueues:
     closed: bool
     """True if nothing may be appended any longer."""
     before_wait: Callable[[ProducerBatch], Callable[[], object] | None] | None
-    """Called before a thread waits for a batch; raises if the wait would never end. Its result is called when the
-    batch is done within that wait.
+    """Called before a thread waits for a batch. Raises if the wait would never end. It returns a function, which is
+    called if the batch is done within that wait.
     """
 
     def __init__(
@@ -21,9 +21,9 @@ class SharedQueues:
     ) -> None: ...
     @property
     def spare(self) -> int:
-        """The bytes of memory that are kept for the next batches."""
+        """The bytes of memory kept for the next batches."""
     def attach(self, wake: Callable[[], object]) -> None:
-        """``wake()`` is called, in whatever thread, when the sender should look."""
+        """Sets ``wake``, which is called, in any thread, when the sender should look."""
     def poke(self) -> None:
         """Wakes the sender."""
     def take_news(self) -> list[PartitionQueue]:

@@ -1,12 +1,12 @@
 """The queues that the threads of an application and the sender share: room for records, and news.
 
-A batch is worth sending when it has ``batch_size`` bytes, or is old enough (linger), which the
-sender decides. Until the sender takes it, it goes on growing, to ``grow_limit``: where records come
-faster than requests go, fewer and larger requests go. So ``batch_size`` is what a batch waits for,
-not a bound. It begins as large as the last one of its partition became, while memory is plentiful.
+A batch is worth sending when it has ``batch_size`` bytes, or is old enough (linger), which the sender decides. Until
+the sender takes it, it goes on growing up to ``grow_limit``. So if records come faster than requests can be sent, fewer
+and larger requests are sent. ``batch_size`` is therefore the size for which a batch waits, not a limit. While memory is
+plentiful, a batch begins with the size that the partition's last batch reached.
 
-The sender is woken once, by ``wake()``, when an empty queue gets a record or a batch becomes full. It says by
-``take_news`` that it has looked.
+``wake()`` wakes the sender once, when an empty queue gets a record or a batch becomes full. ``take_news`` tells that
+the sender has looked.
 """
 
 from libc.stdint cimport int32_t
@@ -105,7 +105,7 @@ cdef class SharedQueues:
     # ---- the sender's side ---------------------------------------------------------------------
 
     def attach(self, wake):
-        """``wake()`` is called, in whatever thread, when the sender should look."""
+        """Sets ``wake``, which is called, in any thread, when the sender should look."""
         self.wake = wake
         self.signalled = False
 
@@ -156,7 +156,7 @@ cdef class SharedQueues:
             self.blocks.clear()
 
     def charge(self, ProducerBatch batch not None):
-        """Counts the memory of a batch that was not made by ``send``, but by ``split`` for example."""
+        """Counts the memory of a batch that was not made by ``send``, for example by ``split``."""
         self.used += batch.charged
 
     def close_all(self):

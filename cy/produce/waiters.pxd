@@ -2,11 +2,12 @@ cdef class Waiters:
     cdef list functions
     cdef bint told
 
-    # Will be called; at once, if the others have been.
+    # Adds a function to call; calls it at once if the others were called already.
     cdef int add(self, function) except -1
 
-    # Calls all.
+    # Calls all functions.
     cdef int tell(self) except -1
 
-    # Whether they were called within ``left`` seconds; if so, ``also`` was, unless it is None.
+    # Waits up to ``left`` seconds. Returns True if the functions were called by then, ``also`` included (unless it is
+    # None).
     cdef bint wait(self, object also, double left) except -1

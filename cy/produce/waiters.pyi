@@ -2,4 +2,4 @@ from typing import final
 
 @final
 class Waiters:
-    """Functions that are called once, when something is done."""
+    """Functions to call once, when something is done."""

@@ -1,7 +1,7 @@
-"""Functions that are called once, when something is done, and threads that wait until then.
+"""Functions to call once, when something is done, and threads that wait until then.
 
-If one of them raises, that is logged, and the others are still called. A wait that timed out leaves
-nothing behind. All of it happens under the GIL.
+If one of them raises, the error is logged, and the others are still called. A wait that times out leaves nothing
+behind. All of this happens under the GIL.
 """
 
 from cython cimport final
@@ -12,7 +12,7 @@ import logging
 log = logging.getLogger("pyclient.producer")
 
 cdef enum:
-    SLICE = 1               # seconds of a wait: a signal that comes just before it is met after it
+    SLICE = 1               # seconds of one wait: a signal that arrives just before it is handled after it
 
 
 @final
@@ -38,7 +38,7 @@ cdef class Waiters:
         lock = Lock()
         lock.acquire()
         added = [lock.release] if also is None else [also, lock.release]
-        if self.told:           # by another thread, while this one allocated
+        if self.told:           # another thread did it while this one allocated
             return True
         self.functions += added
         try:
@@ -52,7 +52,7 @@ cdef class Waiters:
 cdef int call(function) except -1:
     try:
         function()
-    except BaseException:       # whatever it is, the others are called
+    except BaseException:       # whatever this raises, the others are called
         log.exception("%r, called because records were delivered, failed", function)
     return 0
 

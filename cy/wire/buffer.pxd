@@ -11,9 +11,9 @@ cdef class Reader:
     cdef const unsigned char *ptr       # next byte to read
     cdef const unsigned char *end       # first byte not to read
     cdef object source                  # a memoryview of it: slices come from here
-    cdef Py_ssize_t budget              # what may still be made of the bytes: units, see spend
-    cdef bint polite                    # lets other threads run meanwhile
-    cdef Py_ssize_t since_way           # elements since it last did
+    cdef Py_ssize_t budget              # the units that may still be created; see spend
+    cdef bint polite                    # True if it lets other threads run
+    cdef Py_ssize_t since_way           # elements since other threads last ran
     cdef Py_buffer buffer               # keeps the bytes where they are
 
     cdef int overrun(self, Py_ssize_t size) except -1
@@ -23,7 +23,7 @@ cdef class Reader:
     cdef object text(self, Py_ssize_t size)
 
     cdef inline const unsigned char *take(self, Py_ssize_t size) except NULL:
-        """The one bounds check: the next ``size`` bytes, and on behind them."""
+        """Returns the next ``size`` bytes and moves past them. This is the only bounds check."""
         cdef const unsigned char *at = self.ptr
         if size < 0 or size > self.end - at:
             self.overrun(size)
@@ -32,7 +32,7 @@ cdef class Reader:
         return at
 
     cdef inline int spend(self, Py_ssize_t units) except -1:
-        """Takes ``units`` off the budget. One is some 40 bytes of memory and 40 ns."""
+        """Takes ``units`` off the budget. A unit is about 40 bytes of memory and 40 ns."""
         self.budget -= units
         if self.budget < 0:
             self.overspent()
@@ -59,12 +59,12 @@ cdef class Writer:
     cdef unsigned char *data
     cdef Py_ssize_t size                # bytes written
     cdef Py_ssize_t capacity            # bytes allocated
-    cdef Py_ssize_t foreign             # bytes that live in the objects of ``cuts``
-    cdef Py_ssize_t budget              # what may still be written: units, see spend
-    cdef bint polite                    # lets other threads run meanwhile
-    cdef Py_ssize_t since_way           # elements since it last did
-    cdef list cuts                      # [(position in data, object that goes in there), …] or None
-    cdef bint joined                    # no cuts: what is written now will be moved
+    cdef Py_ssize_t foreign             # bytes in the objects of ``cuts``
+    cdef Py_ssize_t budget              # the units that may still be written; see spend
+    cdef bint polite                    # True if it lets other threads run
+    cdef Py_ssize_t since_way           # elements since other threads last ran
+    cdef list cuts                      # [(position in data, object to insert there), …] or None
+    cdef bint joined                    # no cuts: the bytes written now will be moved
 
     cdef int grow(self, Py_ssize_t size) except -1
     cdef int put(self, const void *source, Py_ssize_t size) except -1
@@ -74,14 +74,14 @@ cdef class Writer:
     cdef object result(self)
 
     cdef inline int spend(self, Py_ssize_t units) except -1:
-        """Takes ``units`` off the budget. One is some 20 ns."""
+        """Takes ``units`` off the budget. A unit is about 20 ns."""
         self.budget -= units
         if self.budget < 0:
             self.overspent()
         return 0
 
     cdef inline unsigned char *reserve(self, Py_ssize_t size) except NULL:
-        """Room for ``size`` bytes, counted as written: the caller fills it."""
+        """Returns room for ``size`` bytes and counts them as written. The caller fills it."""
         cdef unsigned char *at
         if size > self.capacity - self.size:
             self.grow(size)

@@ -2,15 +2,15 @@
 
 A ``Reader`` is a pointer and an end in a buffer that other code owns. Every read passes one bounds check,
 ``Reader.take``: nothing is read past the end, and nothing is allocated for a length that was only declared. Text is
-checked UTF-8. Short ASCII text comes from a small cache, because a broker meets the same topic names and client ids in
-every request. A ``str`` that was met before also has its hash.
+checked to be UTF-8. Short ASCII text comes from a small cache, because every request repeats the same topic names and
+client ids. A cached ``str`` also has its hash.
 
 Both have a *budget*: the units that they may create for a message. It is unlimited by default; exceeding it raises
-``TooMuch``. Both can also be *polite*: then they release the GIL after every so many elements of arrays.
+``TooMuch``. Both can also be *polite*: then they release the GIL after a number of array elements.
 
-A ``Writer`` is one growing block of memory. Large ``bytes`` and pieces that are not in memory at all (a slice of a
-file, to be sent by ``sendfile``) are not copied into it. They are noted as cuts, and the result is then a list of
-pieces instead of one ``bytes``.
+A ``Writer`` is one growing block of memory. It does not copy large ``bytes``, or pieces that are not in memory at all
+(a slice of a file, to be sent by ``sendfile``). They are noted as cuts, and the result is then a list of pieces instead
+of one ``bytes``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -29,11 +29,11 @@ cdef extern from "Python.h":
 
 
 class DecodeError(ValueError):
-    """Bytes that are not what the protocol says they are."""
+    """The bytes do not follow the protocol."""
 
 
 class EncodeError(ValueError):
-    """A message that its schema does not allow in this version; ``where``: at which field."""
+    """The schema does not allow the message in this version. ``where`` names the field."""
 
     def __init__(self, reason, where=None):
         super().__init__(f"{where}: {reason}" if where else reason)
@@ -41,23 +41,23 @@ class EncodeError(ValueError):
 
 
 class TooMuch(Exception):
-    """A message that takes more than the budget that it was given."""
+    """The message exceeds its budget."""
 
 
 cdef Py_ssize_t UNLIMITED = PY_SSIZE_T_MAX
 
 cdef enum:
     FIRST_CAPACITY = 512
-    KEPT_CAPACITY = 1 << 20     # a writer used again keeps no more than this
+    KEPT_CAPACITY = 1 << 20     # the most memory that a reused writer keeps
     LONGEST_CACHED = 64
-    UNIT = 10                   # bytes of long text: each may become four
+    UNIT = 10                   # bytes of long text per unit: each may become four
     CACHE_SIZE = 256
 
 cdef PyObject *cached_text[CACHE_SIZE]
 
 
 cdef inline unsigned int cache_index(const unsigned char *at, Py_ssize_t size) noexcept nogil:
-    """Mixes the length, the first and the last eight bytes: names differ at one of the ends."""
+    """Hashes the length and the first and last eight bytes, because names differ at one of their ends."""
     cdef uint64_t first = 0, last = 0
     if size >= 8:
         memcpy(&first, at, 8)
@@ -94,12 +94,12 @@ cdef class Reader:
 
     @property
     def position(self) -> int:
-        """Index in the buffer of the next byte to read."""
+        """The index in the buffer of the next byte to read."""
         return self.ptr - self.start
 
     @property
     def remaining(self) -> int:
-        """Bytes left to read."""
+        """The number of bytes left to read."""
         return self.end - self.ptr
 
     cdef int overrun(self, Py_ssize_t size) except -1:
@@ -112,7 +112,7 @@ cdef class Reader:
         raise TooMuch("a message of so many parts")
 
     cdef object slice(self, Py_ssize_t size):
-        """The next ``size`` bytes as a memoryview: no copy."""
+        """Returns the next ``size`` bytes as a memoryview, without a copy."""
         cdef Py_ssize_t at = self.take(size) - self.start
         return self.source[at:at + size]
 
@@ -139,7 +139,7 @@ cdef class Reader:
 
 
 cdef class Writer:
-    """Grows as it is written to; ``result`` hands out what was written and empties it."""
+    """Memory that grows while it is written. ``result`` returns what was written and empties it."""
 
     def __cinit__(self):
         self.data = <unsigned char *>PyMem_Malloc(FIRST_CAPACITY)
@@ -168,7 +168,7 @@ cdef class Writer:
         return 0
 
     cdef int insert(self, object piece, Py_ssize_t size) except -1:
-        """``piece``, of ``size`` bytes, goes out at this place, but is not copied."""
+        """Inserts ``piece``, of ``size`` bytes, here without copying it."""
         if self.joined:
             raise EncodeError("a slice of a file cannot be in a tagged field")
         if self.cuts is None:

@@ -12,7 +12,7 @@ cdef class Codec:
     cdef readonly int max_version
     cdef int flexible_header            # the first version whose header has tagged fields
     cdef object compile
-    cdef bint open                      # bytes behind the end of a message are no error
+    cdef bint open                      # bytes after the end of a message are ignored
     cdef list plans                     # by version, None: not compiled yet
 
     cdef Plan known(self, int version)

@@ -20,14 +20,14 @@ from cy.wire.buffer import DecodeError, EncodeError
 
 cdef enum:
     LARGEST = 0x7fffffff
-    MOST_TAGS = 1000            # of a header: Kafka has two
+    MOST_TAGS = 1000            # the most tagged fields in a header; Kafka has two
 
 
 cdef Writer spare = Writer()
 
 
 cdef Writer writer_to_use():
-    """The writer of the last frame, or a new one while that is in use."""
+    """Returns the writer of the last frame, or a new one while that is in use."""
     global spare
     writer = spare
     spare = None
@@ -35,7 +35,7 @@ cdef Writer writer_to_use():
 
 
 cdef object finished(Writer writer, Py_ssize_t prefix):
-    """The result; ``prefix`` 4 puts the frame's length into its first four bytes."""
+    """Returns the result. With ``prefix`` 4, puts the frame's length into its first four bytes."""
     global spare
     cdef Py_ssize_t size = writer.size + writer.foreign
     if size > LARGEST:
@@ -52,10 +52,10 @@ cdef String CLIENT_ID = String(nullable=True)
 
 
 cdef class Codec:
-    """The plans of one message by version, each made by ``compile(version)`` when first wanted.
+    """The plans of one message by version. ``compile(version)`` makes each when it is first needed.
 
-    ``flexible_header``: the first version whose header has tagged fields (32767: none has).
-    ``open``: bytes behind the end of a message are ignored, not an error.
+    ``flexible_header`` is the first version whose header has tagged fields (32767: none). With ``open``, bytes after
+    the end of a message are ignored, not an error.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ cdef class Codec:
         self.plans = [None] * (max_version + 1)
 
     cdef Plan known(self, int version):
-        """The plan of a version, None if there is no such version."""
+        """Returns the plan of a version, None if there is no such version."""
         if version < self.min_version or version > self.max_version:
             return None
         if self.plans[version] is None:
@@ -80,11 +80,11 @@ cdef class Codec:
         return <Plan>self.plans[version]
 
     def has_flexible_header(self, int version) -> bool:
-        """Whether the header of that version has tagged fields."""
+        """Returns True if the header of that version has tagged fields."""
         return version >= self.flexible_header
 
     def plan(self, int version) -> Plan:
-        """The plan of a version; EncodeError if there is none."""
+        """Returns the plan of a version. Raises EncodeError if there is none."""
         plan = self.known(version)
         if plan is None:
             raise EncodeError(f"{self.name} has versions {self.min_version} to {self.max_version}, "
@@ -92,7 +92,7 @@ cdef class Codec:
         return plan
 
     def decode(self, int version, view, Py_ssize_t position, Py_ssize_t end):
-        """The message in ``view[position:end]``, all of it. DecodeError: it is not one."""
+        """Returns the message that fills ``view[position:end]``. Raises DecodeError."""
         cdef Plan plan = self.known(version)
         if plan is None:
             raise DecodeError(f"{self.name} has no version {version}")
@@ -104,7 +104,7 @@ cdef class Codec:
         self, int version, view, Py_ssize_t position, Py_ssize_t end, Py_ssize_t budget,
         bint polite=False,
     ):
-        """As ``decode``. Raises TooMuch where that takes more than ``budget`` units."""
+        """Does what ``decode`` does. Raises TooMuch if that takes more than ``budget`` units."""
         cdef Plan plan = self.known(version)
         if plan is None:
             raise DecodeError(f"{self.name} has no version {version}")
@@ -116,8 +116,8 @@ cdef class Codec:
     cpdef decode_response(
         self, int version, int correlation_id, view, Py_ssize_t position, Py_ssize_t end
     ):
-        """The message of a whole frame, its header in front. DecodeError: it is not one, or it is
-        the response to another request.
+        """Returns the message of a whole frame, which begins with a header. Raises DecodeError, also for the response
+        to another request.
         """
         cdef Plan plan = self.known(version)
         if plan is None:
@@ -131,13 +131,13 @@ cdef class Codec:
         return plan.decode_all(reader)
 
     def encode(self, int version, message) -> bytes:
-        """The message alone, without a header."""
+        """Returns the bytes of the message, without a header."""
         writer = writer_to_use()
         (<Plan>self.plan(version)).encode(writer, message)
         return whole(finished(writer, 0))
 
     cpdef encode_request(self, int version, int correlation_id, client_id, message):
-        """A whole request frame: length, header, message."""
+        """Returns a whole request frame: length, header, message."""
         writer = writer_to_use()
         writer.int32(0)
         writer.int16(self.key)
@@ -150,17 +150,17 @@ cdef class Codec:
         return finished(writer, 4)
 
     def encode_response(self, int version, int correlation_id, message):
-        """A whole response frame: length, header, message."""
+        """Returns a whole response frame: length, header, message."""
         return self.encode_response_with(writer_to_use(), version, correlation_id, message)
 
     def encode_response_within(self, int version, int correlation_id, message, Py_ssize_t budget):
-        """As ``encode_response``. Raises TooMuch where that takes more than ``budget`` units."""
+        """Does what ``encode_response`` does. Raises TooMuch if that takes more than ``budget`` units."""
         writer = writer_to_use()
         writer.budget = budget
         return self.encode_response_with(writer, version, correlation_id, message)
 
     def encode_response_politely(self, int version, int correlation_id, message):
-        """As ``encode_response``, for a thread beside one that is in a hurry."""
+        """Does what ``encode_response`` does, on a thread that must not delay the event loop."""
         writer = Writer()
         writer.polite = True
         return self.encode_response_with(writer, version, correlation_id, message)
@@ -174,14 +174,14 @@ cdef class Codec:
         return finished(writer, 4)
 
     def encode_record(self, int version, message) -> bytes:
-        """An internal record: the version as int16, the message."""
+        """Returns an internal record: the version as int16, the message."""
         writer = writer_to_use()
         writer.int16(version)
         (<Plan>self.plan(version)).encode(writer, message)
         return whole(finished(writer, 0))
 
     def decode_record(self, view):
-        """The internal record in ``view``, its version in front."""
+        """Returns the internal record in ``view``, which begins with its version."""
         reader = Reader(view, 0, len(view))
         cdef int version = reader.int16()
         cdef Plan plan = self.known(version)
@@ -190,7 +190,7 @@ cdef class Codec:
         return plan.decode_all(reader)
 
     def decode_open_record(self, view):
-        """As ``decode_record``, but a later version is read as the latest that is known."""
+        """Does what ``decode_record`` does, but reads a later version as the latest known one."""
         reader = Reader(view, 0, len(view))
         cdef int version = reader.int16()
         cdef Plan plan = self.known(min(version, self.max_version))
@@ -205,7 +205,7 @@ cdef bytes whole(result):
 
 @cython.final
 cdef class RequestHeader:
-    """The header of a request; ``position``: where the message begins."""
+    """The header of a request. The message begins at ``position``."""
 
     cdef readonly int api_key
     cdef readonly int api_version
@@ -239,7 +239,7 @@ cdef class RequestHeaders:
         self.flexible = flexible
 
     def decode(self, view, Py_ssize_t position, Py_ssize_t end):
-        """The header at ``view[position:end]``."""
+        """Returns the header at ``view[position:end]``."""
         cdef Reader reader = Reader(view, position, end)
         cdef RequestHeader header = RequestHeader.__new__(RequestHeader)
         header.api_key = reader.int16()
@@ -253,7 +253,7 @@ cdef class RequestHeaders:
 
 
 def decode_response_header(view, Py_ssize_t position, Py_ssize_t end, bint flexible):
-    """(correlation id, position of the message) of the response at ``view[position:end]``."""
+    """Returns (correlation id, position of the message) of the response at ``view[position:end]``."""
     cdef Reader reader = Reader(view, position, end)
     correlation_id = reader.int32()
     if flexible:

@@ -1,18 +1,18 @@
 cdef class Block:
     cdef char* data
     cdef readonly Py_ssize_t capacity
-    cdef readonly Py_ssize_t exports      # views of it that are alive
+    cdef readonly Py_ssize_t exports      # the number of living views of it
 
     cdef int resize(self, Py_ssize_t capacity) except -1
 
 
 cdef class ReceiveMemory:
     cdef readonly Block scratch           # where connections without a partial frame receive
-    cdef object scratch_view              # memoryview of scratch
+    cdef object scratch_view              # a memoryview of scratch
     cdef list pool                        # free blocks, for large frames
-    cdef readonly Py_ssize_t pooled       # bytes in pool
-    cdef readonly Py_ssize_t taken         # bytes in blocks that connections hold
-    cdef public Py_ssize_t limit          # of taken; reached: connections that need more must wait
+    cdef readonly Py_ssize_t pooled       # size in bytes of the blocks in the pool
+    cdef readonly Py_ssize_t taken         # size in bytes of the blocks that connections hold
+    cdef public Py_ssize_t limit          # the limit of ``taken``; beyond it, connections that need more must wait
     cdef readonly Py_ssize_t pool_limit
 
     cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted)
@@ -22,15 +22,15 @@ cdef class ReceiveMemory:
 
 cdef class FrameReader:
     cdef ReceiveMemory memory
-    cdef Block own                        # a partial frame, or frames kept for later; or None
-    cdef object view                      # memoryview of own, while its frames are handed out
+    cdef Block own                        # has a partial frame, or frames kept for later; or None
+    cdef object view                      # a memoryview of own, while its frames are returned
     cdef Py_ssize_t begin                 # the next frame starts here …
-    cdef Py_ssize_t filled                # … and received bytes end here; in own, else scratch
-    cdef Py_ssize_t spilled               # bytes in scratch that follow those in own
-    cdef bint bulk                        # the last frame was large: expect the next to be
-    cdef double started                   # when the visit began, in s
-    cdef bint asked                       # it has handed out a frame, or tried to
-    cdef readonly bint late               # its time was over before its frames were
+    cdef Py_ssize_t filled                # … and received bytes end here; in own, otherwise in scratch
+    cdef Py_ssize_t spilled               # the number of bytes in scratch that follow those in own
+    cdef bint bulk                        # the last frame was large, so the next one may be
+    cdef double started                   # when the visit began, in seconds
+    cdef bint asked                       # the visit has returned a frame, or tried to
+    cdef readonly bint late               # the visit's time ended before its frames did
     cdef public Py_ssize_t max_frame
 
     cdef object failed(self)

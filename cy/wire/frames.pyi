@@ -7,7 +7,7 @@ AGAIN: int
 STARVED: int
 
 class FrameError(ValueError):
-    """The stream cannot be a stream of frames; ``prefix`` holds the bytes at fault, at most eight.
+    """The stream cannot be a stream of frames. ``prefix`` has its first bytes, at most eight.
     """
 
     prefix: bytes
@@ -20,34 +20,34 @@ class ReceiveMemory:
     """The memory into which the connections of one event loop receive."""
 
     scratch: object
-    """What whole small frames are views of."""
+    """The memory of which whole small frames are views."""
     limit: int
-    """Bound of ``taken`` in bytes."""
+    """The limit of ``taken`` in bytes."""
     def __init__(
         self, limit: int = ..., *, scratch_size: int = ..., pool_limit: int = ...
     ) -> None: ...
     @property
     def taken(self) -> int:
-        """Bytes in blocks that connections hold."""
+        """The size in bytes of the blocks that connections hold."""
     @property
     def pooled(self) -> int:
-        """Bytes in free blocks that are kept for the next large frame."""
+        """The size in bytes of free blocks, which are kept for the next large frame."""
     def trim(self) -> None:
-        """Frees the pool; for times when nothing large arrives."""
+        """Frees the pool. Call it when no large frames arrive."""
 
 class FrameReader:
-    """The receiving half of one connection: ``receive`` once, ``next`` until None or enough,
-    ``keep``.
+    """The receiving half of one connection. Call ``receive`` once, ``next`` until it returns None or enough is in
+    progress, then ``keep``.
     """
 
     max_frame: int
-    """The largest length that is accepted, in bytes."""
+    """The largest accepted length of a frame, in bytes."""
     late: bool
-    """True if the visit's time ended before all its frames were handed out."""
+    """True if the visit's time ended before all its frames were returned."""
     def __init__(self, memory: ReceiveMemory, max_frame: int) -> None: ...
     @property
     def pending(self) -> int:
-        """The bytes that were received but not handed out."""
+        """The number of bytes that were received but not returned as frames."""
     @property
     def taken(self) -> int:
         """The bytes of memory that this connection holds."""
@@ -56,27 +56,28 @@ class FrameReader:
     def receive(self, fd: int) -> int:
         """Receives once; returns the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError, OSError."""
     def receive_by(self, read: Callable[[int, memoryview], int]) -> int:
-        """Receives all that ``read(size, view)`` has, as a layer that decrypts gives it; the view dies with the call.
-
-        ``read`` returns the number of bytes, 0 at the end, AGAIN. Returns and raises as ``receive``.
+        """Receives everything that ``read(size, view)`` has. A layer that decrypts passes it; the view is valid during
+        the call only. ``read`` returns the number of bytes, 0 at the end, or AGAIN. Returns and raises the same as
+        ``receive``.
         """
     def go_on(self) -> None:
         """Begins a visit without receiving."""
     def visit_s(self) -> float:
-        """How long the visit has lasted."""
+        """Returns how long the visit has lasted."""
     def next(self, visit_s: float = 0) -> tuple[memoryview, int, int] | None:
-        """The next whole frame without its length field: ``(view, start, end)``. Raises FrameError.
-        None also, and ``late``, where the visit has lasted for ``visit_s``; its first frame comes anyhow.
+        """Returns the next whole frame without its length field: ``(view, start, end)``. Raises FrameError. Also
+        returns None, and sets ``late``, if the visit has lasted for ``visit_s``; but a visit returns at least one
+        frame.
 
-        The view is good until the next call of any reader of the same memory.
+        The view is valid until the next call of any reader of the same memory.
         """
     def hand_on(self, on_frame: Callable[[memoryview, int, int, bool], object]) -> None:
         """Calls ``on_frame(view, start, end, reused)`` with each whole frame, then does ``keep``.
 
-        ``reused``: the view's memory will be overwritten. A reader that is closed meanwhile has no more
-        frames. Raises FrameError, and what is raised by the call.
+        If ``reused``, the view's memory will be overwritten. If the call closes the reader, no frame follows. Raises
+        FrameError, and what the call raises.
         """
     def keep(self) -> None:
-        """Ends a visit: what was not handed out moves to this connection. Raises FrameError."""
+        """Ends a visit: bytes that were not returned move to this connection. Raises FrameError."""
     def close(self) -> None:
-        """Gives all memory back."""
+        """Returns all memory to the pool."""

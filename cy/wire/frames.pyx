@@ -1,18 +1,16 @@
-"""Frames from a non-blocking socket: ``FrameReader``. (``send_queue`` has the way out.)
+"""Reads frames from a non-blocking socket: ``FrameReader``. (``send_queue`` writes.)
 
     frame := length:int32 byte[length]          big-endian; length counts what follows it
 
-All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames
-are handed out where they lie, as ``(view, start, end)``; nothing is copied and an idle connection
-owns no memory. Only what is left when all whole frames are used, part of a frame, moves to a block
-of the connection. That block grows with the bytes that have *arrived*, doubling up to the declared
-length, so a peer that declares 100 MB and sends two bytes costs 512 bytes. The rest of a large
-frame is received straight into its block, and whatever follows it in the socket into scratch, by
-one ``readv``. Blocks of large frames go back to a small pool, so that a stream of them touches the
-same pages again and again.
+All connections of a loop receive into one buffer, ``ReceiveMemory.scratch``. Whole frames are returned in place, as
+``(view, start, end)``. Nothing is copied, and an idle connection owns no memory. Only the incomplete frame that is left
+after all whole ones moves to a block of the connection. That block grows with the bytes that have *arrived*, doubling
+up to the declared length. So a peer that declares 100 MB and sends two bytes costs 512 bytes. One ``readv`` receives
+the rest of a large frame directly into its block, and whatever follows into scratch. Blocks of large frames return to a
+small pool, so a stream of them uses the same pages again and again.
 
-A view is good until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same
-memory. A pooled block is not reused while views of it are alive.
+A view is valid until the next call of ``next``, ``keep`` or ``receive`` on *any* reader of the same memory. A pooled
+block is not reused while views of it exist.
 """
 
 from cpython.buffer cimport PyBUF_WRITE, PyBuffer_FillInfo
@@ -45,21 +43,20 @@ cdef double now_s() noexcept nogil:
 
 SCRATCH_SIZE = 256 * 1024
 POOL_LIMIT = 16 * 1024 * 1024
-# What receive() returns besides a count of bytes (0: the peer has closed).
-AGAIN = -1                      # nothing there
-STARVED = -2                    # memory is at its limit: ask again when some is free
+# What receive() returns if it does not return a count of bytes (0: the peer has closed).
+AGAIN = -1                      # nothing has arrived
+STARVED = -2                    # memory is at its limit: try again when some is free
 
 cdef enum:
     SMALLEST_BLOCK = 512
-    LARGE = 64 * 1024           # frames and blocks from here on are worth pooling
-    PEEK = 4096                 # read ahead of a large frame: finds its length, copies little
+    LARGE = 64 * 1024           # frames and blocks of this size and more are worth pooling
+    PEEK = 4096                 # read ahead of a large frame, to find its length and copy little
 
 
 class FrameError(ValueError):
     """The stream cannot be a stream of frames: a length below 0 or above the limit.
 
-    ``prefix`` holds the bytes at fault, at most eight; they often tell which protocol the peer
-    believes to speak.
+    ``prefix`` has its first bytes, at most eight. They often show which protocol the peer speaks.
     """
 
     def __init__(self, message, prefix):
@@ -68,7 +65,7 @@ class FrameError(ValueError):
 
 
 cdef class Block:
-    """Memory that a socket fills; a writable buffer to Python."""
+    """Memory that a socket fills. For Python it is a writable buffer."""
 
     def __cinit__(self, Py_ssize_t capacity):
         self.data = <char*> malloc(capacity)
@@ -80,7 +77,7 @@ cdef class Block:
         free(self.data)
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
-        """For one without exports. The pages of a large block move without being copied."""
+        """Changes the size of a block without exports. The pages of a large block move without being copied."""
         cdef char* data = <char*> realloc(self.data, capacity)
         if data == NULL:
             raise MemoryError
@@ -97,10 +94,9 @@ cdef class Block:
 
 
 cdef class ReceiveMemory:
-    """What the connections of one event loop receive into.
+    """The memory into which the connections of one event loop receive.
 
-    ``limit`` bounds the bytes that connections hold for partial frames
-    (``queued.max.request.bytes``).
+    ``limit`` limits the bytes that connections hold for partial frames (``queued.max.request.bytes``).
     """
 
     def __cinit__(self, Py_ssize_t limit=1 << 62, *, Py_ssize_t scratch_size=SCRATCH_SIZE,
@@ -112,12 +108,12 @@ cdef class ReceiveMemory:
         self.pool_limit = pool_limit
 
     def trim(self):
-        """Frees the pool; for times when nothing large arrives."""
+        """Frees the pool. Call it when no large frames arrive."""
         self.pool.clear()
         self.pooled = 0
 
     cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted):
-        """A block of ``wanted`` bytes if a pooled one fits, else a new one of ``at_least``."""
+        """Returns a pooled block of ``wanted`` bytes if one fits, otherwise a new one of ``at_least``."""
         cdef Block block
         cdef Py_ssize_t index
         for index in range(len(self.pool)):
@@ -132,8 +128,7 @@ cdef class ReceiveMemory:
         return block
 
     cdef Block grow(self, Block block, Py_ssize_t begin, Py_ssize_t filled, Py_ssize_t wanted):
-        """A larger block with the bytes [begin, filled) of ``block`` at its front; None at the
-        limit.
+        """Returns a larger block that begins with the bytes [begin, filled) of ``block``. Returns None at the limit.
         """
         cdef Py_ssize_t used = filled - begin
         cdef Py_ssize_t capacity = min(2 * block.capacity, wanted)
@@ -160,13 +155,14 @@ cdef class ReceiveMemory:
 
 
 cdef inline bint is_other_protocol(const uint8_t* at) noexcept nogil:
-    """TLS's greeting or alert (as a length: 369, 352 MB), an HTTP method (over 1.1 GB), whatever the limit is."""
+    """Returns True for TLS's greeting or alert (as a length: 369, 352 MB) and for an HTTP method (over 1.1 GB),
+    whatever the limit is."""
     cdef uint32_t word = load_uint32(at)
     return word >> 16 in (0x1603, 0x1503) or word in (0x47455420, 0x504F5354, 0x48454144, 0x50555420)
 
 
 def protocol_of(prefix):
-    """What the first bytes of a stream that is not Kafka's look like, as the end of a sentence."""
+    """Returns which protocol the first bytes of a stream look like, as the end of a sentence."""
     if prefix[:4] in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
         return ": it speaks HTTP"
     if prefix[:2] in (b"\x16\x03", b"\x15\x03"):
@@ -179,7 +175,7 @@ cdef inline Py_ssize_t read_into(object read, char* data, Py_ssize_t size) excep
 
 
 cdef bint owns_whole(FrameReader reader) except -1:
-    """A frame is in own from its first byte to its last."""
+    """Returns True if a whole frame is in own."""
     cdef Py_ssize_t used = reader.filled - reader.begin
     return used >= 4 and used >= 4 + reader.declared()
 
@@ -187,8 +183,8 @@ cdef bint owns_whole(FrameReader reader) except -1:
 cdef class FrameReader:
     """The receiving half of one connection.
 
-    In turn: ``receive`` once, ``next`` until it returns None or enough is under way, ``keep``.
-    Where frames are left over from the visit before, ``go_on`` stands for ``receive``.
+    Call ``receive`` once, ``next`` until it returns None or enough is in progress, then ``keep``. If frames are left
+    from the previous visit, call ``go_on`` in place of ``receive``.
     """
 
     def __cinit__(self, ReceiveMemory memory not None, Py_ssize_t max_frame):
@@ -197,7 +193,7 @@ cdef class FrameReader:
 
     @property
     def pending(self):
-        """Bytes that were received and not handed out."""
+        """The number of bytes that were received but not returned as frames."""
         return self.unused()
 
     cdef Py_ssize_t unused(self) noexcept:
@@ -205,20 +201,19 @@ cdef class FrameReader:
 
     @property
     def taken(self):
-        """Bytes of memory that this connection holds."""
+        """The bytes of memory that this connection holds."""
         return 0 if self.own is None else self.own.capacity
 
     @property
     def reuses(self):
-        """True where the memory of the frame that was handed out last will be overwritten."""
+        """True if the memory of the last returned frame will be overwritten."""
         return self.own is None or self.begin < self.filled
 
     def receive(self, int fd):
         """Receives once from the socket ``fd``.
 
-        Returns the number of bytes, 0 when the peer has closed, AGAIN when nothing is there,
-        STARVED when memory is at its limit. Raises FrameError for an impossible length and OSError
-        as recv does.
+        Returns the number of bytes, 0 if the peer has closed, AGAIN if nothing has arrived, STARVED if memory is at its
+        limit. Raises FrameError for an impossible length, and OSError as recv does.
         """
         cdef iovec parts[2]
         cdef Block scratch = self.memory.scratch
@@ -248,10 +243,10 @@ cdef class FrameReader:
         return count
 
     def receive_by(self, read):
-        """Receives all that ``read`` has, which is little enough for scratch: what lies below decrypts.
+        """Receives everything that ``read`` has, which fits into scratch. A layer that decrypts passes it.
 
-        ``read(size, view)`` fills the view, which dies with the call: the number of bytes, 0 at the end,
-        AGAIN. Returns and raises as ``receive``; STARVED where ``read`` has more.
+        ``read(size, view)`` fills the view, which is valid during the call only. It returns the number of bytes, 0 at
+        the end, or AGAIN. Returns and raises the same as ``receive``; STARVED if ``read`` has more.
         """
         cdef Block scratch = self.memory.scratch
         cdef Py_ssize_t count, needed, total = 0, room
@@ -266,7 +261,7 @@ cdef class FrameReader:
                 needed = self.make_room()
                 if needed < 0:
                     return STARVED
-                if needed == 0:  # first the length: what follows the frame must not lie in own
+                if needed == 0:  # first the length: bytes after the frame must not be in own
                     needed = 4 - (self.filled - self.begin)
                 room = min(self.own.capacity - self.filled, needed)
                 count = read_into(read, self.own.data + self.filled, room)
@@ -297,10 +292,8 @@ cdef class FrameReader:
         PyErr_SetFromErrno(OSError)
 
     cdef Py_ssize_t make_room(self) except? -2:
-        """Makes room in own for at least one byte.
-
-        Returns how many bytes its frame still needs, 0 while its length has not arrived, -1 at the
-        memory's limit.
+        """Makes room in own for at least one byte. Returns how many bytes the frame still needs, 0 while its length is
+        incomplete, -1 at the memory's limit.
         """
         cdef Block larger
         cdef Py_ssize_t used = self.filled - self.begin
@@ -322,7 +315,7 @@ cdef class FrameReader:
         return total - used if known else 0
 
     cdef Py_ssize_t declared(self) except -1:
-        """The length at ``begin``, once four bytes are there."""
+        """Returns the length at ``begin``, if four bytes have arrived."""
         cdef Block block = self.memory.scratch if self.own is None else self.own
         cdef const uint8_t* at = <const uint8_t*> block.data + self.begin
         cdef Py_ssize_t length = load_int32(at)
@@ -332,11 +325,9 @@ cdef class FrameReader:
         raise FrameError(f"frame length {length} is not in 0..{self.max_frame}{protocol_of(prefix)}", prefix)
 
     def next(self, double visit_s=0):
-        """The next whole frame as ``(view, start, end)``, without its length field, or None. Raises
-        FrameError.
-
-        None also where the visit has lasted for ``visit_s`` and bytes are left (``late``): a visit hands
-        out one frame at least.
+        """Returns the next whole frame as ``(view, start, end)``, without its length field, or None. Raises FrameError.
+        Also returns None if the visit has lasted for ``visit_s`` and bytes are left (``late``). A visit returns at
+        least one frame.
         """
         if self.asked and visit_s and self.unused() and now_s() - self.started > visit_s:
             self.late = True
@@ -347,8 +338,8 @@ cdef class FrameReader:
     def hand_on(self, on_frame):
         """Calls ``on_frame(view, start, end, reused)`` with each whole frame, and keeps what is left.
 
-        ``reused``: the view's memory will be overwritten. A reader that is closed by the call has no
-        more frames. Raises FrameError, and what is raised by the call.
+        If ``reused``, the view's memory will be overwritten. If the call closes the reader, no frame follows. Raises
+        FrameError, and what the call raises.
         """
         cdef tuple frame = self.whole()
         while frame is not None:
@@ -376,7 +367,7 @@ cdef class FrameReader:
         return self.view, start, self.begin
 
     def keep(self):
-        """Ends a visit: what was not handed out moves from the shared buffer to this connection."""
+        """Ends a visit: bytes that were not returned move from the shared buffer to this connection."""
         cdef Py_ssize_t remaining, wanted
         cdef Block block
         if self.own is not None:
@@ -397,7 +388,7 @@ cdef class FrameReader:
         self.filled = remaining
 
     cdef int keep_spilled(self) except -1:
-        """Own holds frames that were not handed out (the connection is muted), and scratch what
+        """Handles the case that own has frames that were not returned (the connection is muted), and scratch what
         followed them.
         """
         cdef Block larger
@@ -415,7 +406,7 @@ cdef class FrameReader:
         return 0
 
     cdef int drop_own(self) except -1:
-        """All of own was handed out: go on in scratch."""
+        """Continues in scratch, after everything in own was returned."""
         self.view = None
         self.memory.give(self.own)
         self.own = None
@@ -425,7 +416,7 @@ cdef class FrameReader:
         return 0
 
     def close(self):
-        """Gives all memory back."""
+        """Returns all memory to the pool."""
         self.begin = self.filled = self.spilled = 0
         if self.own is not None:
             self.drop_own()

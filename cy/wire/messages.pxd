@@ -6,23 +6,23 @@ cdef extern from *:
     """
     static CYTHON_INLINE PyObject *pyb_alloc(PyTypeObject *type) { return type->tp_alloc(type, 0); }
     """
-    object pyb_alloc(PyTypeObject *type)        # an instance whose slots are all NULL
+    object pyb_alloc(PyTypeObject *type)        # returns an instance whose slots are all NULL
 
 
 cdef struct Slot:
-    Py_ssize_t offset       # of the pointer to the value within an instance
-    PyObject *default       # the default itself, or what makes it
-    PyObject *absent        # a value that means the same as the default on the wire, or NULL
+    Py_ssize_t offset       # the offset within an instance of the pointer to the value
+    PyObject *default       # the default, or the type that makes it
+    PyObject *absent        # a value that the wire does not distinguish from the default, or NULL
     bint makes              # default is a type, called for every instance
 
 
 @cython.final
 cdef class Layout:
-    cdef readonly tuple names           # of the fields, in the order of the schema
+    cdef readonly tuple names           # the names of the fields, in the order of the schema
     cdef Py_ssize_t count
     cdef Slot *slots
     cdef PyTypeObject *type             # borrowed: the class owns the layout
-    cdef list held                      # keeps the defaults alive
+    cdef list held                      # keeps references to the defaults
 
     cdef object fresh(self, Slot *slot)
     cdef Py_ssize_t index(self, str name) except -1

@@ -1,9 +1,8 @@
 """Message classes: Python classes with slots whose fields C code reads and writes.
 
-A message class is an ordinary class with ``__slots__``; its ``Layout`` knows where each slot lies
-in an instance, and each field's default. So an instance is made and filled without a Python call,
-by the keyword constructor (a C function called by vectorcall) as well as by a decoder. A slot holds
-one reference, or NULL where the field was deleted or never set.
+A message class is an ordinary class with ``__slots__``; its ``Layout`` knows where each slot lies in an instance, and
+each field's default. So the keyword constructor (a C function called by vectorcall) and a decoder make and fill an
+instance without a Python call. A slot holds one reference, or NULL if the field was deleted or never set.
 """
 
 import sys
@@ -52,7 +51,7 @@ cdef int unset() except -1:
 
 
 cdef Layout layout_of(object message):
-    """The layout of a message class."""
+    """Returns the layout of a message class."""
     cdef PyObject *found = pyb_own(message, LAYOUT)
     if found is NULL:
         raise TypeError(f"{message.__qualname__} is not a message class")
@@ -63,7 +62,7 @@ cdef class Layout:
     """Where the fields of a message class lie in its instances, and their defaults."""
 
     def __cinit__(self, type message, dict defaults):
-        self.names = tuple([sys.intern(name) for name in defaults])   # as keywords are
+        self.names = tuple([sys.intern(name) for name in defaults])   # as keyword names are
         self.count = len(defaults)
         self.type = <PyTypeObject *>message
         self.held = list(defaults.values())
@@ -91,7 +90,7 @@ cdef class Layout:
     cdef Py_ssize_t index(self, str name) except -1:
         if name in self.names:
             return self.names.index(name)
-        import difflib      # 5 ms, and only for a mistake
+        import difflib      # takes 5 ms, and only after a mistake
         near = difflib.get_close_matches(name, self.names, 1)
         hint = f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}"
         raise TypeError(f"{(<object>self.type).__qualname__} has no field {name}{hint}")
@@ -109,7 +108,7 @@ cdef object construct(PyObject *type, PyObject *const *args, size_t nargsf, PyOb
     for i in range(given):
         name = PyTuple_GET_ITEM(keywords, i)
         while at < layout.count and PyTuple_GET_ITEM(<PyObject *>layout.names, at) is not name:
-            at += 1                                     # keywords mostly come in the schema's order
+            at += 1                                     # keywords usually come in the schema's order
         if at == layout.count:
             at = layout.index(<str>name)
         store(<PyObject *>message, layout.slots[at].offset, <object>args[i])
@@ -120,12 +119,12 @@ cdef object construct(PyObject *type, PyObject *const *args, size_t nargsf, PyOb
 
 
 cdef class Message:
-    """Base of all message classes: fields in slots, keyword constructor, ``==`` and ``repr``."""
+    """The base of all message classes: fields in slots, keyword constructor, ``==`` and ``repr``."""
 
     __slots__ = ()
 
     def __init__(self, **fields):
-        """The slow way, of callers that do not know vectorcall."""
+        """Creates a message for callers that do not use vectorcall. This is slower."""
         cdef Layout layout = layout_of(type(self))
         cdef Py_ssize_t i
         for name in fields:
@@ -143,7 +142,7 @@ cdef class Message:
         return True
 
     def __repr__(self):
-        """The constructor's call, without the fields that have their default."""
+        """Returns the call of the constructor, without fields that have their defaults."""
         cdef Layout layout = layout_of(type(self))
         cdef Py_ssize_t i
         told = []
@@ -154,7 +153,7 @@ cdef class Message:
         return f"{type(self).__qualname__}({', '.join(told)})"
 
     def __reduce__(self):
-        """To pickle or copy: what the constructor needs."""
+        """Returns what the constructor needs, for pickle and copy."""
         cdef Layout layout = layout_of(type(self))
         return rebuild, (type(self), {name: getattr(self, name) for name in layout.names})
 
@@ -165,10 +164,10 @@ def rebuild(message, fields):
 
 
 def message_class(str name, dict defaults, dict attributes):
-    """A message class with the fields ``defaults``, in that order.
+    """Returns a message class with the fields ``defaults``, in that order.
 
-    A default that is a type (``list``, a message class) is called for every instance.
-    ``attributes``: further entries of the class: ``__qualname__``, ``__module__``, nested classes.
+    A default that is a type (``list``, a message class) is called for every instance. ``attributes`` are further
+    entries of the class: ``__qualname__``, ``__module__``, nested classes.
     """
     message = type(name, (Message,), attributes | {"__slots__": tuple(defaults)})
     setattr(message, LAYOUT, Layout(message, defaults))

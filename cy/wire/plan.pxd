@@ -15,17 +15,17 @@ cdef struct Field:
 
 @cython.final
 cdef class Plan(WireType):
-    cdef readonly object message        # the class
+    cdef readonly object message        # the message class
     cdef Layout layout
     cdef bint flexible
-    cdef bint leaf                      # holds nothing that could refer to something else
+    cdef bint leaf                      # instances cannot be part of a reference cycle
     cdef Field *fields                  # in the order of the wire
     cdef Py_ssize_t count
     cdef Field *tagged                  # by ascending tag
     cdef Py_ssize_t tagged_count
-    cdef Slot *unset                    # of fields that are tagged, or not in this version
+    cdef Slot *unset                    # fields that are tagged, or not in this version
     cdef Py_ssize_t unset_count
-    cdef Field *forbidden               # of fields not in this version that may not be dropped
+    cdef Field *forbidden               # fields that are not in this version and may not be dropped
     cdef Py_ssize_t forbidden_count
     cdef list held
 

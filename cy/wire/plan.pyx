@@ -1,4 +1,4 @@
-"""Executes the compiled message plans: messages to bytes and back.
+"""Executes compiled message plans: turns messages into bytes and back.
 
 Grammar
     struct          the fields in order;            flexible: then uvarint count of tagged fields,
@@ -6,8 +6,8 @@ Grammar
     struct or null  int8, -1 for null, else 1 and the struct; as a tagged field uvarint, 0 for null
 
 A ``Plan`` is the wire type of a struct in one version. It has the types of its fields (``wire_types``), each with the
-place of the field's slot in an instance of the message class (``messages``). Executing it costs tens of nanoseconds a
-field and no Python call.
+place of the field's slot in an instance of the message class (``messages``). Executing it costs tens of nanoseconds per
+field, and no Python call.
 """
 
 cimport cython
@@ -29,7 +29,7 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    MOST_TAGS = 10_000          # of a struct: Kafka 4.4's limit; those that nobody knows are passed over one by one
+    MOST_TAGS = 10_000          # the most in one struct, as in Kafka 4.4; unknown ones are skipped one by one
 
 
 cdef bint is_default(Slot *slot, object value) except -1:
@@ -45,9 +45,9 @@ cdef bint is_default(Slot *slot, object value) except -1:
 cdef class Plan(WireType):
     """A message class in one version.
 
-    ``fields``: (name, type) in the order of the wire; ``tagged``: (name, type, tag);
-    ``forbidden``: names of fields that the version lacks and that may not be dropped silently.
-    ``None`` as the value of a tagged struct means that it is not sent.
+    ``fields`` are (name, type) in the order of the wire, ``tagged`` are (name, type, tag). ``forbidden`` are names of
+    fields that the version lacks and that may not be dropped silently. A tagged struct with the value ``None`` is not
+    sent.
     """
 
     def __cinit__(self, type message, list fields, list tagged, list forbidden, bint flexible):
@@ -115,7 +115,7 @@ cdef class Plan(WireType):
         if self.flexible:
             self.decode_tags(reader, <PyObject *>message)
         if self.leaf:
-            PyObject_GC_UnTrack(message)    # a million of them are no work for the collector
+            PyObject_GC_UnTrack(message)    # so that the garbage collector need not visit millions of them
         return message
 
     cdef int decode_tags(self, Reader reader, PyObject *message) except -1:
@@ -143,7 +143,7 @@ cdef class Plan(WireType):
         return 0
 
     cdef object decode_all(self, Reader reader):
-        """Decodes a message that ends where the bytes end."""
+        """Decodes a message that must end where the bytes end."""
         message = self.decode(reader)
         if reader.ptr != reader.end:
             raise DecodeError(f"{reader.end - reader.ptr} bytes behind the end of a "
@@ -168,7 +168,7 @@ cdef class Plan(WireType):
         return 0
 
     cdef object blame(self, Py_ssize_t index, object error):
-        """The same error with the field's name; inner structs have named theirs already."""
+        """Returns the error with the field's name; inner structs have added theirs already."""
         if isinstance(error, EncodeError) and error.where:
             return error
         return EncodeError(str(error), f"{self.message.__qualname__}.{self.held[0][index][0]}")
@@ -190,7 +190,7 @@ cdef class Plan(WireType):
         cdef int count = 0
         cdef bint was_joined = writer.joined
         writer.joined = True
-        writer.uvarint(0)       # there are fewer than 128 tagged fields: one byte, put right below
+        writer.uvarint(0)       # fewer than 128 tagged fields: one byte, which is corrected below
         for i in range(self.tagged_count):
             slot = &self.tagged[i].slot
             value = load(message, slot.offset)
@@ -212,7 +212,7 @@ cdef class Plan(WireType):
 
 @cython.final
 cdef class Nullable(WireType):
-    """A struct that may be null: one byte, negative for null."""
+    """A struct that may be null. It begins with one byte, negative for null."""
 
     cdef Plan plan
 
@@ -236,7 +236,7 @@ cdef class Nullable(WireType):
 
 @cython.final
 cdef class TaggedNullable(WireType):
-    """A tagged struct that may be null: a varint, zero for null."""
+    """A tagged struct that may be null. It begins with a varint, zero for null."""
 
     cdef Plan plan
 

@@ -3,24 +3,23 @@ from collections.abc import Sequence
 from cy.wire.sendfile import FileSlice
 
 class SendQueue:
-    """The sending half of one connection: what is still to be sent, in order."""
+    """The sending half of one connection: what it still has to send, in order."""
 
     @property
     def unsent(self) -> int:
-        """Bytes that are not sent."""
+        """The number of unsent bytes."""
     def __init__(self) -> None: ...
     @property
     def gone(self) -> int:
-        """The bytes that were ever sent."""
+        """The number of bytes that were ever sent."""
     def append(self, reply: bytes | FileSlice | Sequence[bytes | FileSlice]) -> int:
-        """Adds to what is to be sent. -> where it ends: the bytes that were ever added"""
+        """Adds pieces. Returns their end as a position: the number of bytes that were ever added."""
     def flush(self, fd: int) -> bool:
-        """Sends until the socket takes no more; True when nothing is left. Raises OSError,
-        EOFError.
+        """Sends until the socket takes no further bytes. Returns True if nothing is left. Raises OSError, EOFError.
         """
     def peek(self, size: int) -> bytes:
-        """The next bytes, at most ``size``, for a layer that encrypts. Raises OSError, EOFError."""
+        """Returns the next bytes, at most ``size``, for a layer that encrypts. Raises OSError, EOFError."""
     def drop(self, count: int) -> bool:
-        """The next ``count`` bytes, as ``peek`` gave them, are on their way. True when nothing is left."""
+        """Counts the next ``count`` bytes, from ``peek``, as sent. Returns True if nothing is left."""
     def close(self) -> None:
-        """Forgets what was not sent."""
+        """Drops everything that was not sent."""

@@ -1,7 +1,7 @@
-"""Byte strings and file slices to a non-blocking socket, in order: ``SendQueue`` counts what is not sent.
+"""Sends byte strings and file slices to a non-blocking socket, in order. ``SendQueue`` counts what is not sent.
 
-Runs of byte strings leave by one ``sendmsg``, file slices by ``sendfile``; ``MSG_MORE`` joins a header with the slice
-that follows it.
+It sends consecutive byte strings by one ``sendmsg``, and file slices by ``sendfile``. ``MSG_MORE`` joins a header with
+the following slice.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -35,8 +35,8 @@ cdef extern from *:
     int MSG_MORE
 
 cdef enum:
-    MAX_PARTS = 64              # of one sendmsg
-    TURN = 4 * 1024 * 1024      # bytes that one connection may send before others do
+    MAX_PARTS = 64              # the most pieces of one sendmsg
+    TURN = 4 * 1024 * 1024      # bytes that one connection may send before others get their turn
 
 
 cdef inline Py_ssize_t size_of(part) except -1:
@@ -46,11 +46,11 @@ cdef inline Py_ssize_t size_of(part) except -1:
 
 
 cdef class SendQueue:
-    """The sending half of one connection: what is still to be sent, in order."""
+    """The sending half of one connection: what it still has to send, in order."""
 
     def append(self, reply):
-        """Adds ``bytes``, a file slice, or a list of both. Returns where it ends: the bytes that were
-        ever added.
+        """Adds ``bytes``, a file slice, or a list of both. Returns their end as a position: the number of bytes that
+        were ever added.
         """
         if type(reply) is list:
             for part in <list> reply:
@@ -70,15 +70,13 @@ cdef class SendQueue:
 
     @property
     def gone(self):
-        """The bytes that were ever sent."""
+        """The number of bytes that were ever sent."""
         return self.given - self.unsent
 
     def flush(self, int fd):
-        """Sends as much as the socket takes; True when nothing is left.
-
-        Returns False also after 4 MiB, so that other connections get their turn. Raises OSError as
-        send does, and EOFError when a file is shorter than its slice, after which the stream is
-        beyond repair.
+        """Sends as much as the socket takes. Returns True if nothing is left. Also returns False after 4 MiB, so that
+        other connections get their turn. Raises OSError as send does, and EOFError if a file is shorter than its slice.
+        After that, close the connection.
         """
         cdef Py_ssize_t count, turn = 0
         while self.items is not None:
@@ -94,7 +92,7 @@ cdef class SendQueue:
         return True
 
     cdef Py_ssize_t send_part(self, int fd) except -2:
-        """One sendfile of the slice at the head; -1 when the socket is full."""
+        """Calls sendfile once, for the first slice. Returns -1 if the socket is full."""
         cdef FileSlice part = self.items[self.head]
         cdef Py_ssize_t count = send_slice(fd, part, self.sent)
         if count == 0 and self.sent < part.length:
@@ -104,7 +102,7 @@ cdef class SendQueue:
         return count
 
     cdef Py_ssize_t send_bytes(self, int fd) except -2:
-        """One send of the run of byte strings at the head; -1 when the socket is full."""
+        """Sends the byte strings at the front by one call. Returns -1 if the socket is full."""
         cdef iovec parts[MAX_PARTS]
         cdef msghdr message
         cdef Py_ssize_t index = self.head, end = len(self.items), count, number = 0
@@ -134,7 +132,7 @@ cdef class SendQueue:
         return count
 
     cdef int advance(self, Py_ssize_t count) except -1:
-        """``count`` bytes are sent: drops the items that are done."""
+        """Counts ``count`` bytes as sent and drops finished items."""
         cdef Py_ssize_t size
         cdef object part
         self.unsent -= count
@@ -153,9 +151,8 @@ cdef class SendQueue:
         return 0
 
     def peek(self, Py_ssize_t size):
-        """The next bytes, at most ``size``, for a layer that encrypts; empty where nothing is left.
-
-        File slices are read. Raises OSError, and EOFError as ``flush``.
+        """Returns the next bytes, at most ``size``, for a layer that encrypts; empty if nothing is left. Reads file
+        slices. Raises OSError, and EOFError as ``flush`` does.
         """
         cdef Py_ssize_t index = self.head, skip = self.sent, wanted, end
         cdef list pieces = []
@@ -177,12 +174,12 @@ cdef class SendQueue:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def drop(self, Py_ssize_t count):
-        """The next ``count`` bytes, as ``peek`` gave them, are on their way. True when nothing is left."""
+        """Counts the next ``count`` bytes, from ``peek``, as sent. Returns True if nothing is left."""
         if self.items is not None:
             self.advance(count)
         return self.items is None
 
     def close(self):
-        """Forgets what was not sent."""
+        """Drops everything that was not sent."""
         self.items = None
         self.head = self.sent = self.unsent = 0

@@ -8,7 +8,9 @@ class HasFileno(Protocol):
 
 @final
 class FileSlice:
-    """``length`` bytes of ``file`` from ``position`` on; ``file`` keeps its descriptor open while it is referenced."""
+    """A slice of ``file``: ``length`` bytes from ``position`` on. ``file`` must keep its descriptor open while it is
+    referenced.
+    """
 
     file: HasFileno
     fd: int
@@ -16,17 +18,20 @@ class FileSlice:
     length: int
 
     def __init__(self, file: HasFileno, position: int, length: int) -> None:
-        """``ValueError`` for a negative position or length."""
+        """Raises ``ValueError`` for a negative position or length."""
     def __len__(self) -> int: ...
     def read(self) -> bytes:
-        """The bytes. ``EOFError`` where the file is shorter, ``OSError``."""
+        """Returns the bytes. Raises ``OSError``, and ``EOFError`` if the file is shorter."""
 
 def sendfile(socket_fd: int, part: FileSlice, sent: int = 0) -> int:
-    """Sends from ``part``, of which ``sent`` bytes have left: bytes sent now, or -1 where the socket takes none.
+    """Sends the rest of ``part``, of which ``sent`` bytes were sent before. Returns the number of bytes sent now, or -1
+    if the socket takes none.
 
-    0 means that nothing is left, or that the file is shorter than the slice. Raises ``OSError`` (``BrokenPipeError`` and such)
-    and ``ValueError`` for an impossible ``sent``.
+    0 means that nothing is left, or that the file is shorter than the slice. Raises ``OSError`` (for example
+    ``BrokenPipeError``), and ``ValueError`` for an impossible ``sent``.
     """
 
 def writev(fd: int, buffers: Iterable[Buffer]) -> int:
-    """Writes the first 64 of ``buffers`` in one call: bytes written, or -1 where none could be. Raises ``OSError``."""
+    """Writes the first 64 of ``buffers`` in one call. Returns the number of bytes written, or -1 if none could be.
+    Raises ``OSError``.
+    """

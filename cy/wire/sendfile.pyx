@@ -1,8 +1,8 @@
-"""Bytes of a file that leave by ``sendfile(2)``, and ``writev(2)``, for non-blocking sockets.
+"""Sends bytes of a file by ``sendfile(2)``, and buffers by ``writev(2)``, to non-blocking sockets.
 
-A socket that can take nothing now is no error: both calls then return -1. They return 0 only where there was nothing
-left to send, or where the file ended early. The caller must treat the latter as an error, because the frame has
-promised these bytes. EINTR is retried.
+If the socket can take nothing now, both calls return -1; this is not an error. They return 0 only if nothing was left
+to send, or if the file ended early. The caller must treat the latter as an error, because the frame has announced these
+bytes. EINTR is retried.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -45,7 +45,7 @@ cdef extern from *:
     Py_ssize_t c_writev "writev"(int fd, const iovec *vectors, int count) nogil
 
 cdef enum:
-    MAX_VECTORS = 64            # more leave with the next call
+    MAX_VECTORS = 64            # the next call sends the others
 
 
 @final

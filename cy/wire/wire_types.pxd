@@ -4,9 +4,9 @@ from cy.wire.buffer cimport Reader, Writer
 
 
 cdef class WireType:
-    cdef readonly Py_ssize_t min_size   # no value takes fewer bytes
-    cdef bint nests                     # values hold other messages or lists
-    cdef Py_ssize_t cost                # units of a value (Reader.spend), without what it holds
+    cdef readonly Py_ssize_t min_size   # the least bytes of a value
+    cdef bint nests                     # values contain other messages or lists
+    cdef Py_ssize_t cost                # units of a value (Reader.spend), without its contents
 
     cdef object decode(self, Reader reader)
     cdef int encode(self, Writer writer, object value) except -1
@@ -15,7 +15,7 @@ cdef class WireType:
 cdef class Sized(WireType):
     cdef bint compact
     cdef bint nullable
-    cdef int width                      # of a length that is not compact
+    cdef int width                      # the size in bytes of a length that is not compact
 
     cdef int write_null(self, Writer writer) except -1
 

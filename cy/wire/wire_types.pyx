@@ -1,4 +1,4 @@
-"""How values look on the wire: numbers, texts, bytes, arrays.
+"""Reads and writes values on the wire: numbers, texts, bytes, arrays.
 
 Grammar (Kafka's protocol guide; KIP-482 for the flexible versions)
     int8 int16 uint16 int32 uint32 int64 float64    big-endian
@@ -10,9 +10,9 @@ Grammar (Kafka's protocol guide; KIP-482 for the flexible versions)
                     null: length or count -1;       compact: 0
 
 A wire type is an object with two C methods, ``decode`` and ``encode``. Limits: ``Reader`` checks the bounds of every
-read. A count is refused when so many smallest elements do not fit into the bytes left. Each object is charged to the
-reader's budget before it is made. So memory grows with the bytes that arrived, whatever they declare. Text is at most
-32767 bytes, as in Kafka.
+read. A count is refused if that many elements of the least size do not fit into the remaining bytes. Each object is
+charged to the reader's budget before it is created. So memory grows with the bytes that arrived, whatever they declare.
+Text is at most 32767 bytes, as in Kafka.
 """
 
 cimport cython
@@ -42,13 +42,13 @@ cdef enum:
     LONGEST_TEXT = 0x7fff
     WORTH_A_PIECE = 16384       # bytes from here on are not copied into the frame
     LARGEST = 0x7fffffff
-    CHEAP_BYTES = 4096          # copied in the time of a unit
-    POLITE = 1024               # elements between two chances for other threads, in whichever arrays they are
+    CHEAP_BYTES = 4096          # bytes copied in the time of one unit
+    POLITE = 1024               # elements, of all arrays together, after which other threads may run
     AWAY_US = 50
 
 
 cdef class WireType:
-    """How values of one type look on the wire. ``min_size``: no value takes fewer bytes."""
+    """How values of one type look on the wire. ``min_size`` is the least number of bytes of a value."""
 
     def __cinit__(self, *args, **kwargs):
         self.cost = 1
@@ -184,7 +184,7 @@ cdef class Uuid(WireType):
 
 
 cdef inline Py_ssize_t read_size(Sized self, Reader reader) except -2:
-    """The size, -1 for null."""
+    """Reads the size, -1 for null."""
     cdef Py_ssize_t size
     if self.compact:
         size = <Py_ssize_t>reader.uvarint() - 1
@@ -204,7 +204,7 @@ cdef inline int write_size(Sized self, Writer writer, Py_ssize_t size) except -1
 
 
 cdef class Sized(WireType):
-    """What starts with its length or count: in ``width`` bytes, or compact as a uvarint."""
+    """Values that start with their length or count: in ``width`` bytes, or compact, as a uvarint."""
 
     def __cinit__(self, *args, bint compact=False, bint nullable=False):
         self.compact = compact
@@ -270,7 +270,7 @@ cdef class Bytes(Sized):
 
 @cython.final
 cdef class Records(Bytes):
-    """Record batches: decoded to a memoryview of the buffer; a slice of a file is not copied."""
+    """Record batches. They are decoded to a memoryview of the buffer. A slice of a file is not copied."""
 
     cdef object decode(self, Reader reader):
         cdef Py_ssize_t size = read_size(self, reader)
@@ -283,8 +283,8 @@ cdef class Records(Bytes):
 
 
 cdef inline Py_ssize_t make_way(Py_ssize_t since) except -1:
-    """Counts an element; once in ``POLITE`` lets a thread run that waits for the GIL, and takes longer than that one
-    needs to wake up. Returns the count.
+    """Counts an element. After ``POLITE`` elements, releases the GIL long enough for a waiting thread to wake up.
+    Returns the count.
     """
     if since < POLITE:
         return since + 1
@@ -295,7 +295,7 @@ cdef inline Py_ssize_t make_way(Py_ssize_t since) except -1:
 
 @cython.final
 cdef class Array(Sized):
-    """A list of ``element``; a tuple may be encoded as well."""
+    """A list of ``element``. A tuple can be encoded as well."""
 
     cdef WireType element
 
