@@ -1,7 +1,7 @@
-"""PySpark finds the data source ``pybroker`` here, without registration and without a jar.
+"""Lets PySpark find the data source ``pybroker`` without registration and without a jar.
 
-Spark looks through the top-level modules named ``pyspark_…`` for a ``DefaultSource`` when it first
-meets a format that it does not know; all else is in ``pyclient.spark``.
+When Spark meets an unknown format, it searches the top-level modules named ``pyspark_…`` for a ``DefaultSource``.
+Everything else is in ``pyclient.spark``.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     spark.readStream.format("pybroker").options(subscribe="flights", **{"kafka.bootstrap.servers": "localhost:9092"})
 
-The names of options, the columns and the offsets in a checkpoint are those of Spark's ``kafka``. There
-is no jar: ``pyspark_pybroker``, a top-level module, is where PySpark finds it.
+The names of options, the columns and the offsets in a checkpoint are those of Spark's ``kafka``. It needs no jar:
+PySpark finds it by ``pyspark_pybroker``, a top-level module.
 
-``data_source`` puts ``options`` (a table), ``source`` and ``sink`` together. ``api`` is what the installed
-version of PySpark offers. Nothing else of ``pyclient`` imports this.
+``data_source`` joins ``options`` (a table), ``source`` and ``sink``. ``api`` knows what the installed version of
+PySpark offers. No other part of ``pyclient`` imports this package.
 """

@@ -1,6 +1,6 @@
-"""What the installed PySpark offers to data sources in Python: 4.0 to 4.3 differ, and this is where.
+"""Knows what the installed PySpark offers to data sources in Python. Versions 4.0 to 4.3 differ only here.
 
-A feature is looked for, never a version.
+It checks for features, never for versions.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HAS_FILTERS: Final = hasattr(datasource, "Filter")
-"""``DataSourceReader.pushFilters`` (4.1)."""
+"""True if PySpark has ``DataSourceReader.pushFilters`` (4.1)."""
 try:
     from pyspark.sql.streaming import datasource as _streaming
 except ImportError:
     _streaming = None  # type: ignore[assignment]
 
 limits: Final[Any] = _streaming
-"""The module of ``ReadLimit`` and its kinds (4.2), or None."""
+"""The module with ``ReadLimit`` and its kinds (4.2), or None."""
 
 SupportsTriggerAvailableNow: Final[Any] = getattr(_streaming, "SupportsTriggerAvailableNow", object)
 
 TELLS_START: Final = len(inspect.signature(datasource.DataSourceStreamReader.latestOffset).parameters) > 1
-"""``latestOffset`` gets where the batch starts, and a limit (4.2)."""
+"""True if ``latestOffset`` gets the start of the batch and a limit (4.2)."""
 
 _PUSHDOWN: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 

@@ -1,4 +1,4 @@
-"""The archives among the places that Python imports from, in Spark's worker processes.
+"""Keeps the tables of archives on Python's import path, in Spark's worker processes.
 
 Spark's PYTHONPATH contains archives, among them the jar of Spark's core with its thousands of entries. At the start of
 each task, Spark 4.0 (no longer 4.3) makes Python forget them (``importlib.invalidate_caches``). Python then reads

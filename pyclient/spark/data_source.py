@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """``format("pybroker")``."""
+    """The data source ``format("pybroker")``."""
 
     @classmethod
     def name(cls) -> str:

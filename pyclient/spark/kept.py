@@ -1,4 +1,4 @@
-"""Clients of a Python worker process, kept from one of its tasks to the next. Spark uses the process again, and an open
+"""Keeps the clients of a Python worker process from one task to the next. Spark reuses the process, and an open
 connection saves a small batch most of its time.
 """
 

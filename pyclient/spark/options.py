@@ -1,4 +1,4 @@
-"""The options of the data source: one table, and the check of a user's options against it.
+"""The options of the data source: one table, and the check of a user's options by it.
 
 Names are those of Spark's ``kafka``, in upper or lower case. An unknown option is an error that suggests the most
 similar name. ``kafka.*`` goes to the client (``pyclient.config``), which refuses unknown settings itself.
@@ -124,7 +124,7 @@ _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 
 @dataclass(frozen=True)
 class Given:
-    """A user's options, typed: ``given["minPartitions"]``. Options that were not set have their defaults."""
+    """A user's options, with types: ``given["minPartitions"]``. Options that were not set have their defaults."""
 
     values: Mapping[str, Any]
     is_set: frozenset[str]

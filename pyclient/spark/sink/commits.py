@@ -47,10 +47,10 @@ MARGIN_MS: Final = 30_000
 
 
 class Job(NamedTuple):
-    """What one run of a query writes with; all that tasks and driver share."""
+    """What tasks and driver of one run of a query share."""
 
     client: tuple[tuple[str, str], ...]
-    """Settings of ``kafka.*``."""
+    """The settings from ``kafka.*``."""
     topic: str
     """The name of the ledger."""
     prefix: str
@@ -59,12 +59,12 @@ class Job(NamedTuple):
     timeout_ms: int
     """transaction.timeout.ms."""
     is_named: bool
-    """Whether the query may run again under this name."""
+    """True if the query may run again under this name."""
     fails_on_loss: bool
 
 
 class Commits:
-    """One run of a query at the ledger. Its methods block, and raise KafkaError."""
+    """One run of a query, as the ledger knows it. Its methods block, and raise KafkaError."""
 
     def __init__(self, job: Job, plan: Plan) -> None:
         """``plan`` is that of the batch that this process handles."""

@@ -5,27 +5,26 @@ the same number until a ``commit`` of it returns. So exactly one of these runs m
 
 **Commit point.** A task writes its rows in its own Kafka transaction and leaves it open. Its message to the driver
 names the transaction (id, producer id, epoch). ``commit`` appends a *decision* to the ledger: query, batch, these
-transactions. From then on the batch is written, whatever happens; ending the transactions only makes it visible.
-Before the decision the batch is not written, and all open transactions may be aborted. A run that finds its batch
-decided writes nothing and ends the decision's transactions once more. When they have ended, the decision is written
-again without them, because brokers forget transactional ids: a run that comes after that must not take the batch for
-lost.
+transactions. From then on the batch is written, whatever happens; ending the transactions only makes it visible. Before
+the decision the batch is not written, and all open transactions may be aborted. A run that finds its batch decided
+writes nothing and ends the decision's transactions once more. When they have ended, the decision is written again
+without them. Brokers forget transactional ids, and a later run must not take the batch for lost.
 
 **The ledger** is a compacted topic of one partition, and a state machine. ``replay`` applies its records in the order
 of the log, so every reader comes to the same ``State``. After appending a record, the writer reads on until it sees
 the effect of its record. There is no lock: a record that comes too late is ignored.
 
-**Terms.** Two drivers may work on one query: one that was thought dead, and its successor. Each run of a query
-(Spark's run id) *claims* the query before it writes anything: the first of its tasks appends a claim with the next
-term. Only decisions in the term of the last claim count. A deposed run cannot claim again. A new run can take the
-claim only from a run whose batch was planned before its own (``Plan``). Otherwise a task of a dead driver that had
-waited for its slot would depose the driver that came after it. The time of a plan comes from its driver's clock. If
-the clocks of two drivers differ, the later driver may be refused for as long as that difference.
+**Terms.** Two drivers may work on one query: one that was thought dead, and its successor. Each run of a query (Spark's
+run id) *claims* the query before it writes anything. The first of its tasks appends a claim with the next term. Only
+decisions in the term of the last claim count. A deposed run cannot claim again. A new run can take the claim only from
+a run whose batch was planned before its own (``Plan``). Otherwise a task of a dead driver that had waited for its slot
+would depose the driver that came after it. The time of a plan comes from its driver's clock. If the clocks of two
+drivers differ, the later driver may be refused for as long as that difference.
 
-**Names.** ``prefix/query/run/process-n``. A transactional id belongs to one Python process of one run, and only that
-process ever asks for its producer id (which would abort a transaction open under it). The process uses the name again
-in a later batch of that run, that is, after ``commit`` of the previous batch has returned. So no attempt, however
-late, can meet a transaction that another one has opened: late attempts open their own transactions.
+**Names.** ``prefix/query/run/process-n``. A transactional id belongs to one Python process of one run. Only that
+process ever asks for its producer id, which would abort a transaction open under it. The process uses the name again in
+a later batch of that run, that is, after ``commit`` of the previous batch has returned. So no attempt, however late,
+can meet a transaction that another one has opened: late attempts open their own transactions.
 
 The rest depends on these invariants:
 
@@ -34,7 +33,7 @@ The rest depends on these invariants:
    aborts the others (``orphans``). Open transactions of a killed driver hold back all readers of committed records;
    this removes them as soon as the query runs again.
 2. *The batches of a run come one after the other.* So transactions that are open before the decision of batch N, and
-   not in it, will never be decided: their attempts failed, lost a race, or came late. The driver lists them before it
+   not in it, will never be decided. Their attempts failed, lost a race, or came late. The driver lists them before it
    decides and aborts them afterwards.
 3. *A decision names only transactions that are open* and have time left (``unfit``). If a broker has aborted one by its
    time-out, the commit fails before anything is decided, and the batch is run again.
@@ -42,10 +41,10 @@ The rest depends on these invariants:
    repeated if the answer was lost. If an end is refused, the transaction is checked. Unless it is known to be
    committed, rows of a decided batch are lost. This is an error (``lost``), never silent. It can happen only if a
    driver died between decision and end and was away for longer than ``transaction.timeout.ms``.
-5. *A failed commit is withdrawn by a claim of no run*, so that an append without an answer cannot decide afterwards
-   what ``abort`` is about to abort. It is one claim, for the term after the driver's own; if another run was quicker,
-   it does not count. A driver that has heard of its run from no task withdraws only what its own JVM has planned, and
-   if it does not know that, nothing. Spark ends the tasks of a batch while the batch is withdrawn, so tasks may open
+5. *A failed commit is withdrawn by a claim of no run*. So an append without an answer cannot decide later what
+   ``abort`` is about to abort. It is one claim, for the term after the driver's own; if another run was quicker, it
+   does not count. A driver that no task has told of its run withdraws only what its own JVM has planned. If it does not
+   know that, it withdraws nothing. Spark ends the tasks of a batch while the batch is withdrawn, so tasks may open
    transactions after that claim. The driver looks for them for as long as Spark lets the tasks live. Later ones are
    left to the next start.
 
@@ -54,7 +53,7 @@ removed. The last record of a deposed run may be a decision that came too late, 
 run whose claim counts writes the last decision again as its own (``Commits._confirm``), and buries the earlier runs
 only after that. In one term only the run that holds it decides, so a decision takes precedence over a claim.
 
-The ledger identifies a query by its id alone. The prefix is only in the names of transactions: with another prefix no
+The ledger identifies a query by its id alone. The prefix is only in the names of transactions. With another prefix no
 decision is forgotten, but transactions left open under the old prefix are not found.
 
 Batch writes are queries of one batch. Without ``writeId`` the query's name is new each time, and its record is buried
@@ -86,7 +85,7 @@ class Deposed(ClientError):
 
 
 class BatchLost(ClientError):
-    """Rows of a decided batch are not in the topic; the text has the reason."""
+    """Rows of a decided batch are not in the topic. The text has the reason."""
 
     name = "BATCH_LOST"
 
@@ -121,7 +120,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def decides(self) -> bool:
-        """Whether this is a decision."""
+        """True if this is a decision."""
         return self.batch != NOTHING
 
 
@@ -131,13 +130,13 @@ class State(NamedTuple):
     term: int = 0
     run: str = ""
     has_decided: bool = False
-    """Whether the run has decided a batch in this term."""
+    """True if the run has decided a batch in this term."""
     batch: int = NOTHING
     transactions: tuple[PreparedTransaction, ...] = ()
     past: tuple[str, ...] = ()
     timeout_ms: int = 0
     plan: Plan = Plan()
-    """The plan of the run that holds it."""
+    """The plan of the run that holds the query."""
 
 
 def replay(state: State, record: Record) -> State:
@@ -175,7 +174,7 @@ def withdrawal(state: State, query: str, name: str) -> Record:
 
 
 class Verdict(Enum):
-    """What a commit has to do."""
+    """What a commit must do."""
 
     DECIDE = "nothing is decided yet"
     END = "an earlier run has decided the batch: its transactions are ended again"
@@ -210,7 +209,7 @@ class Opened(NamedTuple):
 
     transaction: PreparedTransaction
     is_old: bool = False
-    """Whether too little of its time is left to decide it, by its coordinator's clock."""
+    """Returns True if too little of its time is left to decide it, by its coordinator's clock."""
 
 
 def orphans(

@@ -1,9 +1,9 @@
 """The ledger: the topic in which runs claim queries and decide batches.
 
 It has one partition, because the order of its records counts. It is compacted, because only the last state of a query
-is needed. Its segments are small, so that reading all of it is fast. All of it must be read: without the claim before
-it, a decision that came too late looks like any other. Records are read only once. The ledger has as many replicas as
-the cluster's transaction log.
+is needed. Its segments are small, so that reading all of it is fast. A reader must read all of it, because without the
+claim before it, a late decision looks like any other. Each process reads a record only once. The ledger has as many
+replicas as the cluster's transaction log.
 
     key    query/run
     value  JSON of ``exactly_once.Record``; null: buried
@@ -32,7 +32,7 @@ from pyclient.topic_partition import TopicPartition
 PATIENCE_S: Final = 60.0
 SEGMENT_BYTES: Final = 4 << 20
 FETCH_WAIT_MS: Final = 10
-"""The most milliseconds that a fetch waits for records: later requests on the connection wait behind it."""
+"""The most milliseconds that a fetch waits for records, because later requests on the connection wait behind it."""
 
 
 class Ledger:

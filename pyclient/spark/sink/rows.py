@@ -1,4 +1,4 @@
-"""The columns of the sink, those of Spark's ``kafka``, and their way from Arrow batches into a producer.
+"""Sends the columns of the sink, which are those of Spark's ``kafka``, from Arrow batches to a producer.
 
     value      string or binary, required; null is a tombstone
     key        string or binary
@@ -6,8 +6,8 @@
     partition  int; null: the producer chooses
     headers    array<struct<key: string, value: binary>>
 
-A batch goes to the producer as columns, whole where all of it has one topic and no partition is asked for, else
-sorted by these and cut: rows of one partition stay in order, and no object is made for a row.
+A batch goes to the producer as columns, whole if all its rows have one topic and none names a partition. Otherwise it
+is sorted by topic and partition, and split. Rows of one partition stay in order, and no object is made per row.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Rows(NamedTuple):
     """How the rows of a DataFrame are sent."""
 
     topic: str | None
-    """The topic of all rows; None means that of the column."""
+    """The topic of all rows. None: the column names each row's topic."""
     columns: frozenset[str]
 
     def send(self, producer: Producer, batch: pa.RecordBatch) -> list[Deliveries]:
-        """Sends the rows; waits only for room in the buffer. Raises KafkaError, and ConfigError for a null topic."""
+        """Sends the rows. Waits only for room in the buffer. Raises KafkaError, and ConfigError for a null topic."""
         return [
             producer.send_many(
                 topic,
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
         ]
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int | None, pa.RecordBatch]]:
-        """Yields topic, partition and their rows."""
+        """Yields each topic and partition with its rows."""
         by = [name for name in ("topic", "partition") if name in self.columns and not (name == "topic" and self.topic)]
         if "topic" in by and batch.column("topic").null_count:
             raise ConfigError("column topic: null in the data; use the option topic for all rows")

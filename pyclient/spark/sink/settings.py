@@ -10,7 +10,7 @@ from pyclient.errors import ConfigError
 
 EXACTLY_ONCE: Final = "exactly-once"
 TIMEOUT_MS: Final = 900_000
-"""The transactions' time-out in ms: the brokers' default limit (transaction.max.timeout.ms)."""
+"""The time-out of transactions in ms: the brokers' default limit (transaction.max.timeout.ms)."""
 _REFUSED: Final = {
     "key.serializer": "keys are written as they are: cast the column key to string or binary",
     "value.serializer": "values are written as they are: cast the column value to string or binary",

@@ -1,4 +1,4 @@
-"""The transactions of queries: their names, which are open, and their ends."""
+"""The transactions of queries: their names, which ones are open, and how they end."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def opened(
 
 
 def _older(admin: Admin, longest_ms: int) -> set[str]:
-    """Returns the transactions that have been open for longer, by the clocks of their coordinators (KIP-994), which
-    also end them by time-out. Brokers before Kafka 3.8 report none.
+    """Returns the transactions that have been open for longer, by the clocks of their coordinators (KIP-994).
+    Coordinators also end them by time-out. Brokers before Kafka 3.8 report none.
     """
     try:
         return {row.transactional_id for row in admin.list_transactions(states=[OPEN], longer_than_ms=longest_ms)}

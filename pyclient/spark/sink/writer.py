@@ -1,4 +1,4 @@
-"""The writers that PySpark calls: the driver for plan, commit and abort, tasks for their rows.
+"""The writers that PySpark calls: on the driver for plan, commit and abort, in tasks for their rows.
 
 PySpark pickles a writer for the tasks. It creates a stream's writer again for each commit, so the driver learns
 everything it needs from the tasks' messages. The message of a failed task is None.
@@ -42,9 +42,9 @@ log = logging.getLogger("pyclient.spark")
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
-"""Local properties of a stream's tasks; the job group is the run."""
+"""The local properties of a stream's tasks. The job group is the run."""
 RUNS: Final = 8
-"""The number of runs that a process remembers; for any other it looks up its place again."""
+"""The number of runs that a process remembers. It reads the ledger again for any other run."""
 _runs: dict[Job, tuple[State, Names]] = {}
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -55,14 +55,14 @@ class Written(WriterCommitMessage):
 
     rows: int
     job: Job | None = None
-    """None means at least once: nothing remains to be done."""
+    """The task's transaction. None: at least once, so the driver need not do anything."""
     term: int = 0
     batch: int = 0
     transaction: PreparedTransaction | None = None
 
 
 class AtLeastOnce:
-    """At least once: rows count when they are delivered, and a task that is run again writes its rows again."""
+    """Writes at least once: rows count when they are delivered, and a repeated task writes its rows again."""
 
     def __init__(self, rows: Rows, client: Mapping[str, str]) -> None:
         self._rows = rows
@@ -84,13 +84,13 @@ class AtLeastOnce:
         return Written(count)
 
     def commit(self, messages: Messages) -> None:
-        """Everything is written already."""
+        """Does nothing, because everything is written already."""
 
     abort = commit
 
 
 class ExactlyOnce:
-    """Rows count when the driver has decided the batch; see ``exactly_once``."""
+    """Writes exactly once: rows count when the driver has decided the batch. See ``exactly_once``."""
 
     def __init__(
         self, rows: Rows, client: Mapping[str, str], given: Given, checkpoint: str | None, *, streaming: bool
@@ -114,7 +114,7 @@ class ExactlyOnce:
         )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Writes the rows in a transaction and leaves it open; nothing, if the batch is decided already."""
+        """Writes the rows in a transaction and leaves it open. Writes nothing if the batch is already decided."""
         job, batch = self._task()
         state, names = _joined(job, self._plan)
         if batch <= state.batch:
@@ -125,7 +125,7 @@ class ExactlyOnce:
         return Written(count, job, state.term, batch, transaction)
 
     def _task(self) -> tuple[Job, int]:
-        """This run of the query, and the batch."""
+        """Returns this run of the query, and the batch."""
         if self._job.query:
             return self._job, 0
         context = TaskContext.get()
@@ -153,7 +153,7 @@ class ExactlyOnce:
                 raise
 
     def commit(self, messages: Messages) -> None:
-        """Decides the batch that these messages tell of, and ends its transactions."""
+        """Decides the batch of these messages, and ends its transactions."""
         written = _told(messages)
         if not written:
             return
@@ -164,8 +164,8 @@ class ExactlyOnce:
             commits.commit(first.term, first.batch, [one.transaction for one in written if one.transaction])
 
     def abort(self, messages: Messages) -> None:
-        """Takes the batch back, if it is not decided. A query that is stopped in a batch has no messages: then only
-        what this driver has planned itself.
+        """Withdraws the batch, if it is not decided. If a query is stopped during a batch, there are no messages; then
+        this withdraws only what this driver has planned itself.
         """
         told = _told(messages)
         if told and told[0].job is not None:
@@ -177,7 +177,7 @@ class ExactlyOnce:
 
 
 def _joined(job: Job, plan: Plan) -> tuple[State, Names]:
-    """Where this process stands with a run: the batches after the state's are not decided but by this run."""
+    """Returns what this process knows of a run. Only this run decides batches after that state's batch."""
     if job not in _runs:
         with Commits(job, plan) as commits:
             _runs[job] = commits.join(), Names(job.prefix, job.query, job.run)
@@ -201,52 +201,52 @@ def _told(messages: Messages) -> list[Written]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of ``df.write``."""
+    """The writer of ``df.write``."""
 
     def __init__(self, delivery: AtLeastOnce | ExactlyOnce) -> None:
         self._delivery = delivery
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Of a task."""
+        """Writes the rows of a task."""
         archives.keep()
         return self._delivery.write(iterator)
 
     def commit(self, messages: Messages) -> None:
-        """All tasks have succeeded."""
+        """Commits the batch, after all tasks have succeeded."""
         self._delivery.commit(messages)
 
     def abort(self, messages: Messages) -> None:
-        """A task, or ``commit``, has failed."""
+        """Aborts the batch, after a task or ``commit`` has failed."""
         self._delivery.abort(messages)
 
 
 class SinkStreamWriter(StreamWriter):
-    """Of ``df.writeStream``."""
+    """The writer of ``df.writeStream``."""
 
     def __init__(self, delivery: AtLeastOnce | ExactlyOnce) -> None:
         self._delivery = delivery
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Of a task."""
+        """Writes the rows of a task."""
         archives.keep()
         return self._delivery.write(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        """All tasks have succeeded."""
+        """Commits the batch, after all tasks have succeeded."""
         self._delivery.commit(messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        """A task, or ``commit``, has failed."""
+        """Aborts the batch, after a task or ``commit`` has failed."""
         self._delivery.abort(messages)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Of ``df.write``. Raises ConfigError for wrong options or columns."""
+    """Returns the writer of ``df.write``. Raises ConfigError for wrong options or columns."""
     return BatchWriter(_delivery(options, schema, overwrite, Use.BATCH_WRITE))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkStreamWriter:
-    """Of ``df.writeStream``. Raises ConfigError for wrong options or columns."""
+    """Returns the writer of ``df.writeStream``. Raises ConfigError for wrong options or columns."""
     return SinkStreamWriter(_delivery(options, schema, overwrite, Use.STREAM_WRITE))
 
 

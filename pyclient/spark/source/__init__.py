@@ -1,7 +1,7 @@
-"""The source: what ``spark.read`` and ``spark.readStream`` of ``format("pybroker")`` do.
+"""The source: implements ``spark.read`` and ``spark.readStream`` for ``format("pybroker")``.
 
-What the driver decides does no I/O: ``offsets``, ``ranges``, ``limits``, ``filters``; ``log_offsets`` asks the brokers,
-and ``progress`` tells them. Start with ``stream_source``. What PySpark calls is ``batch_reader`` and ``stream_reader``.
-A task is ``range_reader``: a range of offsets as Arrow batches, with the ``columns`` and ``typed_values`` that were
-asked for. It imports the consumer's public names; the sink knows nothing of it.
+Start with ``stream_source``. The driver's decisions do no I/O: ``offsets``, ``ranges``, ``limits``, ``filters``.
+``log_offsets`` asks the brokers, and ``progress`` commits to them. PySpark calls ``batch_reader`` and
+``stream_reader``. A task runs ``range_reader``: it reads a range of offsets as Arrow batches with the wanted
+``columns`` and ``typed_values``. This package imports the consumer's public names, and the sink does not import it.
 """

@@ -1,6 +1,7 @@
-"""Values that are Avro records as a struct column, and the schema of Spark for one of Avro.
+"""Turns Avro records into a struct column, and an Avro schema into Spark's.
 
-fastavro reads them one by one, and makes Python objects: pyarrow reads no Avro. fastavro is the extra ``avro``.
+fastavro reads the records one by one and makes Python objects, because pyarrow cannot read Avro. The extra ``avro``
+installs fastavro.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class AvroValues:
         self._schema = parsed(schema)
 
     def of(self, values: pa.BinaryArray) -> pa.StructArray:
-        """A struct for each, null where the value is. Raises Unreadable with the rows that are wrong."""
+        """Returns a struct for each value, null for a null value. Raises Unreadable with the rows that are wrong."""
         rows = [self._read(value) for value in values.to_pylist()]
         faults = [isinstance(row, _Fault) for row in rows]
         if True in faults:
@@ -41,7 +42,7 @@ class AvroValues:
         return pa.array(rows, self._kind)
 
     def _read(self, value: bytes | None) -> Any:
-        """The record, or a fault."""
+        """Returns the record, or a fault."""
         from fastavro import schemaless_reader
 
         if value is None:
@@ -49,7 +50,7 @@ class AvroValues:
         stream = io.BytesIO(value)
         try:
             found = schemaless_reader(stream, self._schema, None)
-        except Exception as error:  # fastavro raises what struct, codecs, dicts … raise
+        except Exception as error:  # fastavro passes on what struct, codecs, dicts … raise
             return _Fault(f"it is no such Avro record: {error!r}")
         if stream.tell() != len(value):
             return _Fault(f"{len(value) - stream.tell()} bytes lie behind its Avro record")
@@ -57,13 +58,13 @@ class AvroValues:
 
 
 class _Fault(NamedTuple):
-    """Stands where a record could not be read."""
+    """Takes the place of a record that could not be read."""
 
     why: str
 
 
 def parsed(text: str) -> Any:
-    """The schema, of a record. Raises ConfigError."""
+    """Returns the schema, which must be a record. Raises ConfigError."""
     try:
         from fastavro import parse_schema
     except ImportError:
@@ -78,7 +79,7 @@ def parsed(text: str) -> Any:
 
 
 def fields_of(text: str) -> str:
-    """The fields in Spark's DDL. Raises ConfigError."""
+    """Returns the fields in Spark's DDL. Raises ConfigError."""
     parsed(text)
     return _fields(json.loads(text), {})
 

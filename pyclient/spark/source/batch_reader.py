@@ -1,4 +1,4 @@
-"""A batch query: what there is between two places is read once."""
+"""Reads a batch query: once, everything between two positions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans on the driver; ``read`` runs in the tasks."""
+    """Plans on the driver. ``read`` runs in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._ranges = RangeReader(options, columns_of(schema, options))
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each partition that has records, or several. Raises ConfigError, DataLoss …"""
+        """Returns one or more tasks for each partition with records. Raises ConfigError, DataLoss …"""
         offsets = LogOffsets(self._options)
         try:
             planned = self.narrowed(self._planned(offsets), offsets)
@@ -41,11 +41,11 @@ class BatchReader(DataSourceReader):
         return [RangePartition(each, offsets.topic_ids.get(each.tp.topic, "")) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads the rows of a task."""
         return self._ranges.read(partition)
 
     def narrowed(self, ranges: list[Range], offsets: LogOffsets) -> list[Range]:
-        """The wanted part of them: all."""
+        """Returns the requested range of each partition."""
         return ranges
 
     def _planned(self, offsets: LogOffsets) -> list[Range]:
@@ -57,7 +57,7 @@ class BatchReader(DataSourceReader):
         return [self._there(each, earliest[each.tp], latest[each.tp]) for each in ranges]
 
     def _there(self, wanted: Range, earliest: int, latest: int) -> Range:
-        """The part of it that is in the log."""
+        """Returns the part of a range that is in the log."""
         tp, start, end = wanted
         if start > end:
             raise ConfigError(f"the starting offset {start} of {tp} is greater than its ending offset {end}")
@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Where Spark asks which filters the source can serve."""
+    """A reader that Spark asks which filters the source can serve."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         from pyclient.spark.source.filters import Narrowing  # not before PySpark 4.1
@@ -78,11 +78,11 @@ class FilteringReader(BatchReader):
         self._narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes filters; returns those that Spark has to apply itself."""
+        """Takes filters. Returns those that Spark has to apply itself."""
         return [each for each in filters if not self._narrowing.take(each)]
 
     def narrowed(self, ranges: list[Range], offsets: LogOffsets) -> list[Range]:
-        """What the filters leave."""
+        """Returns the ranges that the filters leave."""
         left = self._narrowing.of(ranges)
         since = self._narrowing.since_ms
         if since is None:
@@ -92,6 +92,6 @@ class FilteringReader(BatchReader):
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
-    """The reader of ``spark.read``. Raises ConfigError."""
+    """Returns the reader of ``spark.read``. Raises ConfigError."""
     kind = FilteringReader if filters_are_pushed() else BatchReader
     return kind(source_options(options, Use.BATCH_READ), schema)

@@ -28,13 +28,13 @@ _kept: Kept[Consumer] = Kept(_close)
 
 @contextmanager
 def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
-    """A consumer with these settings (``kafka.*``), of this process; it is in no group. One that met an error is
-    closed, any other kept.
+    """Returns a context with a consumer of this process that has these settings (``kafka.*``) and no group. After an
+    error it is closed, otherwise kept.
     """
     consumer = _kept.take(client, lambda: Consumer(config={**_DEFAULTS, **client, **_FIXED}))
     try:
         yield consumer
-    except GeneratorExit:  # the query needs no further rows, because of a limit
+    except GeneratorExit:  # the query has reached a limit and needs no further rows
         _keep(client, consumer)
         raise
     except BaseException:
@@ -44,7 +44,7 @@ def consumer_of(client: Mapping[str, str]) -> Iterator[Consumer]:
 
 
 def _keep(client: Mapping[str, str], consumer: Consumer) -> None:
-    """Without what it has fetched; unless an error was fetched."""
+    """Keeps the consumer without its fetched records. If it has fetched an error, closes it."""
     try:
         if consumer.assignment():
             consumer.poll(timeout=0)

@@ -1,4 +1,4 @@
-"""The columns of the source: those of Spark's ``kafka``, or some of them, and how they lie in Arrow."""
+"""The columns of the source, all or some of those of Spark's ``kafka``, and their form in Arrow."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _TYPES: Final[Mapping[str, DataType]] = {
 }
 _NAMES: Final = {name.lower(): name for name in _TYPES}
 _TEXTS: Final = ("key", "value")
-"""These may be strings as well."""
+"""The columns that may be strings as well."""
 
 
 class Columns(NamedTuple):
-    """What a query reads. Can be pickled."""
+    """The columns that a query reads. Can be pickled."""
 
     spark: pa.Schema
-    """As Spark wants them."""
+    """The fields as Spark wants them."""
     client: pa.Schema
-    """As the client calls them; values with a format are bytes there, and offsets are always among them."""
+    """The columns by the client's names. Values with a format are bytes there, and offsets are always included."""
     values: TypedValues | None
 
     def of(self, batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
-        """What the client gave, as Spark wants it; nothing is copied but values with a format."""
+        """Returns the client's batch as Spark wants it. Copies only values with a format."""
         columns = batch.columns[: len(self.spark)]
         if self.values is not None:
             place, offsets = batch.schema.get_field_index("value"), batch.column("offset")
@@ -62,12 +62,12 @@ class Columns(NamedTuple):
 
 
 def source_schema(options: Mapping[str, str]) -> StructType | str:
-    """What a source of these options gives. Raises ConfigError for options that no source has."""
+    """Returns the schema of a source with these options. Raises ConfigError for options that no source has."""
     given = read(options, Use.READ)
     names = [name for name in _TYPES if name != "headers" or given["includeHeaders"]]
     if given["valueFormat"] == "binary":
         return StructType([StructField(name, _TYPES[name]) for name in names])
-    value = f"struct<{_fields(given)}>"  # Spark reads it, for there is no JVM here
+    value = f"struct<{_fields(given)}>"  # Spark parses it, because there is no JVM here
     return ", ".join(f"{name} {value if name == 'value' else _TYPES[name].simpleString()}" for name in names)
 
 
@@ -79,7 +79,9 @@ def _fields(given: Given) -> str:
 
 
 def columns_of(schema: StructType, options: SourceOptions) -> Columns:
-    """The columns of a schema, which a user may have given. Raises ConfigError for one that the source has not."""
+    """Returns the columns of a schema, which may be the user's own. Raises ConfigError for a column that the source
+    lacks.
+    """
     is_typed = options.value_format != "binary" and "value" in (name.lower() for name in schema.names)
     for field in schema.fields:
         _check(field, is_typed)
@@ -126,7 +128,7 @@ def _check(field: StructField, is_typed: bool) -> None:
 
 
 def _check_nullable(kind: StructType) -> None:
-    """A value may lack any field."""
+    """Raises ConfigError if a field is NOT NULL, because a value may lack any field."""
     for field in kind.fields:
         if not field.nullable:
             raise ConfigError(f"the field {field.name!r} of 'value' is NOT NULL: a value may lack any field")

@@ -1,4 +1,4 @@
-"""Records that should have been read and are gone."""
+"""Reports records that should have been read and are gone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHY: Final = (
 
 
 class DataLoss(ClientError):
-    """Which offsets of which partition are gone."""
+    """The offsets of a partition that are gone."""
 
     name = "DATA_LOSS"
 

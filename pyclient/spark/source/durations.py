@@ -1,4 +1,4 @@
-"""Times as Spark's options write them: ``30s``, ``15m``, ``1h``, ``250ms``; a bare number is milliseconds."""
+"""Parses times as in Spark's options: ``30s``, ``15m``, ``1h``, ``250ms``. A number without a unit is milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS: Final = {
 
 
 def milliseconds(name: str, text: str) -> int:
-    """The option's value. Raises ConfigError."""
+    """Returns the option's value. Raises ConfigError."""
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None or found[2] not in _UNITS:
         raise ConfigError(f"{name}={text!r} is no time: 250ms, 30s, 15m, 1h, 1d")

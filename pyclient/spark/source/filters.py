@@ -1,5 +1,5 @@
-"""Filters of a query that the log can serve: topics and partitions that are not read at all, and where to begin and
-end in the others. By a time it can only be said where to begin: the records before have earlier times.
+"""Serves filters of a query from the log: skips topics and partitions, and finds where to begin and end in the others.
+A filter by time only tells where to begin, because all records before that have earlier times.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Narrowing:
         self._start = 0
         self._end: float = math.inf
         self.since_ms: int | None = None
-        """No record is wanted before the first that is not earlier than this."""
+        """Records before the first one that is not earlier than this time are not wanted."""
 
     def take(self, given: Filter) -> bool:
-        """Whether the filter is served wholly: Spark need not look at the rows again."""
+        """Applies a filter. Returns True if the filter is served completely, so Spark need not check the rows again."""
         column = _column(given)
         if isinstance(given, IsNotNull):
             return column in _ALWAYS

@@ -1,8 +1,8 @@
-"""Values that are JSON objects as a struct column, from their bytes to Arrow: ``cy.consume.json_lines`` makes lines
-of them, ``pyarrow.json`` reads these. No Python object is made for a row.
+"""Turns JSON objects into a struct column. ``cy.consume.json_lines`` makes lines of their bytes, and ``pyarrow.json``
+reads these into Arrow. No Python object is made per row.
 
-Fields that the schema has not are passed over, those that a value has not are null. A number is not taken for a
-string nor a string for a number; times are ISO 8601 strings.
+Fields that the schema lacks are skipped; fields that a value lacks are null. A number is never read as a string, or a
+string as a number. Times are ISO 8601 strings.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class JsonValues:
         self._read = pa.schema([field.with_type(_readable(field.type)) for field in kind])
 
     def of(self, values: pa.BinaryArray) -> pa.StructArray:
-        """A struct for each, null where the value is. Raises Unreadable with the rows of which the structure is
-        wrong; ArrowInvalid where a field is not of its type, a string not UTF-8.
+        """Returns a struct for each value, null for a null value. Raises Unreadable with the rows whose structure is
+        wrong. Raises ArrowInvalid if a field does not have its type, or a string is not UTF-8.
         """
         values = pa.concat_arrays([values]) if values.offset else values
         validity, offsets, data = values.buffers()
@@ -44,12 +44,12 @@ class JsonValues:
         )
         columns = [column.combine_chunks().cast(field.type) for column, field in zip(table, self._kind, strict=True)]
         found = pa.StructArray.from_arrays(columns, fields=list(self._kind), mask=pc.is_null(values))
-        found.validate(full=True)  # the reader takes any bytes for a string
+        found.validate(full=True)  # the reader accepts any bytes as a string
         return found
 
 
 def _readable(kind: Any) -> Any:
-    """What the reader makes of it first: it knows no dates."""
+    """Returns the type that the reader makes first, because it cannot read dates."""
     if pa.types.is_date32(kind):
         return pa.string()
     if pa.types.is_struct(kind):

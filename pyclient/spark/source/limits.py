@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: at most so many records or bytes, and not before there are so many. No I/O."""
+"""Limits a micro-batch: to a number of records or bytes, and to start only when there are enough records. No I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ Sizes = Mapping[TopicPartition, float]
 
 
 def at_most(records: int, start: Offsets, end: Offsets) -> Offsets:
-    """Each partition gets its share of the records by how many it has; none is starved (as Spark's ``kafka``)."""
+    """Limits the records of a batch. Each partition gets a proportional share, at least one (as in Spark's
+    ``kafka``).
+    """
     return _shared(records, start, end, {})
 
 
 def at_most_bytes(size: int, start: Offsets, end: Offsets, bytes_each: Sizes) -> Offsets:
-    """The same of bytes; ``bytes_each`` is what a record of the partition has on average."""
+    """Limits the bytes of a batch in the same way. ``bytes_each`` has the average size of each partition's records."""
     return _shared(size, start, end, bytes_each)
 
 
@@ -35,12 +37,12 @@ def _rounded(count: float) -> int:
 
 
 def count(start: Offsets, end: Offsets) -> int:
-    """Records between two places, about."""
+    """Returns the approximate number of records between two positions."""
     return sum(max(0, offset - start.get(tp, offset)) for tp, offset in end.items())
 
 
 class Patience:
-    """Waits for so many records, but not for longer than a time."""
+    """Waits for a number of records, up to a limit of time."""
 
     def __init__(self, records: int | None, delay_ms: int) -> None:
         self._records = records
@@ -48,7 +50,7 @@ class Patience:
         self._last = -math.inf
 
     def wants_more(self, records: int, now: float) -> bool:
-        """Whether this many are too few yet; ``now`` in seconds. The first batch does not wait."""
+        """Returns True if these records are still too few. ``now`` is in seconds. The first batch does not wait."""
         if self._records is None:
             return False
         if records < self._records and now - self._last < self._delay_s:

@@ -1,8 +1,8 @@
-"""What the driver asks the brokers: which partitions there are, and where they begin and end.
+"""Asks the brokers, for the driver, which partitions exist, and where they begin and end.
 
-A request that fails is sent again (``fetchOffset.numRetries``), unless no broker could be reached for the whole of
-``default.api.timeout.ms``. A request for the latest offsets is also repeated if its answer is lower than what is known:
-a leader that has just been elected may not know its high watermark yet.
+A request that fails is sent again (``fetchOffset.numRetries``), unless no broker could be reached during all of
+``default.api.timeout.ms``. A request for the latest offsets is also repeated if the answer is lower than known offsets:
+a newly elected leader may not know its high watermark yet.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Partitions = frozenset[TopicPartition]
 ID_S: Final = 5.0
-"""How long a broker may take to tell what a topic is."""
+"""How long a broker may take to describe a topic."""
 _LASTING: Final = (ConfigError, ConnectionFailed, UnsupportedByBroker)
 
 
 class LogOffsets:
-    """The log offsets of the partitions that a source reads. Not for several threads; connects when it is first
-    asked."""
+    """The log offsets of the partitions that a source reads. Not thread-safe. Connects on first use."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._kept: Admin | None = None
         self.topic_ids: dict[str, str] = {}
-        """The ids of the topics that were found last."""
+        """The ids of the topics, as found last."""
 
     @property
     def admin(self) -> Admin:
-        """The client, made when it is needed."""
+        """The client, created on first use."""
         if self._kept is None:
             settings = {name: text for name, text in self._options.client.items() if name in ADMIN}
             self._kept = Admin(config=settings)
         return self._kept
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.close()
@@ -57,8 +56,8 @@ class LogOffsets:
     # -- partitions ------------------------------------------------------------------------------------
 
     def partitions(self, *, missing_is_error: bool = True) -> Partitions:
-        """The partitions that are read, now. A topic that is not there raises UnknownTopicOrPartition, or counts as one
-        without partitions.
+        """Returns the partitions to read now. A missing topic counts as one without partitions, or raises
+        UnknownTopicOrPartition.
         """
         return self._asked(lambda: self._partitions(missing_is_error))
 
@@ -90,19 +89,19 @@ class LogOffsets:
         return list(subscribed) if assigned is None else sorted({tp.topic for tp in assigned})  # type: ignore[arg-type]
 
     def id_of(self, topic: str) -> str | None:
-        """What a topic is now, asked once and not for long; None where it is not there."""
+        """Returns the current description of a topic, None if it is missing. Asks once, with a short time-out."""
         found = self.admin.describe_topics([topic], timeout=ID_S, check=False)
         return found[topic].topic_id if topic in found else None
 
     # -- offsets ---------------------------------------------------------------------------------------
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The first offset of each."""
+        """Returns the first offset of each partition."""
         return self._listed(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
-        """Behind the last record of each; with read_committed, the last that is decided. Asked again where it is less
-        than what is known, and then told as it is.
+        """Returns the offset after the last record of each partition; with read_committed, after the last decided one.
+        If it is lower than the known offset, asks again, and accepts the last answer.
         """
         for left in range(self._options.retries, -1, -1):
             found = self._listed(dict.fromkeys(partitions, LATEST))
@@ -114,8 +113,8 @@ class LogOffsets:
         return found
 
     def at(self, place: Place, partitions: Partitions, *, is_start: bool) -> Offsets:
-        """The offset of each partition at a place. Raises ConfigError where a place by partition does not name them
-        all, and where no record is at or after a time to start at.
+        """Returns the offset of each partition at a position. Raises ConfigError if a position by partition does not
+        name all partitions, or if no record is at or after the time to start at.
         """
         if isinstance(place, Edge):
             return self._listed(dict.fromkeys(partitions, place.offset))
@@ -129,7 +128,7 @@ class LogOffsets:
         return self._at_times(times, is_start)
 
     def after(self, times: Mapping[TopicPartition, int]) -> Offsets:
-        """The first record at or after a time (ms), or the end where there is none."""
+        """Returns the offset of the first record at or after a time (ms), or the end if there is none."""
         found = self._listed(times)
         ends = self._listed({tp: LATEST for tp, offset in found.items() if offset < 0})
         return {**found, **ends}
@@ -143,7 +142,7 @@ class LogOffsets:
         return {**found, **self._listed(dict.fromkeys(late, LATEST))}
 
     def _listed(self, specs: Mapping[TopicPartition, int]) -> Offsets:
-        """By a time, EARLIEST or LATEST; -1 where no record is so late."""
+        """Returns offsets by a time, EARLIEST or LATEST. An offset is -1 if no record is that late."""
         if not specs:
             return {}
         isolation = self._options.isolation
@@ -153,7 +152,7 @@ class LogOffsets:
     # -- sizes -----------------------------------------------------------------------------------------
 
     def bytes_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The size of each partition in its log, the largest where replicas differ."""
+        """Returns the size of each partition's log, the largest if replicas differ."""
         dirs = self._asked(lambda: self.admin.describe_log_dirs(partitions=partitions))
         sizes = dict.fromkeys(partitions, 0)
         for rows in (row for results in dirs.values() for row in results.values()):

@@ -1,7 +1,7 @@
-"""Offsets as users write them and as checkpoints keep them: JSON, as Spark's ``kafka`` has it. No I/O.
+"""Offsets in JSON, as users write them and checkpoints keep them, in the form of Spark's ``kafka``. No I/O.
 
-A query says in one of four ways where to start and to end. It names the earliest or latest record everywhere, an offset
-of each partition, a time of each partition, or one time.
+A query gives its start and its end in one of four ways. It names the earliest or latest record everywhere, an offset
+for each partition, a time for each partition, or one time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Edge(NamedTuple):
 
 
 class Specific(NamedTuple):
-    """An offset of each partition; EARLIEST and LATEST are among them."""
+    """An offset of each partition, which may be EARLIEST or LATEST."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 class Times(NamedTuple):
-    """A time of each partition, in ms: the first record at or after it."""
+    """A time for each partition, in ms: the first record at or after it."""
 
     times: Mapping[TopicPartition, int]
 
@@ -52,7 +52,7 @@ Place = Edge | Specific | Times | Time
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """In an order of its own, for Spark compares offsets by their text."""
+    """Returns the offsets as JSON, in a fixed order, because Spark compares offsets by their text."""
     found: Json = {}
     for tp in sorted(offsets):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -60,7 +60,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """What ``to_json`` made."""
+    """Returns the offsets from the result of ``to_json``."""
     return {
         TopicPartition(topic, int(number)): offset
         for topic, rows in given.items()
@@ -69,17 +69,17 @@ def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def partition_offsets(text: str) -> Offsets:
-    """``{"topic":{"0":23,"1":-2}}``. Raises ConfigError."""
+    """Parses ``{"topic":{"0":23,"1":-2}}``. Raises ConfigError."""
     return _by_partition(text, _OFFSETS, lowest=EARLIEST)
 
 
 def partition_times(text: str) -> Offsets:
-    """``{"topic":{"0":1700000000000}}``. Raises ConfigError."""
+    """Parses ``{"topic":{"0":1700000000000}}``. Raises ConfigError."""
     return _by_partition(text, _TIMES, lowest=0)
 
 
 def partitions(text: str) -> list[TopicPartition]:
-    """``{"topic":[0,1]}``. Raises ConfigError."""
+    """Parses ``{"topic":[0,1]}``. Raises ConfigError."""
     try:
         given = json.loads(text)
         found = [TopicPartition(topic, _number(each)) for topic, numbers in given.items() for each in numbers]
@@ -89,7 +89,7 @@ def partitions(text: str) -> list[TopicPartition]:
 
 
 def named(rows: Iterable[TopicPartition]) -> str:
-    """Partitions in a message."""
+    """Returns the partitions for a message."""
     return ", ".join(map(str, sorted(rows)))
 
 

@@ -1,7 +1,7 @@
-"""The lag of a stream, for everyone to see: what a batch has finished is committed to a group of Kafka's.
+"""Shows the lag of a stream: commits the offsets of finished batches to a consumer group.
 
-The group has no members, and nothing is read by it: Only Spark's checkpoint says where a query goes on, because the
-group always lacks the last batch. So a commit that fails is logged, and made good by the next.
+The group has no members, and no query starts from its offsets. Only Spark's checkpoint defines where a query continues,
+because the group always lacks the last batch. So a failed commit is logged, and the next commit corrects it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyclient.spark.source.offsets import Offsets
 log = logging.getLogger(__name__)
 
 TOLD_S: Final = 5.0
-"""How long a batch waits for its group."""
+"""How long a batch waits for its commit."""
 AGAIN_S: Final = 30.0
-"""How long a group that was not told is left alone: no batch waits for a coordinator that is not there."""
+"""The pause after a failed commit, so that not every batch waits for an unreachable coordinator."""
 
 
 class Progress:
@@ -33,7 +33,7 @@ class Progress:
         self._not_before = clock()
 
     def finished(self, end: Offsets) -> None:
-        """Everything before these offsets is done."""
+        """Commits these offsets: everything before them is done."""
         if self._group is None or not end or end == self._told or self._clock() < self._not_before:
             return
         try:

@@ -1,8 +1,8 @@
-"""A task: a range of offsets of a partition, as Arrow batches. No Python object is made for a record.
+"""Runs a task: reads a range of offsets of a partition as Arrow batches. No Python object is made per record.
 
-Records of the range may be gone by the time it is read, which the broker says (OFFSET_OUT_OF_RANGE), or the topic is
-another one, by its id. In all other cases the reader waits. A leader that has just been elected may not know its last
-stable offset yet, and an error may come from the former leader.
+Records of the range may be gone when the task reads it: the broker answers OFFSET_OUT_OF_RANGE, or the topic has
+another id. In all other cases the reader waits. A newly elected leader may not know its last stable offset yet, and an
+error may come from the former leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyclient.spark.source.source_options import SourceOptions
 log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 8 << 20
-"""The size of one Arrow batch, about: large ones cost Spark least, and the next is fetched meanwhile."""
+"""The approximate size of one Arrow batch. Large batches cost Spark least, and the next one is fetched meanwhile."""
 LEAST_ROWS: Final = 10_000
 MOST_ROWS: Final = 100_000
 PATIENCE_S: Final = 1.0
@@ -44,18 +44,18 @@ class RangePartition(InputPartition):
         super().__init__(tuple(wanted))
         self.range = wanted
         self.topic_id = topic_id
-        """As planned; empty where it is not known."""
+        """The topic's id when the batch was planned; empty if unknown."""
 
 
 @dataclass(frozen=True)
 class RangeReader:
-    """How ranges are read. Can be pickled."""
+    """Reads ranges. Can be pickled."""
 
     options: SourceOptions
     columns: Columns
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records; nothing for the partition that Spark makes up where there is none."""
+        """Yields the records. For the partition that Spark invents if there is none, yields nothing."""
         archives.keep()
         if isinstance(partition, RangePartition):
             with (
@@ -67,7 +67,9 @@ class RangeReader:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of ``LEAST_ROWS`` or ``BATCH_BYTES`` at least, but for the last: Spark pays for each."""
+    """Yields the same rows in batches of at least ``LEAST_ROWS`` or ``BATCH_BYTES``, except the last, because each
+    batch costs Spark time.
+    """
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -79,7 +81,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """All rows: in one batch, but where a column would have more than 2 GiB."""
+    """Returns all rows in one batch, or in several if a column would exceed 2 GiB."""
     if len(batches) == 1:
         return batches
     return pa.Table.from_batches(batches).combine_chunks().to_batches()  # type: ignore[no-any-return]
@@ -97,15 +99,15 @@ class _Reading:
         self._rows = LEAST_ROWS
         self._moved_at = time.monotonic()
         self._silences = 0
-        """Polls in a row that gave nothing."""
+        """How many polls in a row returned nothing."""
         self._offsets = LogOffsets(how.options)
 
     def close(self) -> None:
-        """Ends the connections that were made for this range."""
+        """Closes the connections that were made for this range."""
         self._offsets.close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Up to the end. Raises DataLoss, RequestTimedOut."""
+        """Yields records up to the end of the range. Raises DataLoss, RequestTimedOut."""
         try:
             self._go_to(self._range.start)
         except UnknownTopicOrPartition as error:
@@ -120,7 +122,7 @@ class _Reading:
             if batch.num_rows:
                 self._rows = min(max(BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1), LEAST_ROWS), MOST_ROWS)
                 yield batch
-            if self._position() > position:  # over records of aborted transactions too
+            if self._position() > position:  # counts records of aborted transactions too
                 self._moved_at = time.monotonic()
                 self._silences = 0
             else:
@@ -134,11 +136,11 @@ class _Reading:
         self._consumer.assign_range(self._range.tp, offset, self._range.end)
 
     def _on_gone(self) -> None:
-        """The log did not have the position: it lies before its start, or behind its end."""
+        """Handles a position that is before the start of the log, or after its end."""
         tp, position = self._range.tp, self._position()
         first = self._consumer.beginning_offsets([tp])[tp]
         last = self._consumer.end_offsets([tp])[tp]
-        if first <= position <= last:  # another leader has it
+        if first <= position <= last:  # another leader has the position
             self._check_patience()
             time.sleep(self._options.retry_interval_ms / 1000)
             self._go_to(position)
@@ -155,7 +157,7 @@ class _Reading:
             self._check_patience()
 
     def _is_other_topic(self) -> bool:
-        """Asked after 1, 2, 4, 8, … silent polls: a cluster in trouble has other things to do."""
+        """Checks the topic's id after 1, 2, 4, 8, … empty polls, so that it does not burden a cluster in trouble."""
         if not self._topic_id or self._silences & (self._silences - 1):
             return False
         try:

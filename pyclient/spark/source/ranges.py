@@ -1,4 +1,4 @@
-"""Ranges of offsets, one a task, and how large ones are split: as Spark's ``kafka`` does. No I/O."""
+"""Ranges of offsets, one per task. Splits large ones as Spark's ``kafka`` does. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Offsets; where a log has gaps, more than records."""
+        """The number of offsets; if the log has gaps, there are fewer records."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -27,8 +27,8 @@ class Range(NamedTuple):
 
 
 def split(ranges: Iterable[Range], min_partitions: int | None = None, max_records: int | None = None) -> list[Range]:
-    """The ranges that are not empty: of at most ``max_records`` each, and about ``min_partitions`` of them at least,
-    for which the large ones are split.
+    """Returns the ranges that are not empty, of at most ``max_records`` each. Splits large ranges to get about
+    ``min_partitions`` or more.
     """
     found = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -39,7 +39,7 @@ def split(ranges: Iterable[Range], min_partitions: int | None = None, max_record
 
 
 def _widened(ranges: list[Range], wanted: int) -> list[Range]:
-    """Small ranges stay whole; the others share what is left of the tasks by their sizes."""
+    """Leaves small ranges whole. Divides the remaining tasks among the others by their sizes."""
     total = sum(each.size for each in ranges)
     whole = {each for each in ranges if _share(each.size, total, wanted) == 1}
     rest = total - sum(each.size for each in whole)
@@ -56,7 +56,7 @@ def _share(size: int, total: int, parts: int) -> int:
 
 
 def _parts(whole: Range, count: int) -> list[Range]:
-    """The parts of nearly equal sizes."""
+    """Returns parts of nearly equal sizes."""
     edges = [whole.start]
     for left in range(count, 0, -1):
         edges.append(edges[-1] + (whole.end - edges[-1]) // left)

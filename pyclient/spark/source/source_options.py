@@ -1,4 +1,4 @@
-"""What a user has asked of a source, checked as Spark's ``kafka`` checks it, in its words where they fit."""
+"""Checks a user's options of a source as Spark's ``kafka`` does, with its messages where they fit."""
 
 from __future__ import annotations
 
@@ -46,13 +46,15 @@ class SourceOptions:
     """The options of one source. Can be pickled."""
 
     subscribed: Subscribed
-    """Topics, a pattern for their names, or partitions."""
+    """The topics, a pattern for their names, or partitions."""
     is_assigned: bool
-    """``subscribed`` are partitions."""
+    """True if ``subscribed`` has partitions."""
     starting: Place
     ending: Place
     starts_latest_without_match: bool
-    """Where no record is at or after the time to start at: else it is an error."""
+    """True if a query starts at the end of a partition without a record at or after its start time; otherwise this is
+    an error.
+    """
     max_offsets: int | None
     min_offsets: int | None
     max_bytes: int | None
@@ -61,7 +63,7 @@ class SourceOptions:
     max_records: int | None
     fails_on_loss: bool
     group: str | None
-    """Whose offsets are committed."""
+    """The group to which offsets are committed."""
     poll_timeout_ms: int
     retries: int
     retry_interval_ms: int
@@ -71,16 +73,16 @@ class SourceOptions:
     value_schema_id: int | None
     value_errors: str
     client: Mapping[str, str] = field(repr=False)
-    """Settings of a client (``kafka.*``), as they were given."""
+    """The settings of the client (``kafka.*``), as given."""
 
     @property
     def isolation(self) -> str:
-        """``read_committed``, or not."""
+        """True for ``read_committed``."""
         return self.client.get("isolation.level", "read_uncommitted").strip()
 
 
 def source_options(options: Mapping[str, str], use: Use) -> SourceOptions:
-    """The options of a source. Raises ConfigError that names the option and what is right."""
+    """Returns the options of a source. Raises ConfigError, which names the option and the correct value."""
     given = read(options, use)
     _check_client(given)
     subscribed = _subscribed(given)
@@ -153,7 +155,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _place(given: Given, which: str, default: Place) -> Place:
-    """One time beats times beats offsets."""
+    """Returns the position. One time takes precedence over times, and times over offsets."""
     if f"{which}Timestamp" in given:
         return Time(given[f"{which}Timestamp"])
     if f"{which}OffsetsByTimestamp" in given:
@@ -184,7 +186,7 @@ def _check_batch(made: SourceOptions) -> None:
 
 
 def _group(given: Given) -> str | None:
-    """The name stays the same over restarts, so that lag can be watched and rights be given."""
+    """Returns the group's name. It stays the same over restarts, so lag can be watched and rights can be granted."""
     own = given.client.get("group.id")
     prefix: str | None = given["groupIdPrefix"]
     if own or prefix is None:

@@ -1,4 +1,6 @@
-"""A streaming query, as the installed PySpark asks for it: with a start and limits (from 4.2 on), or without."""
+"""Reads a streaming query in the form that the installed PySpark expects: with a start and limits (from 4.2 on), or
+without.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader):
-    """What all versions ask. ``read`` runs in the tasks, the rest in a process of the driver's."""
+    """The methods that all versions call. ``read`` runs in the tasks, the others in a process of the driver."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -29,36 +31,38 @@ class StreamReader(DataSourceStreamReader):
         self._source = StreamSource(options)
 
     def initialOffset(self) -> Json:
-        """Where a new query starts."""
+        """Returns where a new query starts."""
         return to_json(self._source.initial())
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The tasks of a batch."""
+        """Returns the tasks of a batch."""
         ranges = self._source.ranges(from_json(start), from_json(end))
         return [RangePartition(each, self._source.topic_id(each.tp.topic)) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads the rows of a task."""
         return self._ranges.read(partition)
 
     def commit(self, end: Json) -> None:
-        """A batch is done; Spark says so when the next one begins."""
+        """Notes that a batch is done. Spark calls this when the next one begins."""
         self._source.finished(from_json(end))
 
     def reportLatestOffset(self) -> Json | None:
-        """What there is, read or not: for the query's progress."""
+        """Returns the newest offsets, for the query's progress."""
         return to_json(self._source.newest) or None
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Closes the source, because the query has ended."""
         self._source.close()
 
 
 class LimitedReader(StreamReader, api.SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """With Spark's limits: the options of the source, unless the trigger wants all there is."""
+    """A reader with Spark's limits: the options of the source, unless the trigger reads everything available."""
 
     def getDefaultReadLimit(self) -> Any:
-        """Whether there are limits; Spark cannot say several, so ``latestOffset`` looks at the options."""
+        """Returns a limit if the options have one. Spark cannot express several, so ``latestOffset`` reads the
+        options.
+        """
         options = self._options
         if options.max_offsets is not None:
             return api.limits.ReadMaxRows(options.max_offsets)
@@ -69,32 +73,32 @@ class LimitedReader(StreamReader, api.SupportsTriggerAvailableNow):  # type: ign
         return api.limits.ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: Any) -> Json:
-        """Where the next batch ends."""
+        """Returns where the next batch ends."""
         is_limited = not isinstance(limit, api.limits.ReadAllAvailable)
         return to_json(self._source.latest(from_json(start), is_limited=is_limited))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing that comes later is read."""
+        """Sets the end of the query to the newest offsets of now."""
         self._source.aim()
 
 
 class UnlimitedReader(StreamReader):
-    """Without (4.0, 4.1): Spark tells no start, so the end of the batch before has to do."""
+    """A reader without them (4.0, 4.1). Spark passes no start, so the end of the previous batch serves as one."""
 
     _last: Offsets | None = None
 
     def latestOffset(self) -> Json:  # type: ignore[override]
-        """Where the next batch ends."""
+        """Returns where the next batch ends."""
         self._last = self._source.latest_of_unknown_start(self._last)
         return to_json(self._last)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The tasks of a batch; after a restart this may come first."""
+        """Returns the tasks of a batch. After a restart this may be the first call."""
         self._last = from_json(end)
         return super().partitions(start, end)
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
-    """The reader of ``spark.readStream``. Raises ConfigError."""
+    """Returns the reader of ``spark.readStream``. Raises ConfigError."""
     kind = LimitedReader if api.TELLS_START else UnlimitedReader
     return kind(source_options(options, Use.STREAM_READ), schema)

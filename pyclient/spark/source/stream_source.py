@@ -1,10 +1,10 @@
-"""What the driver of a stream decides: where it begins, how far each micro-batch goes, and what its tasks read.
+"""Makes a stream's decisions on the driver: where it begins, how far each micro-batch goes, and what its tasks read.
 
-Partitions that are new begin at their first record. A topic that is known to be another, by its id, is read from its
-start, if ``failOnDataLoss`` is off. Any other log that ends before what was read is waited for until it has grown over
-that: its leader may lag, or records were lost by an unclean election. Only ids that this process has seen are known,
-because the checkpoint has none: a log that is too short when a query starts again may be another, which
-``failOnDataLoss`` does not pass over.
+New partitions begin at their first record. If a topic was deleted and created again, which its id shows, it is read
+from its start, provided that ``failOnDataLoss`` is off. If any other log ends before the offsets that were read, the
+stream waits until the log reaches them. The log's leader may lag, or an unclean election has lost records. The
+checkpoint has no ids, so this process knows only ids that it has seen. If a log is too short when a query starts again,
+it may belong to a new topic: with ``failOnDataLoss``, the query fails.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class StreamSource:
         self._target: Offsets | None = None
         self._ids: dict[str, str] = {}
         self._renewed: tuple[Offsets, frozenset[str]] = {}, frozenset()
-        """Topics that are others than those that these offsets, a start, are of."""
+        """Topics that were created again since these offsets, the start of a batch."""
         self.newest: Offsets = {}
-        """The newest offsets as of the last look."""
+        """The newest offsets, as of the last lookup."""
 
     def initial(self) -> Offsets:
-        """Where a new query starts. Spark asks twice, and gets the same answer."""
+        """Returns where a new query starts. Spark asks twice, and gets the same answer."""
         if self._initial is None:
             partitions = self._offsets.partitions()
             self._ids = dict(self._offsets.topic_ids)
@@ -53,11 +53,13 @@ class StreamSource:
         return self._initial
 
     def aim(self) -> None:
-        """The query ends when it has read what there is now (``Trigger.AvailableNow``)."""
+        """Lets the query end when it has read everything that exists now (``Trigger.AvailableNow``)."""
         self._target = self._offsets.latest(self._there(), {})
 
     def latest(self, start: Offsets, *, is_limited: bool) -> Offsets:
-        """Where the batch that begins at ``start`` ends; all before that is finished. ``start`` itself: no batch."""
+        """Returns where the batch from ``start`` ends; returns ``start`` if there is no batch. Everything before
+        ``start`` is finished.
+        """
         self._progress.finished(start)
         end = self.newest = self._looked(start)
         if self._target is not None:
@@ -71,14 +73,14 @@ class StreamSource:
         return self._limited(begin, end)
 
     def latest_of_unknown_start(self, last: Offsets | None) -> Offsets:
-        """The same where Spark does not tell the start (before 4.2): after a restart no limit can be kept."""
+        """Returns the same if Spark does not pass the start (before 4.2). After a restart, it cannot apply limits."""
         if last is None:
-            with contextlib.suppress(KafkaError):  # Spark asks again later and gets the error then
+            with contextlib.suppress(KafkaError):  # Spark asks again later, and then gets the error
                 self.initial()
         return self.latest(last or {}, is_limited=last is not None)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
-        """What the tasks of a batch read. Raises DataLoss."""
+        """Returns what the tasks of a batch read. Raises DataLoss."""
         fails = self._options.fails_on_loss
         gone = start.keys() - end.keys()
         if gone:
@@ -96,22 +98,23 @@ class StreamSource:
         return split(ranges, self._options.min_partitions, self._options.max_records)
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id as of the last look; empty where it is not known."""
+        """Returns the topic's id, as of the last lookup; empty if unknown."""
         return self._ids.get(topic, "")
 
     def finished(self, end: Offsets) -> None:
-        """Spark is done with the batch that ended here."""
+        """Notes that Spark has finished the batch that ended here."""
         self._progress.finished(end)
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         self._offsets.close()
 
     # -- looking ---------------------------------------------------------------------------------------
 
     def _looked(self, start: Offsets) -> Offsets:
-        """Where the logs end now; not before ``start``, but of topics that are others. Of what is not there it stays:
-        a broker may not know it yet, and if it comes back it goes on there, or is another by its id.
+        """Returns where the logs end now, but never before ``start``, except for topics that were created again. A
+        missing partition keeps its offset: a broker may not know it yet. If it comes back, it continues there, or its
+        topic has another id.
         """
         partitions = self._there()
         renewed = self._renewal(start)
@@ -132,7 +135,7 @@ class StreamSource:
         return self._offsets.partitions(missing_is_error=self._options.fails_on_loss)
 
     def _up_to(self, target: Offsets, start: Offsets, end: Offsets) -> Offsets:
-        """Nothing behind the target, but what was read already."""
+        """Returns the offsets limited to the target, but never before those that were read already."""
         renewed = self._renewed_of(start)
         least = {tp: 0 if tp.topic in renewed else offset for tp, offset in start.items()}
         return {
@@ -142,7 +145,7 @@ class StreamSource:
         }
 
     def _renewal(self, start: Offsets) -> frozenset[str]:
-        """Topics that were deleted and made again since ``start``."""
+        """Returns the topics that were deleted and created again since ``start``."""
         now = self._offsets.topic_ids
         topics = frozenset(tp.topic for tp in start)
         renewed = frozenset(name for name in topics & now.keys() if self._ids.get(name, now[name]) != now[name])
@@ -157,12 +160,12 @@ class StreamSource:
         return topics if since == start else frozenset()
 
     def _begin_of_renewed(self, start: Offsets, end: Offsets) -> Offsets:
-        """Where to begin with partitions whose offsets count from 0 again."""
+        """Returns where to begin with partitions whose offsets count from 0 again."""
         topics = self._renewed_of(start)
         return self._offsets.earliest({tp for tp in end.keys() & start.keys() if tp.topic in topics})
 
     def _beginning(self, end: Offsets, start: Offsets) -> Offsets:
-        """The beginning of new partitions."""
+        """Returns the first offsets of new partitions."""
         return self._offsets.earliest(end.keys() - start.keys())
 
     # -- limits ----------------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ class StreamSource:
         return end
 
     def _bytes_each(self, grown: Partitions) -> Sizes:
-        """The bytes of a record of each partition, as the log has them: compressed, with what goes round them."""
+        """Returns the average size of each partition's records in the log: compressed, with their batches' headers."""
         first, sizes = self._offsets.earliest(grown), self._offsets.bytes_of(grown)
         last = self._offsets.latest(grown, {})
         return {tp: sizes[tp] / max(1, last[tp] - first[tp]) for tp in grown}

@@ -1,7 +1,7 @@
-"""Values as a struct column: by ``valueFormat``, behind the prefix of a schema registry where there is one.
+"""Turns values into a struct column by ``valueFormat``, after the prefix of a schema registry if there is one.
 
-A value that cannot be read fails the query, which names its offset, or is null (``valueErrors``). Which ones these
-are the reader of the format says, or it shows by halving the batch: no cost where all are right.
+A value that cannot be read fails the query with an error that names its offset, or becomes null (``valueErrors``). The
+reader of the format names wrong values, or halving the batch finds them. If all values are right, this costs nothing.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ log = logging.getLogger(__name__)
 
 _WRONG: Final = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 PREFIX: Final = 5
-"""Bytes: a zero, and the number of the schema in a registry."""
+"""The size of the prefix: a zero byte, and the number of the schema in a registry."""
 
 
 class Unreadable(ValueError):
-    """Rows of the values are not what they are said to be."""
+    """Some rows of the values are not in their format."""
 
     def __init__(self, bad: pa.BooleanArray, why: str) -> None:
         super().__init__(why)
         self.bad = bad
-        """True for each such row; without nulls."""
+        """True for each of these rows; without nulls."""
 
 
 class BadValue(ClientError):
-    """A record's value is not what ``valueFormat`` says; the text names its offset."""
+    """A record's value is not in ``valueFormat``. The text names its offset."""
 
     name = "BAD_VALUE"
 
 
 class Values(Protocol):
-    """How values of one format and type are read."""
+    """A reader of values of one format and type."""
 
     def of(self, values: pa.BinaryArray) -> pa.StructArray:
-        """A struct for each, null where the value is null. Raises Unreadable, ArrowInvalid, ArrowTypeError,
+        """Returns a struct for each value, null for a null value. Raises Unreadable, ArrowInvalid, ArrowTypeError,
         OverflowError.
         """
 
 
 @dataclass(frozen=True)
 class TypedValues:
-    """The values of a source. Can be pickled."""
+    """Reads the values of a source. Can be pickled."""
 
     values: Values
     prefix: str
     """``none`` or ``registry``."""
     schema_id: int | None
-    """Which one the prefix has to name."""
+    """The schema id that the prefix must have."""
     fails: bool
 
     def of(self, values: pa.BinaryArray, where: Callable[[int], str]) -> pa.StructArray:
-        """The column; ``where`` says which record a row is. Raises BadValue."""
+        """Returns the column. ``where`` names the record of a row. Raises BadValue."""
         try:
             return self._plain(values)
         except Unreadable as error:
