@@ -186,7 +186,7 @@ class Broker:
             added = await add(self._first_acls, self)
         except KafkaError as error:
             raise StartError(f"--add-acl: ACLs could not be stored: {error}") from error
-        logger.info("ACLs that were added: %d", added)
+        logger.info("%d ACLs were added", added)
 
     def _bind(self) -> None:
         for endpoint in listeners(self.config):

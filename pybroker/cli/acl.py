@@ -77,7 +77,9 @@ def cluster() -> Resource:
 
 
 def with_acl(*, find: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a verb ``wanted`` and, if it finds ACLs, ``pattern``; otherwise ``prefixed``."""
+    """Adds the options of ACLs to a verb, which gets them as ``wanted``. A verb that finds ACLs also gets ``pattern``,
+    others ``prefixed``.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -244,7 +246,7 @@ def chosen(prefixed: bool, pattern: str | None) -> str | None:
 
 
 def created(wanted: Wanted, prefixed: bool) -> list[AclBinding]:
-    """What to create. Raises UsageError."""
+    """Returns the ACLs to create. Raises UsageError."""
     from pyclient.admin import AccessControlEntry, AclBinding, AclPermissionType, PatternType, ResourcePattern
 
     if not wanted.principals:

@@ -96,7 +96,7 @@ def configs_of(admin: Admin, names: Collection[str]) -> dict[str, Mapping[str, C
 
 
 def retention(keys: Mapping[str, ConfigEntry]) -> dict[str, Any]:
-    """How long a topic keeps its records, -1 without bound; in words as well."""
+    """Returns how long a topic keeps its records (-1: without limit), and the same in words."""
     from pybroker.cli.common.units import retention_text
 
     values = {key: entry.value for key, entry in keys.items()}

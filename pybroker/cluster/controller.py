@@ -267,34 +267,34 @@ class ControllerService:
         return results
 
     async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
-        """Changes users' SCRAM passwords. Returns None or an error for each user; a new password is valid then."""
+        """Changes users' SCRAM passwords and waits until they are valid. Returns None or an error for each user."""
         from pybroker.cluster.decisions.scram_changes import alter  # takes 5 ms, which a broker without users saves
 
         return await self._change(lambda image: alter(image, changes))
 
     async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> QuotaResults:
-        """Changes quotas. Returns None or an error for each entity; this broker enforces the new quotas then."""
+        """Changes quotas and waits until this broker enforces them. Returns None or an error for each entity."""
         from pybroker.cluster.decisions.quota_changes import alter
 
         return await self._change(lambda image: alter(image, changes), validate_only)
 
     async def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
-        """Creates ACLs. Returns None or an error for each; the ACLs are in effect then."""
+        """Creates ACLs and waits until they are in effect. Returns None or an error for each."""
         from pybroker.cluster.decisions.acl_changes import create  # a broker without ACLs saves this import
 
         await make(self.store, acl_nodes.FOLDERS)
         return await self._change_what_can_be(lambda image: create(image, bindings).confirmed())
 
     async def delete_acls(self, wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
-        """Deletes and returns the ACLs that match the filter, ``among`` those of some patterns. They are no longer in
-        effect then.
+        """Deletes the ACLs that match the filter, ``among`` those of some patterns. Waits until they have no effect and
+        returns them.
         """
         from pybroker.cluster.decisions.acl_changes import delete
 
         return await self._change_what_can_be(lambda image: delete(image, wanted, among).confirmed())
 
     async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        """Performs a decision of ``token_changes`` and returns its result, which is in effect here then. Raises its
+        """Performs a decision of ``token_changes`` and returns its result, when that is in effect here. Raises its
         KafkaError.
         """
         await make(self.store, token_nodes.FOLDERS)

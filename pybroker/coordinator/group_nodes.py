@@ -61,7 +61,7 @@ class GroupNodes:
         self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Stops it; the nodes end with the session."""
+        """Stops the task. The nodes vanish with the session."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

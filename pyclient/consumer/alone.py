@@ -147,7 +147,7 @@ class Alone:
         self._listed = pattern
 
     def _forget_left(self) -> None:
-        """Forgets unsubscribed topics: if they are subscribed to again, they do not count as added later."""
+        """Forgets unsubscribed topics, so that a new subscription does not count them as added later."""
         topics = self._subscription.topics
         self._ids = {topic: id for topic, id in self._ids.items() if topic in topics}
         self._absent &= topics

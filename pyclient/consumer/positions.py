@@ -97,7 +97,7 @@ class PositionFinder:
                 return
 
     async def _find_all(self) -> float | None:
-        """Makes one round. Returns the seconds until the next one, or None if none is needed."""
+        """Looks up missing positions once. Returns the seconds until the next round, or None if none is needed."""
         with self._lock:
             states = [
                 state
@@ -107,7 +107,7 @@ class PositionFinder:
         if not states:
             return None
         failed = await self._unknown(states)
-        # # Without the partitions that the application has sought meanwhile: its position wins.
+        # Without the partitions that the application has sought meanwhile: its position wins.
         fresh = [state for state in states if state.position is None and state.reset is None and state not in failed]
         if fresh and self._committed is not None:
             failed |= await self._from_committed(self._committed, fresh)

@@ -146,7 +146,7 @@ class Subscription:
 
     @property
     def is_matched_here(self) -> bool:
-        """Whether there is a pattern that ``match`` must be called for."""
+        """True if the consumer itself must match a pattern, by ``match``."""
         return self.pattern is not None and self.regex is None
 
     def match(self, topics: Iterable[str]) -> bool:

@@ -70,7 +70,7 @@ def read(data: bytes, password: str | None) -> Jks:
         elif tag == _CERTIFICATE_ENTRY:
             trusted.append(_certificate(cursor, version))
         else:
-            raise BadStore(f"JKS entries of kind {tag} are unknown")
+            raise BadStore(f"a JKS entry has the unknown kind {tag}")
     return Jks(tuple(keys), tuple(trusted))
 
 

@@ -72,7 +72,7 @@ class Stage:
 
 
 def _progress() -> Any:
-    """rich's progress display: name, bar, count, rate."""
+    """Returns rich's progress display: name, bar, count, rate."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
     from rich.text import Text

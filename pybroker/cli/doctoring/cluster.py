@@ -170,7 +170,7 @@ def written(cluster: Cluster, topic: str) -> Iterator[Finding]:
 
 
 def skew(dated_ms: float, begun_ms: float, ended_ms: float) -> Finding:
-    """The broker's clock, which dated the record, against this one's before and after."""
+    """Compares the broker's clock, which dated the record, with this machine's clock before and after."""
     off = max(begun_ms - dated_ms, dated_ms - ended_ms, 0.0)
     what = "clock of the broker"
     if off > SKEW_MS:

@@ -111,8 +111,8 @@ def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Rea
 
 
 def is_down(found: Reach, others: Collection[Reach]) -> bool:
-    """Whether the address is right and the broker is not there: where another one is reached on that machine by what it
-    advertises itself.
+    """Returns True if the address seems right and the broker down: another broker can be reached on that machine by its
+    advertised address.
     """
     reached = {address for each in others if each.is_open for address in each.addresses}
     return found.phase == "connect" and not reached.isdisjoint(found.addresses)

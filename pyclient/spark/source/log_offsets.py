@@ -74,7 +74,7 @@ class LogOffsets:
         if assigned is None:
             return there
         if missing_is_error and not assigned <= there:
-            raise ConfigError(f"assign names partitions that are not there: {named(assigned - there)}")
+            raise ConfigError(f"assign names partitions that do not exist: {named(assigned - there)}")
         return there & assigned
 
     def _assigned(self) -> Partitions | None:

@@ -104,6 +104,6 @@ def shown(field: Field, value: Any, version: int, structs: dict[str, list[Field]
 
 
 def camel_case(name: str) -> str:
-    """``leader_epoch`` as Kafka's JSON has it."""
+    """Returns a name in the form of Kafka's JSON: ``leaderEpoch`` for ``leader_epoch``."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

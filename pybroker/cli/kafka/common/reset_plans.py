@@ -71,7 +71,7 @@ def read_plan(path: str) -> Plan:
 
 
 def exported(plan: Mapping[str, Mapping[TopicPartition, int]]) -> str:
-    """The file of a plan."""
+    """Returns the content of a plan's file."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     for group, offsets in plan.items():
