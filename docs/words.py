@@ -216,7 +216,7 @@ def of_file(path: Path) -> Iterator[Text]:
     """The texts of a file of any kind."""
     if path.suffix == ".md":
         yield from of_page(path)
-    elif path.suffix == ".py":
+    elif path.suffix in (".py", ".pyi"):
         yield from of_module(path)
     elif path.suffix in (".pyx", ".pxd"):
         yield from of_cython(path)
