@@ -27,9 +27,13 @@ from typing import NamedTuple
 from pybroker.log.files.storage import Bytes, DataFile, Stamp, Storage
 
 IMAGED_NS = 0
-"""The time of every file of an image: a log that is whole there looks as it did when it was closed."""
+"""Every file of an image has this modification time. So a log that is complete in the image looks as it did when it was
+closed.
+"""
 LOST, TORN = 0.5, 0.3
-"""How likely a change is lost where some reach the disk, and how likely one that reaches it is torn."""
+"""The probability that a change is lost if only some reach the disk, and the probability that one that reaches it is
+torn.
+"""
 
 
 class Change(NamedTuple):
@@ -60,7 +64,7 @@ class RecordingStorage(Storage):
         self.changes.append(Change(kind, os.path.relpath(path, self._root), **details))  # type: ignore[arg-type]
 
     def mark(self, promise: object) -> None:
-        """From here on ``promise`` holds, whatever happens."""
+        """Notes that ``promise`` must hold from here on."""
         self.changes.append(Change("mark", "", mark=promise))
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
@@ -125,14 +129,14 @@ class Inode:
         self.pending: list[Change] = []
 
     def apply(self, change: Change) -> None:
-        """A write, a truncation or a sync."""
+        """Applies a write, a truncation or a sync."""
         if change.kind == "sync":
             self.synced, self.pending = self.content(None), []
         else:
             self.pending.append(change)
 
     def content(self, choice: random.Random | None) -> bytes:
-        """What may be on the disk; without a ``choice``, everything."""
+        """Returns what may be on the disk; without a ``choice``, everything."""
         data = bytearray(self.synced)
         for change in self.pending if choice is None else _surviving(self.pending, choice):
             _apply(data, change)
@@ -140,7 +144,7 @@ class Inode:
 
 
 def _surviving(pending: list[Change], choice: random.Random) -> Iterator[Change]:
-    """Those of the changes since the last sync that reach the disk, whole or torn."""
+    """Returns those changes since the last sync that reach the disk, whole or torn."""
     losses = choice.choice(("none reaches it", "all reach it", "the first reach it", "some reach it"))
     if losses == "all reach it":
         yield from pending
@@ -155,7 +159,7 @@ def _surviving(pending: list[Change], choice: random.Random) -> Iterator[Change]
 
 
 def _torn(change: Change, choice: random.Random) -> Change:
-    """Only the first bytes of a write; a truncation happens or not."""
+    """Keeps only the first bytes of a write. A truncation happens completely or not at all."""
     return change._replace(data=change.data[: choice.randint(0, len(change.data))])
 
 
@@ -168,26 +172,26 @@ def _apply(data: bytearray, change: Change) -> None:
 
 
 class Folder:
-    """A folder's names, apart from its own: one that is renamed keeps what is in it, synced or not."""
+    """The names in a folder. A folder that is renamed keeps its content, synced or not."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Inode | Folder] = {}
-        """As a running process sees it."""
+        """The names that a running process sees."""
         self._durable: dict[str, Inode | Folder] = {}
         self._pending: list[dict[str, Inode | Folder | None]] = []
-        """What has changed since the last sync, one change after the other; None: the name has gone."""
+        """The changes since the last sync, in order. None: the name was removed."""
 
     def change(self, names: dict[str, Inode | Folder | None]) -> None:
-        """All of ``names`` change at once."""
+        """Changes all ``names`` at once."""
         self._pending.append(names)
         _change(self.entries, names)
 
     def sync(self) -> None:
-        """The names are on the disk."""
+        """Makes the names durable."""
         self._durable, self._pending = dict(self.entries), []
 
     def found(self, choice: random.Random | None) -> dict[str, Inode | Folder]:
-        """The names that may be on the disk; without a ``choice``, all."""
+        """Returns the names that may be on the disk; without a ``choice``, all of them."""
         if choice is None:
             return self.entries
         names = dict(self._durable)
@@ -206,13 +210,13 @@ def _change(names: dict[str, Inode | Folder], change: dict[str, Inode | Folder |
 
 
 class Disk:
-    """The state of a disk after a prefix of the changes."""
+    """The state of a disk after the first changes."""
 
     def __init__(self) -> None:
         self._root = Folder()
 
     def apply(self, change: Change) -> None:
-        """The next change happens."""
+        """Applies the next change."""
         if change.kind == "mark":
             return
         if change.kind == "sync_folder":
@@ -237,7 +241,7 @@ class Disk:
         found = self._root
         for name in [name for name in path.split("/") if name not in ("", ".")]:
             child = found.entries.get(name)
-            if child is None:  # a parent that came along
+            if child is None:  # a parent folder that was created with its child
                 found.change({name: Folder()})
                 found.sync()
                 child = found.entries[name]
@@ -246,7 +250,7 @@ class Disk:
         return found
 
     def image(self, choice: random.Random | None) -> dict[str, bytes | None]:
-        """Path → content (None for a folder) of a disk that may be found.
+        """Maps each path to its content (None for a folder) on a possible disk. Without a ``choice``, nothing is lost.
 
         Without a ``choice``, nothing is lost.
         """
@@ -268,13 +272,13 @@ class CrashImage(NamedTuple):
 
     prefix: int
     seed: int
-    """0: the process was killed, nothing is lost."""
+    """0: the process was killed, and nothing is lost."""
     files: dict[str, bytes | None]
     promises: list[object]
     """The marks before the crash."""
 
     def write_to(self, root: str) -> None:
-        """Makes the disk below ``root``."""
+        """Writes the disk below ``root``."""
         for path, content in self.files.items():
             target = os.path.join(root, path)
             if content is None:
@@ -286,8 +290,8 @@ class CrashImage(NamedTuple):
 
 
 def crash_images(changes: list[Change], *, losses: int, every: int = 1) -> Iterator[CrashImage]:
-    """For every ``every``-th prefix of ``changes``: the disk of a killed process, and
-    ``losses`` disks of a machine that stopped.
+    """Yields, for every ``every``-th prefix of ``changes``, the disk of a killed process and ``losses`` disks of a
+    stopped machine.
     """
     disk, promises = Disk(), []
     for prefix, change in enumerate(changes):

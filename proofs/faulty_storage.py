@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class FaultyStorage(Storage):
-    """Real files, whose syncs cost nothing; operations of a chosen kind fail, and space may be limited.
+    """Real files whose syncs cost nothing. Operations of a chosen kind fail, and space may be limited.
 
     Kinds: ``open read map write truncate sync rename unlink sync_folder``. Every operation is counted
     in ``calls``.
@@ -25,22 +25,22 @@ class FaultyStorage(Storage):
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
         self.space_left: int | None = None
-        """Bytes that can still be written; None: no limit.
+        """The number of bytes that can still be written; None: no limit. A write that exceeds it is written in part.
 
         A write that does not fit is written in part.
         """
         self.descriptors_left: int | None = None
-        """How often something can still be opened; None: no limit."""
+        """How many more files can be opened; None: no limit."""
         self._failing: dict[str, tuple[int, Condition]] = {}
 
     def fail(
         self, kind: str, number: int = errno.EIO, where: Condition = lambda path: True
     ) -> None:
-        """From now on ``kind`` fails with ``number`` for the paths that meet ``where``."""
+        """Makes ``kind`` fail with ``number`` for the paths that meet ``where``, from now on."""
         self._failing[kind] = (number, where)
 
     def heal(self) -> bool:
-        """Nothing fails any more; True where no descriptor was lacking, as far as that is known."""
+        """Ends all failures. Returns True if, as far as is known, no operation lacked a descriptor."""
         was_enough = self.descriptors_left != 0
         self._failing.clear()
         self.descriptors_left = None
@@ -48,11 +48,11 @@ class FaultyStorage(Storage):
         return was_enough
 
     def count(self, kind: str) -> int:
-        """How often ``kind`` was tried."""
+        """Returns how often ``kind`` was tried."""
         return sum(called == kind for called, _ in self.calls)
 
     def check(self, kind: str, path: str) -> None:
-        """Counts an operation; raises OSError where it is to fail."""
+        """Counts an operation. Raises OSError if it must fail."""
         self.calls.append((kind, path))
         number, where = self._failing.get(kind, (0, lambda path: False))
         if where(path):

@@ -1,4 +1,4 @@
-"""Runs tests in a fork of a process that has pytest and the broker imported, which saves each the start of a Python."""
+"""Runs tests in a fork of a process that has imported pytest and the broker, to save the start of a Python."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from proofs.defects import rooms
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["pytest", "hypothesis", *rooms()])
 OUTER = ("PYTEST_",)
-"""Variables that begin so are those of the pytest that asks; a run of its own knows nothing of it."""
+"""The prefix of the calling pytest's variables. Its forks must not inherit them."""
 
 
 class Ended(NamedTuple):
-    """``code`` is pytest's exit code, below zero that of a signal."""
+    """``code`` is pytest's exit code, or the negative number of the signal that ended it."""
 
     code: int
     output: str
@@ -60,7 +60,7 @@ def _forked(arguments: Sequence[str], root: Path, said: Path) -> Iterator[ForkSe
 
 
 def _run(arguments: list[str], root: Path, said: Path) -> None:
-    """In the fork. It ends without waiting for threads that a failed test has left."""
+    """Runs in the fork. It ends without waiting for threads that a failed test has left."""
     import pytest
 
     os.setsid()

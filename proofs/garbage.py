@@ -1,4 +1,4 @@
-"""What a piece of code leaves to the garbage collector, which seldom looks at all there is."""
+"""Finds what a piece of code leaves to the garbage collector."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ def _all(kind: type) -> list[Any]:
 
 @contextmanager
 def leaves_nothing(kind: type) -> Iterator[None]:
-    """What is made of that kind in the block is gone at its end, without a collection. What others have made does
-    not count: it is held until then, so that no new object has its address.
-    """
+    """Checks that objects of that kind that the block creates are gone at its end, without a collection."""
     gc.collect()
     gc.disable()
     try:
@@ -24,6 +22,6 @@ def leaves_nothing(kind: type) -> Iterator[None]:
         known = {id(each) for each in before}
         yield
         left = [each for each in _all(kind) if id(each) not in known]
-        assert not left, f"{len(left)} of them are left, one is {left[0]!r:.200}"
+        assert not left, f"{len(left)} of them are left, for example {left[0]!r:.200}"
     finally:
         gc.enable()

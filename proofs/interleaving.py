@@ -1,19 +1,19 @@
-"""Interleavings of threads, one after the other, each of which can be had again.
+"""Runs the threads of a scenario in a chosen order, one at a time, so that each interleaving can be repeated.
 
-The threads of a scenario (*actors*) are real, but one runs at a time. Between two *steps* of an actor any other may
-run. A step ends where the actor takes or gives back a lock, and where it calls ``step`` (a file that is opened,
-written, synced). In traced modules it ends at every line. A *schedule* chooses the next actor. ``Switches`` lets an
-actor run until it waits or ends, except for the steps at which it is told to switch. So all schedules with one or two
-switches can be tried. ``Seeded`` draws.
+The threads of a scenario (*actors*) are real, but only one runs at a time. Between two *steps* of an actor any other
+actor may run. A step ends when the actor acquires or releases a lock, and when it calls ``step`` (it opens, writes or
+syncs a file). In traced modules, a step ends at every line. A *schedule* chooses the next actor. ``Switches`` lets an
+actor run until it waits or ends, except for the steps at which it must switch. So a test can try all schedules with one
+or two switches. ``Seeded`` draws the next actor.
 
-After every step the scenario's invariants are looked at. The first error, of an actor or an invariant, ends the run
-and is raised by ``run``.
+After every step, ``check`` tests the scenario's invariants. The first error of an actor or an invariant ends the run,
+and ``run`` raises it.
 
     with Interleaving(Seeded(17), check=look, traced=[durability]) as run:
         run.start("sync", log.flush)
         run.start("loop", cut_and_append)
 
-Locks must be those of the run (``run.lock()``). Otherwise an actor that waits for one that is halted waits forever.
+A scenario must use the run's locks (``run.lock()``). Otherwise an actor that waits for a halted one waits forever.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class Schedule(Protocol):
     """Chooses the next actor."""
 
     def choose(self, step: int, current: int | None, ready: list[int]) -> int:
-        """One of ``ready``, the numbers of the actors that can run; ``current`` ran last, where it can go on."""
+        """Returns one of ``ready``, the numbers of the actors that can run. ``current`` ran last, if it can go on."""
 
 
 class Switches:
-    """Actors run until they wait or end, in the order of their numbers, but for ``switches``: at step → to actor."""
+    """Lets actors run until they wait or end, in the order of their numbers. ``switches`` maps a step to the actor that
+    takes over there.
+    """
 
     def __init__(self, switches: dict[int, int], first: int = 0) -> None:
         self._switches = switches
@@ -49,7 +51,7 @@ class Switches:
 
 
 class Seeded:
-    """At each step another actor with some probability, drawn with the seed as well."""
+    """Switches to another actor with some probability at each step. The seed draws the probability too."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -62,15 +64,15 @@ class Seeded:
 
 
 class Stuck(AssertionError):
-    """Every actor waits for a lock."""
+    """Every actor waits for a lock, or one waits for something else."""
 
 
 class _Abandoned(BaseException):
-    """The run is over; the actor ends."""
+    """Ends an actor whose run is over."""
 
 
 class Lock:
-    """A lock of a run; may be taken again by the actor that has it."""
+    """A lock of a run. The actor that has it may acquire it again."""
 
     def __init__(self, run: Interleaving) -> None:
         self._run = run
@@ -79,16 +81,16 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """Whether anybody has it."""
+        """Whether an actor has the lock."""
         return self._owner is not None
 
     @property
     def is_free(self) -> bool:
-        """Whether the actor that runs may take it at once."""
+        """Whether the running actor may acquire it at once."""
         return self._owner in (None, threading.current_thread())
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As ``threading.RLock.acquire``; a step ends before it."""
+        """Like ``threading.RLock.acquire``; a step ends before it."""
         self._run.step()
         if not self.is_free and not blocking:
             return False
@@ -99,7 +101,7 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """As ``threading.RLock.release``; a step ends behind it."""
+        """Like ``threading.RLock.release``; a step ends after it."""
         self._depth -= 1
         if not self._depth:
             self._owner = None
@@ -138,7 +140,7 @@ class _Actor(threading.Thread):
 
 
 class Interleaving:
-    """One run of a scenario by one schedule; the block starts the actors, its end runs them."""
+    """One run of a scenario by one schedule. The block starts the actors, and its end runs them."""
 
     def __init__(
         self,
@@ -154,7 +156,7 @@ class Interleaving:
         self._error: BaseException | None = None
         self._quiet = False
         self.steps = 0
-        """How many steps were taken."""
+        """The number of steps so far."""
         self.is_over = False
 
     def __enter__(self) -> Interleaving:
@@ -165,17 +167,17 @@ class Interleaving:
             self._run()
 
     def start(self, name: str, work: Callable[[], object]) -> None:
-        """Adds an actor; it begins when the schedule says so. An actor may add others."""
+        """Adds an actor, which begins when the schedule says so. An actor may add others."""
         actor = _Actor(self, len(self._actors), name, work)
         self._actors.append(actor)
         actor.start()
 
     def lock(self) -> Lock:
-        """A new lock."""
+        """Returns a new lock."""
         return Lock(self)
 
     def step(self) -> None:
-        """A step of the actor that calls ends here; nothing outside the run's actors."""
+        """Ends a step of the calling actor. Outside the run's actors, it does nothing."""
         actor = threading.current_thread()
         if not isinstance(actor, _Actor) or self._quiet:
             return
@@ -185,7 +187,7 @@ class Interleaving:
         self._hand_over(actor)
 
     def wait_for(self, lock: Lock) -> None:
-        """The actor that calls goes on when ``lock`` may be free."""
+        """Blocks the calling actor until ``lock`` may be free."""
         actor = threading.current_thread()
         assert isinstance(actor, _Actor), "a lock is held by an actor that has ended"
         actor.waits_for = lock
@@ -194,7 +196,7 @@ class Interleaving:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """No step ends in the block."""
+        """Suppresses the ends of steps in the block."""
         before, self._quiet = self._quiet, True
         try:
             yield
@@ -202,7 +204,7 @@ class Interleaving:
             self._quiet = before
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """``sys.settrace``'s function: a step ends before each line of a traced module."""
+        """The function for ``sys.settrace``: it ends a step before each line of a traced module."""
         if event == "call":
             return self.trace if frame.f_code.co_filename in self._traced else None
         if event == "line":
@@ -215,7 +217,7 @@ class Interleaving:
         self.is_over = True
 
     def ended(self, actor: _Actor) -> None:
-        """The actor has nothing left to do."""
+        """Notes that the actor has nothing left to do."""
         actor.is_done = True
         following = self._next(None)
         if following is None:
@@ -227,7 +229,7 @@ class Interleaving:
         first = self._next(None)
         if first is not None:
             first.turn.release()
-            assert self._main.acquire(timeout=STUCK_S), "an actor waits for something that is no lock of the run"
+            assert self._main.acquire(timeout=STUCK_S), "an actor waits for something other than a lock of the run"
         for actor in self._actors:
             actor.join(STUCK_S)
         if self._error is not None:
@@ -251,7 +253,7 @@ class Interleaving:
             raise _Abandoned
 
     def _next(self, current: _Actor | None) -> _Actor | None:
-        """The actor that runs now; None where all have ended."""
+        """Returns the actor that runs next, or None if all have ended."""
         left = [actor for actor in self._actors if not actor.is_done]
         ready = [actor.number for actor in left if self._may_run(actor)]
         if left and not ready:

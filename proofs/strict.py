@@ -1,4 +1,4 @@
-"""What a type checker has to refuse: a line that it lets pass has an ignore too many, which fails the lint."""
+"""Lines that a type checker has to refuse. If it accepts one, the superfluous ignore fails the lint."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import pybroker
 
 
 def a_name_that_is_not_there() -> None:
-    """A slip of the hand is found before it runs."""
+    """The type checker finds a misspelt name."""
     pybroker.runn()  # type: ignore[attr-defined]

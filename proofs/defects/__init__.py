@@ -1,4 +1,4 @@
-"""Planted defects: mended ones, and ones that break a promise. For each of them a test must fail.
+"""Planted defects: fixed ones, and ones that break a promise. For each of them a test must fail.
 
 A test that passed before and after a fix proves nothing. So every fixed defect is here as a function that returns
 patches, which restore the old behaviour, and names the test that finds it. A checker that finds nothing proves nothing
@@ -44,12 +44,12 @@ class Defect(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The text in brackets in the test's id, or ""."""
+        """Returns the text in brackets in the test's id, or ""."""
         return "".join(re.findall(r"\[(.*)\]", self.test))
 
 
 IMPATIENCE_S = 20.0
-"""The patience for a test that must fail. Without the defect, it waits only for milliseconds."""
+"""The limit of each wait in a test that must fail. Without the defect, the test waits only for milliseconds."""
 DEFECTS: list[Defect] = []
 
 
@@ -90,14 +90,15 @@ def plant(name: str) -> None:
 
 
 def lose_patience() -> None:
-    """Shortens the limits of waits in all imported test modules: with a defect, the awaited event does not come."""
+    """Shortens the limits of waits in all imported test modules, because with a defect the awaited event does not come.
+    """
     for module in [module for name, module in sys.modules.items() if ".tests." in name]:
         if getattr(module, "PATIENCE_S", 0) > IMPATIENCE_S:
             module.PATIENCE_S = IMPATIENCE_S  # type: ignore[attr-defined]
 
 
 def plant_in_children(name: str) -> None:
-    """Makes the Python processes that this one starts plant the defect at their start."""
+    """Makes Python child processes plant the defect when they start."""
     here = Path(__file__).parent
     paths = [str(here / "in_children"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -1,4 +1,4 @@
-"""Defects of ACLs: each of them lets a client in that should be denied."""
+"""Defects of ACLs: each grants access that should be denied."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RULES = "pybroker/security/tests/test_authorizer.py"
 
 @defect(f"{NODES}::test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so")
 def acls_that_cannot_be_read_are_none() -> list[Patch]:
-    """Denied requests are allowed by the ACLs of a prefix."""
+    """The broker ignores unreadable ACLs. The ACLs of a prefix then allow requests that they denied."""
     return [(loading, "UNREADABLE", ())]
 
 
 @defect(f"{NODES}::test_one_of_several_acls_goes_and_the_others_stay")
 def all_acls_of_a_resource_go_with_one() -> list[Patch]:
-    """CVE-2024-27309: a resource that lost one of its ACLs was open to everybody."""
+    """The broker opens a resource to everybody when it loses one of its ACLs (CVE-2024-27309)."""
     steps = acl_changes._steps
     return [(acl_changes, "_steps", lambda image, changed: steps(image, dict.fromkeys(changed, ())))]
 
@@ -32,7 +32,7 @@ def all_acls_of_a_resource_go_with_one() -> list[Patch]:
 @in_histories("rights", "let in", "kept out")
 @defect(f"{RULES}::test_a_change_counts_at_once_and_has_a_version")
 def decisions_are_kept_over_changes() -> list[Patch]:
-    """A revoked right stays on connections that have used it."""
+    """A connection that has used a right keeps it after its revocation."""
     update = StandardAuthorizer.update
 
     def keeping(self: StandardAuthorizer, acls: object) -> None:
@@ -46,23 +46,23 @@ def decisions_are_kept_over_changes() -> list[Patch]:
 @in_histories("rights", "let in")
 @defect(GUESTS, says="found let in: ")
 def connections_keep_decisions_over_changes() -> list[Patch]:
-    """A right that was taken away stays on connections that go on using it."""
+    """A connection that goes on using a revoked right keeps it."""
     return [(StandardAuthorizer, "version", property(lambda self: 0, lambda self, version: None))]
 
 
 @in_histories("rights", "let in", "kept out")
 def a_change_is_answered_before_it_counts() -> list[Patch]:
-    """The controller has done it, and the broker that was asked has not heard of it yet."""
+    """The controller has applied the change, but the asked broker has not received it yet."""
 
     async def answer_at_once(self: Forwarding, version: int) -> None:
-        """Does not wait."""
+        """Returns without waiting."""
 
     return [(Forwarding, "_catch_up", answer_at_once)]
 
 
 @defect(f"{NODES}::test_a_controller_whose_term_is_over_does_not_say_that_it_is_so_already[delete]")
 def what_is_so_already_is_not_confirmed() -> list[Patch]:
-    """A deposed controller said that there was nothing to revoke, and the user kept the right."""
+    """A deposed controller answers that there is nothing to revoke, and the user keeps the right."""
     return [(Plan, "confirmed", lambda self: self)]
 
 

@@ -1,4 +1,4 @@
-"""Defects of authentication by SASL."""
+"""Defects of SASL authentication."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def a_name_is_enough() -> list[Patch]:
 
 @defect(f"{TESTS}::test_cve_2024_56128_scram_refuses_what_is_wrong_all_alike")
 def any_proof_will_do() -> list[Patch]:
-    """Like ``a_name_is_enough``, by SCRAM."""
+    """Like ``a_name_is_enough``, but with SCRAM."""
     return [(scram, "is_proved", lambda mechanism, stored, message, proof: True)]
 
 
 @defect(f"{TESTS}::test_an_unknown_user_gets_a_challenge_as_any_other_and_the_same_one_each_time")
 def unknown_users_are_told_at_once() -> list[Patch]:
-    """An attacker can find out which names are users."""
+    """An attacker can find out which user names exist."""
 
     def known(self: ScramUsers, user: str) -> scram.Credential:
         text = self._stored.of(user).get(self.mechanism.name)
@@ -47,7 +47,7 @@ def unknown_users_are_told_at_once() -> list[Patch]:
 
 @defect(f"{TESTS}::test_a_client_that_comes_again_keeps_its_name_and_its_mechanism")
 def a_client_comes_again_as_somebody_else() -> list[Patch]:
-    """The rights checked before belong to another user."""
+    """A client that authenticates again as another user acts with the rights of the first one."""
     know = Authentication._know
 
     def change(self: Authentication, exchange: Exchange, user: str, now_s: float) -> None:
@@ -70,5 +70,5 @@ def sessions_never_end() -> list[Patch]:
 
 @defect("pybroker/config/tests/test_sasl_listeners.py::test_a_listener_of_sasl_that_cannot_be_as_it_is_meant_stops_the_start")
 def settings_of_sasl_are_not_looked_at() -> list[Patch]:
-    """A misspelt name is ignored silently."""
+    """The broker silently ignores a misspelt setting."""
     return [(sasl_listeners, "errors_of", lambda config: ())]

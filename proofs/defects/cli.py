@@ -29,7 +29,7 @@ def a_leader_that_is_not_there_is_healthy() -> list[Patch]:
     "::test_the_topics_of_a_broker_that_became_three_get_replicas_by_the_command_that_health_names"
 )
 def one_replica_among_three_brokers_is_healthy() -> list[Patch]:
-    """The user does not learn that the first broker's topics have a single replica."""
+    """The command does not warn that the topics of the first broker have a single replica."""
     return [(cluster, "replica_troubles", lambda admin: iter(()))]
 
 
@@ -38,19 +38,19 @@ def one_replica_among_three_brokers_is_healthy() -> list[Patch]:
     "::test_a_log_whose_broker_has_not_heard_that_its_topic_is_lost_is_adopted_with_the_strays"
 )
 def logs_that_are_not_yet_strays_are_left_behind() -> list[Patch]:
-    """A topic comes back without the records of the broker that had most."""
+    """A topic comes back without the records of its most complete replica."""
     return [(strays, "not_yet_strays", lambda log_dirs, found: [])]
 
 
 @defect("pybroker/cli/tests/test_ending.py::test_a_signal_ends_a_benchmark_with_its_own_exit_code_and_leaves_no_topic")
 def every_signal_is_a_failure() -> list[Patch]:
-    """A command that a signal stopped exits like one that failed."""
+    """A command that a signal stopped has the exit code of a failed one."""
     return [(ending, "after_signal", lambda: 1)]
 
 
 @defect("pybroker/cli/tests/test_ending.py::test_names_that_are_no_text_are_refused_in_a_line")
 def names_that_are_no_text_go_to_the_client() -> list[Patch]:
-    """The client fails with a traceback."""
+    """The client fails with a traceback for a name that is not UTF-8."""
     return [(verbs, "refuse_no_text", lambda context: None)]
 
 
@@ -62,7 +62,7 @@ def a_negative_time_is_the_end() -> list[Patch]:
 
 @defect("pybroker/cli/tests/test_ending.py::test_a_full_disk_behind_stdout_is_told_in_a_line")
 def a_full_disk_is_not_foreseen() -> list[Patch]:
-    """The user gets a traceback."""
+    """The user sees a traceback instead of an explanation."""
     return [(ending, "IS_FULL", frozenset())]
 
 
@@ -80,13 +80,13 @@ def a_verb_waits_without_a_word() -> list[Patch]:
 
 @defect("pybroker/cli/tests/test_copying.py::test_a_file_of_another_cluster_is_looked_through_before")
 def a_copy_is_half_written() -> list[Patch]:
-    """Records are sent until one names a partition that does not exist."""
+    """``copy`` has sent records before it meets one whose partition does not exist."""
     return [(produce, "with_room", lambda cluster, topic, records, files: records)]
 
 
 @defect("pybroker/cli/demo/tests/test_leaving.py::test_ctrl_c_ends_a_demo_whose_broker_hangs_at_once")
 def an_interrupted_demo_waits_for_its_broker() -> list[Patch]:
-    """Its clients try for half a minute to leave a broker that does not answer."""
+    """The demo's clients spend half a minute trying to leave a group whose broker does not answer."""
 
     def leave_late(self: Leaving, number: int, frame: object) -> NoReturn:
         time.sleep(28)

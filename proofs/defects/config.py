@@ -1,4 +1,4 @@
-"""Defects of configurations and of what is said of them."""
+"""Defects of settings, and of the messages about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyclient.protocol import errors
 
 @defect("pybroker/cluster/tests/test_error_texts.py")
 def a_topic_that_is_not_there_is_refused_in_our_words() -> list[Patch]:
-    """Scripts that look for Kafka's sentence take it for another error."""
+    """Scripts that look for Kafka's sentence take the answer for another error."""
 
     def unknown(name: str | None) -> errors.UnknownTopicOrPartition:
         return errors.UnknownTopicOrPartition(f"there is no topic '{name}'")
@@ -26,26 +26,26 @@ def a_topic_that_is_not_there_is_refused_in_our_words() -> list[Patch]:
     "::test_what_kafka_lets_one_change_is_accepted_though_it_has_no_effect_here"
 )
 def keys_without_effect_cannot_be_changed() -> list[Patch]:
-    """Scripts that set them on Kafka fail here."""
+    """Scripts that set such keys on Kafka fail here."""
     name = "sasl.kerberos.min.time.before.relogin"
     return [(config_changes, "KEYS", {**KEYS, name: KEYS[name]._replace(scope=READ_ONLY)})]
 
 
 @defect("pybroker/config/tests/test_remarks.py::test_keys_of_a_vendor_are_named_in_one_line")
 def keys_of_a_vendor_stop_the_start() -> list[Patch]:
-    """Seven starts, one key each, until a file of Confluent's is taken."""
+    """A user needs seven starts, one for each key, until the broker accepts Confluent's file."""
     return [(broker_config, "is_foreign", lambda name, known: False)]
 
 
 @defect("pybroker/config/tests/test_sources.py::test_a_file_is_read_however_it_was_written")
 def files_are_in_utf_8_without_a_mark() -> list[Patch]:
-    """The first key of a file that an editor on Windows has written is unknown."""
+    """The broker does not know the first key of a file from an editor on Windows."""
     return [(sources, "_decoded", lambda data: data.decode("utf-8"))]
 
 
 @defect("pybroker/config/tests/test_remarks.py::test_a_slip_in_a_file_is_an_error_with_what_was_meant")
 def a_slip_in_a_file_is_passed_over() -> list[Patch]:
-    """As Kafka does it: the default holds, and nobody hears of it."""
+    """As in Kafka, the default applies and nobody is warned."""
     return [(broker_config, "is_foreign", lambda name, known: True)]
 
 
@@ -54,19 +54,19 @@ def a_slip_in_a_file_is_passed_over() -> list[Patch]:
     "::test_a_zookeeper_that_was_left_over_in_a_file_for_kraft_is_not_used_and_named"
 )
 def a_left_over_zookeeper_is_waited_for() -> list[Patch]:
-    """The start ends after 18 s: no answer."""
+    """The start fails after 18 s with "no answer"."""
     return [(broker_config, "unused_of", lambda known, given: ())]
 
 
 @defect("pybroker/tests/test_start.py::test_a_file_with_an_authorizer_that_is_not_there_is_refused")
 def a_broker_with_acls_stands_open() -> list[Patch]:
-    """The key is accepted, and everybody may do everything."""
+    """The broker accepts the key, and everybody may do everything."""
     return [(unprotected, "check", lambda config, alone: None)]
 
 
 @defect("pybroker/tests/test_start.py::test_a_listener_that_cannot_be_is_told_with_the_line_that_names_it")
 def listeners_are_always_an_options() -> list[Patch]:
-    """What was chosen hides the file that has said it."""
+    """The message blames an option instead of the file that contains the setting."""
     return [(unprotected, "check", _once_chosen(unprotected.check))]
 
 
@@ -76,7 +76,7 @@ def _once_chosen(check: Callable[..., None]) -> Callable[..., None]:
 
 @defect("pybroker/config/tests/test_remarks.py::test_a_line_that_is_no_property_is_told_with_its_place")
 def any_line_is_a_property() -> list[Patch]:
-    """Its first word is said to be a key."""
+    """The broker says that the first word of the line is an unknown key."""
     entries = sources._entries
     return [(sources, "_entries", lambda text: ((*each[:3], True) for each in entries(text)))]
 
@@ -89,5 +89,5 @@ def a_slip_in_a_key_of_tls_is_passed_over() -> list[Patch]:
 
 @defect("pybroker/config/tests/test_remarks.py::test_a_private_key_with_lines_that_are_not_continued_is_not_shown")
 def any_line_may_be_shown() -> list[Patch]:
-    """The private key is in the log."""
+    """The private key appears in the log."""
     return [(sources, "is_name", lambda text: True)]

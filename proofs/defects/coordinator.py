@@ -33,7 +33,7 @@ MIGRATION = "pybroker/coordinator/group/consumer/tests/test_migration.py::"
 
 @defect("pybroker/handlers/tests/test_groups.py::test_an_error_of_the_group_is_each_partitions_too")
 def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
-    """As in Kafka; aiokafka then reads from the beginning what a coordinator that had moved could not tell."""
+    """As in Kafka. aiokafka then reads from the beginning, because the moved coordinator sent no offsets."""
 
     def refused(request: OffsetFetch.Request, call: Any, error: errors.KafkaError) -> OffsetFetch.Response:
         return OffsetFetch.Response(error_code=error.code)
@@ -43,7 +43,7 @@ def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
 
 @defect(SKIPPING + "test_a_batch_whose_inside_cannot_be_read_is_skipped")
 def a_batch_that_is_none_stops_loading() -> list[Patch]:
-    """What cannot be unpacked ends the loading of its partition."""
+    """A batch that cannot be unpacked stops the loading of its partition."""
 
     def add(self: Skipped, what: str, error: Exception) -> None:
         raise error
@@ -53,7 +53,7 @@ def a_batch_that_is_none_stops_loading() -> list[Patch]:
 
 @defect(SKIPPING + "test_a_group_that_is_written_again_after_an_unreadable_record_is_whole")
 def a_record_that_is_none_stops_loading() -> list[Patch]:
-    """One record that cannot be read ends the loading of its partition."""
+    """An unreadable record stops the loading of its partition."""
 
     def replay(self: Skipped, shard: Shard, record: Record, producer: Producer | None) -> bool:
         shard.replay(record, producer)
@@ -64,25 +64,25 @@ def a_record_that_is_none_stops_loading() -> list[Patch]:
 
 @defect(MIGRATION + "test_members_of_a_group_with_an_unreadable_record_join_again")
 def members_without_a_subscription_stay() -> list[Patch]:
-    """A member whose record was skipped stays in its group and is never asked again what it reads."""
+    """A member whose record was skipped stays in its group and never learns that it must subscribe again."""
     return [(ConsumerProtocol, "loaded", lambda self, result: None)]
 
 
 @defect("pybroker/handlers/tests/test_produce.py::test_internal_topics_are_not_for_clients_whatever_their_name")
 def clients_write_to_internal_topics() -> list[Patch]:
-    """A client that calls itself as Kafka's tools do writes to the coordinators' topics."""
+    """A client that uses the client id of Kafka's tools writes to the coordinators' topics."""
     return [(admission, "is_closed", lambda partition: False)]
 
 
 @defect(RUNTIME + "test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had")
 def answers_of_an_event_that_raises_are_lost() -> list[Patch]:
-    """If an event took an answer out and then raised, its client waited for ever."""
+    """If an event raises after it has taken answers from the queue, their clients wait forever."""
     return [(Runtime, "_abandon", lambda self, *abandoned: None)]
 
 
 @defect(MIGRATION + "test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrade_is_refused")
 def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
-    """Members of a classic group are sent away before the newcomer has been looked at."""
+    """The coordinator evicts members of a classic group before it has checked the newcomer."""
     consumer_group = upgrading.consumer_group
 
     def eager(context: Any, group_id: str, joins: bool, result: Result) -> ConsumerGroup:
@@ -98,7 +98,7 @@ def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
 @defect(RUNTIME + "test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_its_successor")
 @in_histories("groups of deleted topics", *MEMBERS)
 def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
-    """A fetch by name tells what was committed for another topic of that name."""
+    """OffsetFetch by name returns what was committed for a deleted topic of that name."""
 
     def current(shard: Any, topic: str, offsets: Mapping[int, Any]) -> dict[int, Any]:
         return dict(offsets)
@@ -108,13 +108,13 @@ def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
 
 @defect("pybroker/net/tests/test_peer.py::test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transaction")
 def markers_and_admissions_share_a_connection() -> list[Patch]:
-    """The coordinator's word stands in line behind a marker that waits for its replicas."""
+    """The coordinator's request waits behind a marker that waits for its replicas."""
     return [(remote, "MARKERS", remote.ADMISSION)]
 
 
 @defect("pybroker/net/tests/test_peer.py::test_a_deletion_that_takes_long_holds_up_neither_the_isr_nor_other_requests")
 def everything_for_the_controller_shares_a_connection() -> list[Patch]:
-    """A change of the ISR stands in line behind what clients have asked of the controller."""
+    """A change of the ISR waits behind clients' requests to the controller."""
     request = Peers.request
 
     async def by_one(self: Peers, node_id: int, message: Message, **options: Any) -> Any:
@@ -125,7 +125,7 @@ def everything_for_the_controller_shares_a_connection() -> list[Patch]:
 
 @defect(RUNTIME + "test_a_member_that_joins_again_at_once_is_slowed_down_while_too_few_replicas_are_in_sync")
 def refusals_come_at_once() -> list[Patch]:
-    """A client that joins again at once does so thousands of times while appends are refused."""
+    """A client that retries at once joins thousands of times while appends are refused."""
     return [(Runtime, "_patience_s", lambda self, hosted, error: 0.0)]
 
 
@@ -134,7 +134,7 @@ def refusals_come_at_once() -> list[Patch]:
     "test_a_late_copy_of_the_last_marker_does_not_refuse_the_next_transactions_offsets"
 )
 def a_late_marker_refuses_the_next_transaction() -> list[Patch]:
-    """Offsets of a transaction are refused as a copy of the marker before came while it was asked for."""
+    """The broker refuses a transaction's offsets if the former marker's copy came while the broker verified them."""
     return [(groups, "MOST_ADMISSIONS", 1)]
 
 
@@ -143,7 +143,7 @@ def a_late_marker_refuses_the_next_transaction() -> list[Patch]:
     "test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them"
 )
 def ids_that_nobody_comes_for_are_unbounded() -> list[Patch]:
-    """A client that only asks for member ids has the broker remember each for up to half an hour."""
+    """The broker remembers each member id that a client asks for, for up to half an hour."""
     return [(classic, "MOST_PENDING", 1 << 60)]
 
 
@@ -152,7 +152,7 @@ def ids_that_nobody_comes_for_are_unbounded() -> list[Patch]:
     "::test_the_partition_of_a_batch_in_an_open_transaction_is_looked_up_once"
 )
 def partitions_of_a_transaction_are_looked_up_for_each_question() -> list[Patch]:
-    """Once before the coordinator is asked, and once more for the append."""
+    """The broker looks each partition up before it asks the coordinator, and again for the append."""
     from pybroker.handlers import produce
 
     whole = produce.append
@@ -165,7 +165,8 @@ def partitions_of_a_transaction_are_looked_up_for_each_question() -> list[Patch]
 
 @defect(RUNTIME + "test_a_partition_that_could_not_be_loaded_is_loaded_again")
 def a_partition_that_could_not_be_loaded_stays_so() -> list[Patch]:
-    """NOT_COORDINATOR for all of its groups until another leader was elected, after one lack of a descriptor."""
+    """After one lack of a descriptor, all groups of the partition get NOT_COORDINATOR until another leader is elected.
+    """
     return [(Runtime, "_begin_load", _load_once)]
 
 
@@ -179,20 +180,22 @@ def _load_once(self: Runtime[Any], hosted: Any) -> None:
     "::test_a_topic_that_the_metadata_have_lost_gets_its_marker_when_it_comes_back"
 )
 def a_topic_that_the_metadata_have_lost_needs_no_marker() -> list[Patch]:
-    """The transaction was complete without it, and stayed open in the topic when that came back."""
+    """The coordinator completes the transaction without the marker. When the topic comes back, the transaction is still
+    open there.
+    """
     return [(MetadataImage, "_apply_losses", lambda self, delta: frozenset())]
 
 
 @in_trial("coordinator", "went back")
 @in_histories("groups", *MEMBERS)
 def answers_a_commit_at_once() -> list[Patch]:
-    """A coordinator answers before what it tells is on the replicas."""
+    """A coordinator answers before the replicas have what it answers."""
     return [(runtime, "send", lambda replies, promise: send(replies, None))]
 
 
 @in_histories("groups", *MEMBERS)
 def swallows_answers() -> list[Patch]:
-    """An event that raises loses the answers that it had taken out; the refusal of an upgrade comes after them."""
+    """An event that raises loses the answers that it has taken from the queue, here the refusal of an upgrade."""
     return [*an_upgrade_sends_away_before_it_is_sure(), *answers_of_an_event_that_raises_are_lost()]
 
 
@@ -200,7 +203,7 @@ def swallows_answers() -> list[Patch]:
 @in_histories("groups", *MEMBERS)
 @in_histories("commits", *TRANSACTIONS)
 def loads_nothing() -> list[Patch]:
-    """A new coordinator knows nothing of what the old one has written."""
+    """A new coordinator does not read what the old one has written."""
 
     async def load(self: Any, hosted: Any) -> None:
         hosted.loading = None
@@ -210,7 +213,7 @@ def loads_nothing() -> list[Patch]:
 
 @in_trial("coordinator", "went back")
 def keeps_the_oldest_offset() -> list[Patch]:
-    """What a group commits later is not taken."""
+    """The coordinator ignores a group's later commits."""
     commit = OffsetStore.commit
 
     def commit_first(self: OffsetStore, key: Any, committed: Any) -> None:

@@ -20,19 +20,19 @@ FAULTS = "pybroker/tests/test_embedded_faults.py"
 
 @defect(f"{FILE}::test_variables_that_configure_another_broker_do_not_reach_it")
 def an_embedded_broker_obeys_the_environment() -> list[Patch]:
-    """A test writes to the cluster that KAFKA_ADVERTISED_LISTENERS names."""
+    """A test writes to the cluster in KAFKA_ADVERTISED_LISTENERS."""
     return [(embedded, "brokers_environment", embedded.environment)]
 
 
 @defect("pybroker/tests/test_ready_line.py::test_what_others_print_before_the_ready_line_is_passed_over")
 def only_the_ready_line_begins_a_line() -> list[Patch]:
-    """A sitecustomize that prints keeps a broker from starting."""
+    """A sitecustomize that prints hides the ready line, and the start fails."""
     return [(embedded, "READY", re.compile(rf"\A{embedded.READY.pattern}"))]
 
 
 @defect(f"{FILE}::test_an_interrupt_of_the_whole_process_group_leaves_the_broker_alone")
 def an_interrupt_ends_the_embedded_broker_too() -> list[Patch]:
-    """It is in the process group of its owner."""
+    """The broker is in the process group of its owner, so Ctrl-C reaches it too."""
 
     class SameSession(subprocess.Popen[bytes]):
         def __init__(self, *arguments: Any, start_new_session: bool, **options: Any) -> None:
@@ -48,13 +48,13 @@ def an_interrupt_ends_the_embedded_broker_too() -> list[Patch]:
 
 @defect(f"{FILE}::test_a_group_forms_without_the_delay_in_which_others_may_join")
 def every_group_of_a_test_waits_three_seconds() -> list[Patch]:
-    """Kafka's default holds."""
+    """Kafka's default delays the first rebalance of each group."""
     return [(embedded, "DEFAULTS", {})]
 
 
 @defect(f"{FILE}::test_a_broker_that_nobody_holds_any_more_ends")
 def a_broker_that_nobody_holds_runs_on() -> list[Patch]:
-    """Something holds its pipe."""
+    """A reference to its pipe keeps the broker alive."""
     held: list[OwnedProcess] = []
     start = OwnedProcess.start
 
@@ -67,7 +67,7 @@ def a_broker_that_nobody_holds_runs_on() -> list[Patch]:
 
 @defect(f"{FAULTS}::test_a_halted_broker_is_left_at_once_and_in_order")
 def a_halted_broker_is_waited_for() -> list[Patch]:
-    """It hears no SIGTERM; it is killed after ``STOP_S``."""
+    """A halted broker cannot handle SIGTERM. It is killed only after ``STOP_S``."""
 
     def send(self: OwnedProcess, number: int) -> None:
         if self._process is not None and number != signal.SIGCONT:
@@ -78,18 +78,18 @@ def a_halted_broker_is_waited_for() -> list[Patch]:
 
 @defect(f"{FAULTS}::test_nothing_is_left_of_halted_brokers_when_their_owner_is_killed")
 def a_halted_broker_outlives_its_owner() -> list[Patch]:
-    """Nobody lets it go on, so it never sees that its owner is gone."""
+    """Nobody continues the halted broker, so it never notices that its owner is gone."""
     return [(foreground, "go_on_without_parent", lambda: None)]
 
 
 @defect(f"{FAULTS}::test_a_restarted_broker_has_its_port_its_data_and_another_process")
 def a_restarted_broker_takes_another_port() -> list[Patch]:
-    """Its clients do not find it again."""
+    """Its clients cannot connect again."""
     command = EmbeddedBroker._command
     return [(EmbeddedBroker, "_command", lambda self, port: command(self, 0))]
 
 
 @defect("pybroker/tests/test_secret_settings.py")
 def secrets_are_arguments() -> list[Patch]:
-    """Everybody on the machine reads them in the list of processes."""
+    """Every user of the machine can read the secrets in the list of processes."""
     return [(secret_settings, "is_secret", lambda name: False)]

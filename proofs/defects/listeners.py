@@ -1,4 +1,4 @@
-"""Defects of listeners that speak TLS."""
+"""Defects of listeners with TLS."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BETWEEN = "pybroker/tests/test_tls_between_brokers.py"
 
 @defect(f"{NET}::test_handshakes_that_do_not_go_on_give_way_to_new_ones")
 def handshakes_are_not_limited_in_number() -> list[Patch]:
-    """A client that opens connections and says nothing takes all of the broker's descriptors."""
+    """A client that opens connections and stays silent takes all of the broker's descriptors."""
     begin = Handshakes.begin
 
     def unlimited(self: Handshakes, *given: object) -> None:
@@ -35,31 +35,31 @@ def handshakes_are_not_limited_in_number() -> list[Patch]:
 
 @defect(f"{NET}::test_a_hello_that_asks_for_a_finite_field_costs_no_step")
 def a_client_may_agree_on_keys_by_a_finite_field() -> list[Patch]:
-    """A kilobyte of a stranger costs 0.1 s of the thread that all handshakes share."""
+    """One kilobyte from a client costs 0.1 s of the thread that all handshakes share."""
     return [(HelloReader, "asks_for_finite_field", lambda self: False)]
 
 
 @defect(f"{NET}::test_a_handshake_that_takes_too_long_is_ended")
 def handshakes_may_take_as_long_as_they_like() -> list[Patch]:
-    """A byte an hour keeps a place."""
+    """A client that sends a byte an hour keeps its place."""
     return [(Handshakes, "sweep", lambda self, now: None)]
 
 
 @defect(f"{NET}::test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted")
 def a_reply_is_encrypted_as_a_whole() -> list[Patch]:
-    """A client that does not read costs the broker what it has asked for."""
+    """A client that does not read its replies makes the broker hold them encrypted in memory."""
     return [(tls, "PIECE", 1 << 30)]
 
 
 @defect(f"{NET}::test_case_58_what_is_no_handshake_closes_and_is_told[kafka]")
 def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
-    """Nobody knows from it what to set."""
+    """The message does not say which setting to change."""
     return [(complaint, "not_tls", lambda first: "WRONG_VERSION_NUMBER")]
 
 
 @defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken")
 def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
-    """As Kafka has it: the old one expires in a broker that nobody has told."""
+    """As in Kafka, the broker goes on with the old certificate, which expires."""
     return [(listener_tls, "stamp_of", lambda path: None)]
 
 
@@ -68,7 +68,7 @@ def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
     "::test_requests_that_have_taken_all_memory_before_they_are_whole_get_whole_one_by_one"
 )
 def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
-    """Until their time limit, and nobody is served meanwhile."""
+    """The frames wait until their time limit, and the broker serves nobody meanwhile."""
 
     def feed(self: SocketServer) -> None:
         if self._starved and self.memory.taken < self.memory.limit:
@@ -81,25 +81,25 @@ def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
 
 @defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_store_that_cannot_be_had_does_not_pass_the_trial")
 def a_key_store_is_accepted_untried() -> list[Patch]:
-    """The next start fails."""
+    """The broker accepts the change, but fails at its next start."""
     return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]
 
 
 @defect(f"{BETWEEN}::test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker")
 def the_secret_makes_a_broker_without_a_certificate() -> list[Patch]:
-    """All who can read the coordination store do."""
+    """Everybody who can read the coordination store may pose as a broker."""
     return [(BrokerTls, "refusal", lambda self, listener, principal: None)]
 
 
 @defect(f"{BETWEEN}::test_a_broker_whose_certificate_does_not_fit_is_not_talked_to[host]")
 def a_broker_does_not_look_at_the_host_of_another() -> list[Patch]:
-    """Whom the authority has certified may stand for every broker."""
+    """Every holder of a certificate from the authority may pose as every broker."""
     return [(listener_tls.ListenerTls, "client_context", property(lambda self: self._made.probe))]
 
 
 @defect(f"{SECURITY}/tests/test_principals.py::test_a_name_that_no_rule_matches_is_refused")
 def who_matches_no_rule_comes_in_by_the_whole_name() -> list[Patch]:
-    """The rules were to keep others out."""
+    """The rules were meant to keep other certificates out."""
     user = PrincipalMapping.user
 
     def lenient(self: PrincipalMapping, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Defects of requests that take long."""
+"""Defects of long requests."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pyclient.protocol import errors
 
 @defect("pybroker/net/tests/test_long_requests.py::test_many_requests_of_one_packet_are_served_in_several_visits")
 def a_packet_of_requests_is_served_in_one_visit() -> list[Patch]:
-    """All that was received was served before anybody else."""
+    """The broker served all received requests before it served anybody else."""
     return [(connection, "VISIT_S", float("inf"))]
 
 
 @defect("pybroker/handlers/tests/test_produce.py::test_a_request_of_many_batches_is_served_in_several_turns")
 def a_produce_is_served_in_one_turn() -> list[Patch]:
-    """A request of many batches held the loop until all were appended."""
+    """A request of many batches held the loop until all of them were appended."""
     return [(Turn, "is_over", lambda turn: False)]
 
 
@@ -40,19 +40,19 @@ def a_produce_is_served_in_one_turn() -> list[Patch]:
     "pybroker/handlers/tests/test_produce.py::test_a_producer_that_goes_away_between_two_turns_leaves_nothing_waiting"
 )
 def acks_of_a_producer_that_went_away_between_two_turns_are_waited_for() -> list[Patch]:
-    """Up to the request's timeout, which may be weeks."""
+    """The broker waited until the request's timeout, which may be weeks."""
     return [(Appends, "give_up", lambda self: None)]
 
 
 @defect("pybroker/handlers/tests/test_produce.py::test_a_batch_that_unpacks_to_much_is_checked_on_a_thread")
 def batches_are_unpacked_on_the_loop() -> list[Patch]:
-    """However much a batch unpacked to, the loop's thread did it."""
+    """The loop's thread unpacked each batch, however large."""
     return [(validation, "UNPACKED_ON_LOOP", None)]
 
 
 @defect("pybroker/handlers/tests/test_produce.py::test_a_large_batch_is_repacked_on_a_thread")
 def batches_are_repacked_on_the_loop() -> list[Patch]:
-    """A topic's own codec was applied on the loop's thread, also to a batch of a megabyte."""
+    """The loop's thread applied a topic's own codec, also to a batch of a megabyte."""
     return [(validation, "PACKED_ON_LOOP", 1 << 40)]
 
 
@@ -61,13 +61,13 @@ def batches_are_repacked_on_the_loop() -> list[Patch]:
     "::test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended"
 )
 def what_is_open_when_a_request_comes_is_taken_for_open_in_its_later_turns() -> list[Patch]:
-    """A batch that was unpacked on a thread came behind the marker, and began a transaction that nobody ended."""
+    """A batch that a thread had unpacked came after the marker, and began a transaction that nobody ended."""
     return [(admission, "nothing_said", lambda seen: None)]
 
 
 @defect("pybroker/handlers/tests/test_turns.py::test_between_two_turns_the_loop_makes_one_round")
 def a_turn_follows_the_last_one_at_once() -> list[Patch]:
-    """Nobody else was served until a long request was over."""
+    """The broker served nobody else until a long request was over."""
 
     async def sleep(delay: float) -> None:
         return None
@@ -90,7 +90,7 @@ def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
     "::test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alone"
 )
 def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
-    """OffsetFetch of many partitions: clients took what stood in the answer for all that was committed."""
+    """Clients took the offsets in such an OffsetFetch answer for all that the group had committed."""
 
     async def ends_early(items: Any, do: Any, call: Any) -> None:
         with suppress(errors.NotCoordinator):
@@ -104,7 +104,7 @@ def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
     "::test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector"
 )
 def refused_batches_stay_until_the_garbage_is_collected() -> list[Patch]:
-    """The first error was kept with its frames, which held the request and what kept the error."""
+    """The broker kept the first error with its frames. They held the request, and the request held the error."""
     return [(errors, "without_frames", lambda error: error)]
 
 
@@ -113,7 +113,7 @@ def refused_batches_stay_until_the_garbage_is_collected() -> list[Patch]:
     "::test_a_batch_that_a_thread_refuses_leaves_nothing_to_the_garbage_collector"
 )
 def batches_that_a_thread_refuses_stay_until_the_garbage_is_collected() -> list[Patch]:
-    """A request of zip bombs left its 100 MB behind."""
+    """A request of zip bombs held its 100 MB."""
     return [(errors, "without_frames", lambda error: error)]
 
 
@@ -122,7 +122,7 @@ def batches_that_a_thread_refuses_stay_until_the_garbage_is_collected() -> list[
     "::test_a_large_request_that_is_refused_leaves_nothing_to_the_garbage_collector"
 )
 def a_refused_request_stays_until_the_garbage_is_collected() -> list[Patch]:
-    """The exception knew a frame that knew the future that held the exception: its bytes stayed for minutes."""
+    """The exception, its frame and the future formed a cycle, so the request's bytes stayed for minutes."""
 
     def on_result(self: Any, reply: Any, source: Any) -> None:
         reply.source = None
@@ -136,14 +136,14 @@ def a_refused_request_stays_until_the_garbage_is_collected() -> list[Patch]:
 
 @defect("pybroker/net/tests/test_memory_of_requests.py::test_what_is_made_of_a_request_follows_its_bytes[Metadata]")
 def requests_hold_as_much_as_fits() -> list[Patch]:
-    """A Metadata request of empty names took 29 bytes of memory for each of its own."""
+    """A Metadata request of empty names took 29 bytes of memory for each of its own bytes."""
     plain = routes._route
     return [(routes, "_route", lambda row: plain(row)._replace(most_units=1 << 60))]
 
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_is_appended_between_two_turns_is_not_waited_for")
 def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[Patch]:
-    """An append that comes between two turns wakes nobody: the fetch does not wait yet."""
+    """An append that comes between two turns wakes nobody, because the fetch does not wait yet."""
 
     def watch(self: WaitingForMany, numbers: Any) -> None:
         for number in numbers:
@@ -157,7 +157,7 @@ def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[P
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
 def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
-    """Sixty thousand of them held the loop for 60 ms."""
+    """Sixty thousand partitions held the loop for 60 ms."""
 
     async def wait(operation: Fetch, max_wait_ms: int, call: Any) -> None:
         waiting = call.broker.replicas.purgatory.begin(operation, max_wait_ms)
@@ -169,7 +169,7 @@ def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
 def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
-    """The append that ended it waited meanwhile."""
+    """The append that ended the fetch's wait waited meanwhile."""
 
     def remove(self: purgatory.Purgatory, waiting: purgatory.Waiting) -> None:
         self._watched -= self._many.pop(waiting, 0)
@@ -182,13 +182,13 @@ def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
 def a_request_of_many_changes_its_session_in_one_turn() -> list[Patch]:
-    """What it forgets did not even count as many."""
+    """The request's forgotten partitions did not count when the broker measured its size."""
     return [(fetch, "names_many", lambda request: sum(len(topic.partitions) for topic in request.topics) > 2)]
 
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_fetches_wait_for_is_limited")
 def fetches_wait_for_whatever_is_asked_for() -> list[Patch]:
-    """A hundred fetches of each connection, each of a hundred thousand partitions."""
+    """Each connection could have a hundred waiting fetches of a hundred thousand partitions each."""
     return [(purgatory.Purgatory, "_remember", lambda self, waiting, count: None)]
 
 
@@ -200,7 +200,7 @@ def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_errors_of_partitions_leave_nothing_to_the_garbage_collector")
 def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[Patch]:
-    """Thirty thousand of them held 26 MB, and the collection that found them held the loop for 160 ms."""
+    """Thirty thousand errors held 26 MB, and the collection that found them held the loop for 160 ms."""
     return [(fetch_partition, "without_frames", lambda error: error)]
 
 
@@ -208,13 +208,15 @@ def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[P
 @defect("pybroker/handlers/tests/test_configurations.py::test_a_resource_that_a_long_request_names_twice_is_refused")
 @defect("pybroker/handlers/tests/test_topic_administration.py::test_a_partition_that_is_moved_twice_is_refused")
 def what_is_named_twice_in_different_pieces_is_served_twice() -> list[Patch]:
-    """A topic was made by one piece, and told to be there already by the next; or deleted, and told to be unknown."""
+    """The first piece created a topic, and the second answered that it exists; or one deleted it, and the next did not
+    find it.
+    """
     return [(writes.Repeated, "arranged", lambda self, items, key, spelled: items)]
 
 
 @defect("pybroker/handlers/tests/test_groups_of_many.py::test_the_timeout_of_a_request_is_that_of_all_its_parts")
 def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
-    """A hundred parts waited a hundred times as long."""
+    """A hundred parts waited a hundred times as long as the request allows."""
 
     async def in_time(items: Any, do: Any, call: Any) -> None:
         for item in items:
@@ -235,7 +237,7 @@ def topics_are_made_in_one_write() -> list[Patch]:
 
 @defect("pybroker/handlers/tests/test_topic_administration.py::test_a_piece_is_as_large_as_a_write_to_the_store_is_worth")
 def each_topic_is_written_by_itself() -> list[Patch]:
-    """A write takes more than a turn, however little it writes: four thousand topics took eleven seconds."""
+    """A write takes more than a turn, however small it is: four thousand topics took eleven seconds."""
     return [(writes, "ITEMS_AT_ONCE", 1)]
 
 
@@ -245,13 +247,13 @@ def each_topic_is_written_by_itself() -> list[Patch]:
 )
 @defect("pybroker/handlers/tests/test_groups_of_many.py::test_markers_of_many_partitions_are_written_part_by_part")
 def each_partition_waits_for_other_replicas_by_itself() -> list[Patch]:
-    """Of three brokers OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 were not answered in 20 s."""
+    """With three brokers, OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 got no answer in 20 s."""
     return [(existing, "PARTITIONS_AT_ONCE", 1), (write_txn_markers, "WAITING_AT_ONCE", 1)]
 
 
 @defect("pybroker/coordinator/tests/test_runtime.py::test_refused_requests_leave_nothing_to_the_garbage_collector")
 def refused_requests_to_coordinators_stay_until_the_garbage_is_collected() -> list[Patch]:
-    """DeleteGroups of 130,000 unknown groups left as many errors; collections of them held the loop for 130 ms."""
+    """DeleteGroups of 130,000 unknown groups left as many errors, and their collection held the loop for 130 ms."""
     return [(errors, "without_frames", lambda error: error)]
 
 
@@ -260,18 +262,18 @@ def a_fetch_makes_all_its_logs_in_one_turn() -> list[Patch]:
     """A thousand logs of a new topic would hold the loop for 0.2 s."""
 
     async def make_at_once(partitions: Any, call: Any) -> None:
-        """They are made when they are looked up."""
+        """Makes the logs when they are looked up."""
 
     return [(fetch, "make_logs", make_at_once)]
 
 
 @defect("pybroker/cluster/tests/test_topic_names.py::test_the_check_of_a_name_costs_the_same_however_many_exist")
 def all_names_are_gone_through_for_a_new_one() -> list[Patch]:
-    """Beside 10,000 topics the plan of one took 1.3 ms, and not 0.05."""
+    """Beside 10,000 topics, the plan of one new topic took 1.3 ms instead of 0.05 ms."""
     return [(topic_names, "NAMES_PER_LOOKUP", 1_000_000)]
 
 
 @defect("pybroker/tests/test_strangers.py::test_a_pattern_that_takes_long_to_parse_is_refused[repetitions]")
 def clients_send_regular_expressions_of_any_weight() -> list[Patch]:
-    """One of 32 KB in ListTransactions, which needs no right, held the loop for a second, or took gigabytes."""
+    """ListTransactions needs no right. One expression of 32 KB held the loop for a second, or took gigabytes."""
     return [(topic_regex, "HEAVIEST", 1 << 30)]

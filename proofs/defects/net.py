@@ -26,7 +26,9 @@ def a_handler_that_waits_goes_on_as_a_generator() -> list[Patch]:
 
 @defect("pybroker/tests/test_waiting.py")
 def a_handler_has_no_task_until_it_has_waited() -> list[Patch]:
-    """So no limit holds for its first wait; from Python 3.12 on, no producer gets an id where brokers share a store."""
+    """No limit applies to the handler's first wait. From Python 3.12 on, no producer gets an id if brokers share a
+    store.
+    """
 
     def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
         try:
@@ -44,7 +46,7 @@ def a_handler_has_no_task_until_it_has_waited() -> list[Patch]:
     "pybroker/net/tests/test_connection.py::test_a_future_that_fails_after_its_connection_closed_is_no_complaint"
 )
 def nobody_looks_at_what_fails_after_its_connection_closed() -> list[Patch]:
-    """asyncio complains of each when it is collected."""
+    """asyncio logs a complaint when it collects each failure."""
     from pybroker.net.connection import Connection
 
     whole = Connection._on_result

@@ -18,7 +18,7 @@ from pybroker.store import tree
 
 @defect("pybroker/tests/test_private_files.py::test_all_files_of_a_broker_are_private_while_it_runs_and_after_a_kill")
 def the_store_is_readable_by_every_user() -> list[Patch]:
-    """SQLite makes its file with the mode that the umask leaves."""
+    """SQLite creates its file with the mode that the umask leaves."""
     return [
         (private_files, "by_default", lambda: None),
         (tree, "_make_private", lambda file: None),
@@ -28,7 +28,7 @@ def the_store_is_readable_by_every_user() -> list[Patch]:
 
 @defect("pybroker/tests/test_owner.py::test_brokers_whose_supervisor_was_killed_stop_in_order")
 def a_broker_that_stops_waits_for_a_store_that_has_gone() -> list[Patch]:
-    """It is ended by force before it has closed its logs."""
+    """The supervisor kills the broker before it has closed its logs."""
 
     async def wait(self: ClusterNode, work: Coroutine[Any, Any, None]) -> None:
         await work
@@ -38,19 +38,19 @@ def a_broker_that_stops_waits_for_a_store_that_has_gone() -> list[Patch]:
 
 @defect("pybroker/tests/test_owner.py::test_a_halted_broker_whose_supervisor_was_killed_stops_in_order")
 def a_halted_broker_outlives_its_supervisor() -> list[Patch]:
-    """It stands still for good, and holds its folder."""
+    """The broker stays halted for good, and keeps its folder locked."""
     return [(foreground, "go_on_without_parent", lambda: None)]
 
 
 @defect("pybroker/tests/test_owner.py::test_a_terminal_that_is_closed_stops_a_broker_in_order")
 def a_closed_terminal_kills_a_broker() -> list[Patch]:
-    """SIGHUP does what it does by default."""
+    """SIGHUP has its default effect."""
     return [(foreground, "STOPS", (signal.SIGTERM, signal.SIGINT))]
 
 
 @defect("pybroker/tests/test_fleet.py::test_a_broker_that_was_ended_by_a_real_time_signal_starts_again")
 def a_signal_without_a_name_ends_the_keeper() -> list[Patch]:
-    """The broker is never started again."""
+    """Nobody restarts the broker."""
     return [(fleet, "_signal", lambda number: signal.Signals(number).name)]
 
 
@@ -58,7 +58,7 @@ def a_signal_without_a_name_ends_the_keeper() -> list[Patch]:
     "pybroker/tests/test_members.py::test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_restarted"
 )
 def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
-    """The keeper looks at nothing but its delay."""
+    """The keeper checks nothing but its delay."""
 
     async def is_wanted(self: Member) -> bool:
         return not self._stopping.is_set()
@@ -68,7 +68,7 @@ def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
 
 @defect("pybroker/tests/test_members.py::test_a_broker_that_is_killed_while_its_process_comes_up_has_none_afterwards")
 def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
-    """There was no process to kill."""
+    """At the time of the kill there was no process."""
 
     async def kill_and_hold(self: Member) -> None:
         self.kill()
@@ -80,19 +80,19 @@ def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
 
 @defect("pybroker/tests/test_fleet.py::test_the_folder_of_a_broker_that_is_to_be_started_again_is_not_for_others")
 def the_folder_of_a_broker_that_restarts_is_free() -> list[Patch]:
-    """One that joins takes it, and the supervisor's own broker cannot come back."""
+    """A joining broker takes the folder, and the supervisor's own broker cannot come back."""
     return [(Locks, "reserve", lambda self, folder: None)]
 
 
 @defect("pybroker/tests/test_start.py::test_a_start_that_fails_leaves_no_folder_behind")
 def a_start_that_fails_leaves_its_folders() -> list[Patch]:
-    """A typing error makes folders."""
+    """A misspelt option leaves new folders behind."""
     return [(data_folder, "remove_unused", lambda folders: None)]
 
 
 @defect("pybroker/tests/test_loop_watch.py::test_the_stack_is_told_on_one_line_the_innermost_function_first")
 def the_stack_of_a_held_loop_is_told_on_many_lines() -> list[Patch]:
-    """A refused start on a slow machine tells its reason among lines that are no log lines."""
+    """A refused start on a slow machine prints its reason among lines that are not log lines."""
     return [(loop_watch, "stack_line", lambda frame: "\n" + "".join(traceback.format_stack(frame)).rstrip())]
 
 

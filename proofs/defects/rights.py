@@ -12,11 +12,11 @@ TESTS = "pybroker/tests/test_rights_in_time.py"
 
 @defect(f"{TESTS}::test_a_fetch_that_waits_does_not_get_what_has_been_forbidden_meanwhile")
 def a_fetch_that_waits_is_asked_for_once() -> list[Patch]:
-    """As in Kafka: a client goes on reading for as long as it is willing to wait."""
+    """As in Kafka, a waiting client goes on reading after its right was revoked."""
     return [(PermittedFetch, "read_again", Fetch.read_again)]
 
 
 @defect(f"{TESTS}::test_the_controller_decides_by_the_rights_of_the_client")
 def what_a_broker_hands_on_is_the_brokers_own() -> list[Patch]:
-    """Whatever needs the controller, a client that asks another broker may do."""
+    """A client may do everything that needs the controller if it asks another broker."""
     return [(ForwardedCall, "is_of_broker", property(lambda self: True))]

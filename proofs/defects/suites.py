@@ -1,6 +1,6 @@
-"""Where defects of promises are found: in simulated histories, and in trials of three real brokers.
+"""Assigns defects of promises to the checks that find them: simulated histories, and trials of three real brokers.
 
-What breaks first depends on the seed, or on time. So a defect lists every invariant that may report it.
+The seed or the timing decides what breaks first. So a defect lists every invariant that may report it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ TWICE = ("duplicate", "order")
 
 
 def in_histories(shape: str, *invariants: str, rarely: bool = False) -> Register:
-    """Simulated histories of that shape break one of the invariants; ``rarely``: it takes thousands of them."""
+    """Expects that simulated histories of that shape break one of the invariants; ``rarely``: it takes thousands of
+    them.
+    """
     return defect(f"{THOUSANDS if rarely else HISTORIES}[{shape}]", says=_found(invariants))
 
 

@@ -1,4 +1,4 @@
-"""Defects in what keeps connections, and the keys to them, secret."""
+"""Defects that reveal connections, or the keys to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTEXTS = "pyclient/security/tests/test_contexts.py"
 
 @defect(f"{CONTEXTS}::test_the_host_must_be_one_of_the_certificate_unless_that_is_off")
 def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
-    """Whom the authority has certified may stand for every broker."""
+    """Every holder of a certificate from the authority may pose as every broker."""
     trust = contexts._trust
 
     def loose(context: ssl.SSLContext, store: TrustStore) -> None:
@@ -26,7 +26,7 @@ def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
 
 @defect(f"{CONTEXTS}::test_a_certificate_of_another_authority_is_refused")
 def a_client_takes_the_certificate_of_any_authority() -> list[Patch]:
-    """It encrypts, but for any server."""
+    """The client encrypts, but for any server."""
 
     def nobody(context: ssl.SSLContext, store: TrustStore) -> None:
         context.check_hostname = False
@@ -37,5 +37,5 @@ def a_client_takes_the_certificate_of_any_authority() -> list[Patch]:
 
 @defect("pyclient/config/tests/test_config.py::test_no_password_is_shown")
 def settings_are_shown_with_their_passwords() -> list[Patch]:
-    """As any other string."""
+    """The settings show passwords like any other string."""
     return [(Password, "__repr__", str.__repr__)]

@@ -1,4 +1,4 @@
-"""Defects of transactions: their markers, their owners, and what readers of committed records are shown."""
+"""Defects of transactions: their markers, their owners, and what read_committed consumers see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pybroker.log.producers.producer_state import ProducerStates
 
 @in_histories("late answers", *TRANSACTIONS)
 def transactions_share_an_epoch() -> list[Patch]:
-    """So they do in v1, which these clients speak: an EndTxn that comes late ends the next transaction (KIP-890)."""
+    """In transactions v1, a late EndTxn ends the next transaction (KIP-890)."""
     from proofs.simulator.clients.transactions import TransactionalWriter
 
     begin = TransactionalWriter.__init__
@@ -33,20 +33,20 @@ def transactions_share_an_epoch() -> list[Patch]:
 
 @in_histories("late answers", *TRANSACTIONS)
 def a_late_marker_ends_the_next_transaction() -> list[Patch]:
-    """Its epoch is not looked at (KIP-1228)."""
+    """The log ignores the marker's epoch (KIP-1228)."""
     return [(ProducerStates, "check_marker", lambda *_: None)]
 
 
 @in_histories("late answers", *TRANSACTIONS)
 def any_end_txn_is_valid() -> list[Patch]:
-    """The epoch of an EndTxn is not looked at."""
+    """The coordinator ignores the epoch of an EndTxn."""
     return [(ending, "_is_valid_epoch", lambda *_: True)]
 
 
 @in_trial("zombie", "aborted read")
 @in_histories("zombies", *TRANSACTIONS, *TWICE)
 def fences_nobody() -> list[Patch]:
-    """A new owner of a transactional id has the epoch of the old one."""
+    """A new owner of a transactional id gets the epoch of the old one."""
 
     def following(transaction: Any, expected: Any, ids: Any) -> tuple[int, int, int]:
         return transaction.producer_id, transaction.epoch, -1
@@ -65,7 +65,7 @@ def writes_are_not_verified() -> list[Patch]:
 
 @in_histories("commits", *TRANSACTIONS, rarely=True)
 def markers_go_out_too_soon() -> list[Patch]:
-    """The outcome is not yet on the replicas."""
+    """The coordinator sends markers before the replicas have the outcome."""
 
     def when_safe(self: Any, hosted: Any, effects: list[object], promise: Any) -> None:
         for effect in effects:
@@ -77,7 +77,7 @@ def markers_go_out_too_soon() -> list[Patch]:
 @in_trial("prepared", "stuck")
 @in_histories("commits", *TRANSACTIONS)
 def forgets_what_was_prepared() -> list[Patch]:
-    """A new coordinator does not finish it."""
+    """A new coordinator does not finish a prepared transaction."""
     loaded = TransactionShard.loaded
 
     def loaded_only(self: TransactionShard, result: Any) -> None:
@@ -89,7 +89,7 @@ def forgets_what_was_prepared() -> list[Patch]:
 
 @in_histories("commits", *TRANSACTIONS)
 def sends_a_marker_once() -> list[Patch]:
-    """One that was not taken is not sent again."""
+    """The coordinator does not retry a marker that was refused."""
 
     async def end(self: MarkerSender, partition: int, leader_epoch: int, ending: Any) -> None:
         marker = EndTxnMarker(ending.producer_id, ending.producer_epoch, leader_epoch, ending.committed, ending.version)
@@ -101,7 +101,7 @@ def sends_a_marker_once() -> list[Patch]:
 
 @in_trial("transactions", "aborted read")
 def commits_what_was_aborted() -> list[Patch]:
-    """Every marker is one of a commit."""
+    """The coordinator writes every marker as a commit."""
     write = MarkerWriter.write
 
     def commit(self: MarkerWriter, marker: Any, partitions: Any) -> Any:
@@ -112,7 +112,7 @@ def commits_what_was_aborted() -> list[Patch]:
 
 @in_trial("transactions", "lost", "torn")
 def aborts_in_the_first_partition() -> list[Patch]:
-    """A transaction is committed in the others."""
+    """The first partition gets an abort marker, the others a commit marker."""
     append = MarkerWriter._append
 
     def abort_there(self: MarkerWriter, marker: Any, partition: Any) -> Any:
@@ -123,7 +123,7 @@ def aborts_in_the_first_partition() -> list[Patch]:
 
 @in_trial("transactions", "stuck")
 def forgets_a_marker() -> list[Patch]:
-    """The second partition gets none."""
+    """The second partition gets no marker."""
     append = MarkerWriter._append
 
     def append_most(self: MarkerWriter, marker: Any, partition: Any) -> Any:
@@ -132,25 +132,25 @@ def forgets_a_marker() -> list[Patch]:
     return [(MarkerWriter, "_append", append_most)]
 
 
-# What readers of committed records, and groups, are shown
+# What read_committed consumers and groups see
 
 
 @in_trial("transactions", "aborted read")
 @in_histories("commits", *TRANSACTIONS)
 def shows_open_transactions() -> list[Patch]:
-    """Consumers read what is not decided yet."""
+    """Consumers read undecided records."""
     return [(Log, "last_stable_offset", property(lambda self: self.high_watermark))]
 
 
 @in_trial("transactions", "aborted read")
 @in_histories("commits", *TRANSACTIONS)
 def names_no_aborted_transactions() -> list[Patch]:
-    """Consumers are not told what was aborted."""
+    """The broker does not tell consumers which transactions were aborted."""
     return [(Log, "aborted_transactions", lambda *_: [])]
 
 
 @in_trial("offsets", "went back")
 def loses_offsets_of_transactions() -> list[Patch]:
-    """Every transaction counts as aborted for them."""
+    """The coordinator treats every transaction's offsets as aborted."""
     end = OffsetStore.end
     return [(OffsetStore, "end", lambda self, producer_id, *, committed: end(self, producer_id, committed=False))]

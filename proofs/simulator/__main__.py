@@ -19,13 +19,13 @@ from proofs.simulator.world import drawn, run
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 where every invariant has held."""
+    """Returns 0 if every invariant has held."""
     parser = argparse.ArgumentParser(prog="python -m proofs.simulator", description="Simulated clusters.")
     parser.add_argument("--seeds", default="0-2000", help="one seed, or A-B (B not included)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--report", type=Path, help="where to write what has come of it, as JSON")
-    parser.add_argument("--trace", action="store_true", help="what happens in each history")
-    parser.add_argument("--room", choices=["", *ROOMS], help="every history has faults of that room, or of none")
+    parser.add_argument("--report", type=Path, help="the file for the report, as JSON")
+    parser.add_argument("--trace", action="store_true", help="print what happens in each history")
+    parser.add_argument("--room", choices=["", *ROOMS], help="give every history the faults of that room, or of none")
     parser.add_argument("--mutants", type=int, metavar="N", help="first: each broken protocol is found in N histories")
     options = parser.parse_args(arguments)
     first, _, end = options.seeds.partition("-")
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _find_out(histories: int, processes: int) -> list[str]:
-    """Tells which broken protocol is found out by what; those that are not."""
+    """Prints which invariant reports each broken protocol, and returns those that none reports."""
     survivors = []
     for found in hunt(histories, processes):
         print(found.line(), flush=True)

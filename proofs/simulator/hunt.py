@@ -1,4 +1,4 @@
-"""Looks for histories in which broken protocols show, over the cores of the machine."""
+"""Finds histories in which broken protocols show, on all cores of the machine."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from proofs.simulator.shapes import SHAPES
 
 
 class Found(NamedTuple):
-    """What has become of a broken protocol; ``text`` "" where no invariant has named it."""
+    """The result for a broken protocol. ``text`` is "" if no invariant reported it."""
 
     defect: Defect
     text: str
 
     @property
     def is_right(self) -> bool:
-        """It has been named by what it breaks."""
+        """Whether an invariant that the protocol breaks reported it."""
         return bool(re.search(self.defect.says, self.text))
 
     def line(self) -> str:
-        """For people."""
+        """One line for people."""
         return f"{self.defect.name}: {self.text or 'SURVIVED'}{'' if self.is_right else ', which is wrong'}"
 
 
 def find(defect: Defect, histories: int) -> Found:
-    """The first history of its shape that shows a defect."""
+    """Returns the first history of its shape that shows a defect."""
     with patched(defect.patches()):
         return Found(defect, SHAPES[defect.parameter].failure(histories))
 
 
 def hunt(histories: int, processes: int) -> Iterator[Found]:
-    """Every defect that histories have to find."""
+    """Yields the result for every defect that histories have to find."""
     defects = [defect for defect in all_defects() if defect.test.startswith(HISTORIES)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         yield from pool.imap(partial(find, histories=histories), defects)

@@ -1,4 +1,4 @@
-"""At the end: what the clients were told, against what is in the logs."""
+"""Compares the answers to the clients with the logs at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.topic_partition import TopicPartition
 
 
 class Records:
-    """The records of one history, whose clients have ended."""
+    """The records of one history whose clients have ended."""
 
     def __init__(self, history: History, oracle: Oracle, readers: Sequence[Reader]) -> None:
         self.history = history
@@ -20,7 +20,7 @@ class Records:
         self.readers = readers
 
     def check(self) -> None:
-        """What was acknowledged is there, once, in order; transactions are there or not."""
+        """Checks that acknowledged records are there, once and in order, and that transactions are whole."""
         found: dict[TopicPartition, dict[bytes, int]] = {}
         for tp, chain in self.oracle.committed.items():
             if tp.topic != SAFE:
@@ -35,7 +35,7 @@ class Records:
         seen = {value: tp for tp, offsets in found.items() for value in offsets}
         for value, guest in self.history.refused.items():
             if value in seen:
-                raise guest.let_in(f"{value!r} was refused and is in {seen[value]}")
+                raise guest.let_in(f"{value!r} was refused, but is in {seen[value]}")
         for transaction in self.history.transactions:
             transaction.check(seen)
         for reader in self.readers:
@@ -52,18 +52,18 @@ class Records:
         for offset, value in enumerate(ack.values, ack.offset):
             there = found.get(value)
             if there is None:
-                raise Violation("durability", f"{ack.tp}: {value!r} was acknowledged at {ack.offset} and is lost")
+                raise Violation("durability", f"{ack.tp}: {value!r} was acknowledged at {ack.offset}, but is lost")
             if ack.offset >= 0 and there != offset:
-                raise Violation("durability", f"{ack.tp}: {value!r} was acknowledged at {offset}, is at {there}")
+                raise Violation("durability", f"{ack.tp}: {value!r} was acknowledged at {offset}, but is at {there}")
 
     def _check_elsewhere(self, ack: Acked) -> None:
-        """It is in one of the topics of that name, and, unless it was sent again, in no other."""
+        """Checks that the records are in one of the topics of that name. Only retried ones may be in a second topic."""
         there = [key for key in self.oracle.incarnations.all_of(ack.tp) if self._has(key, ack)]
         if not there:
-            text = f"{ack.tp}: {ack.values} were acknowledged at {ack.offset}, are in no topic of that name"
+            text = f"{ack.tp}: {ack.values} were acknowledged at {ack.offset}, but are in no topic of that name"
             raise Violation("durability", text)
         if len(there) > 1 and ack.is_first:
-            raise Violation("resurrection", f"{ack.tp}: {ack.values} were sent once, and are in {there}")
+            raise Violation("resurrection", f"{ack.tp}: {ack.values} were sent once, but are in {there}")
 
     def _has(self, key: TopicPartition, ack: Acked) -> bool:
         found = {value: at for at, value in visible(self.oracle.committed.get(key, Chain()).batches)}
@@ -72,7 +72,7 @@ class Records:
         return all(found.get(value) == at for at, value in enumerate(ack.values, ack.offset))
 
     def _check_reader(self, reader: Reader, found: dict[bytes, int]) -> None:
-        """A consumer got every committed record, and nothing else."""
+        """Checks that a consumer got every committed record, and nothing else."""
         if reader.tp in self.oracle.trimmed:
             return
         got, there = [tuple(each) for each in reader.read], sorted((offset, value) for value, offset in found.items())

@@ -1,4 +1,4 @@
-"""Many histories: over the cores of the machine, with a line that tells how far it is, and a report."""
+"""Runs many histories on all cores of the machine, with a line of progress and a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_FAILURES = 100
 
 
 class Report:
-    """What has come of a range of seeds."""
+    """The results for a range of seeds."""
 
     def __init__(self, first: int, end: int) -> None:
         self.first = first
@@ -35,7 +35,7 @@ class Report:
         self._began_s = time.monotonic()
 
     def add(self, outcome: Outcome) -> None:
-        """One history."""
+        """Adds one history."""
         self.histories += 1
         self.events += outcome.events
         self.acked += outcome.acked
@@ -47,7 +47,7 @@ class Report:
                 self.failures.append({"seed": outcome.seed, "violation": outcome.text})
 
     def line(self) -> str:
-        """How far it is."""
+        """Returns the line of progress."""
         elapsed_s = max(0.001, time.monotonic() - self._began_s)
         rate = self.histories / elapsed_s
         left_s = (self.end - self.first - self.histories) / rate if rate else 0.0
@@ -72,14 +72,14 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Writes the report as JSON."""
         path.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
 
 
 def simulate(
     first: int, end: int, processes: int, tell: Callable[[str], object] = print, room: str | None = None
 ) -> Report:
-    """All seeds in ``[first, end)``; ``room``: as of ``drawn``."""
+    """Simulates all seeds in ``[first, end)``. ``room``: like that of ``drawn``."""
     report = Report(first, end)
     told_s = time.monotonic()
     for outcome in outcomes(range(first, end), processes, room):
@@ -94,7 +94,7 @@ def simulate(
 
 
 def outcomes(seeds: Iterable[int], processes: int, room: str | None = None) -> Iterator[Outcome]:
-    """The outcomes of each seed, in any order."""
+    """Yields the outcome of each seed, in any order."""
     work = run if room is None else partial(run_in, room)
     if processes <= 1:
         yield from map(work, seeds)

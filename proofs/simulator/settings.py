@@ -1,5 +1,6 @@
-"""What a seed draws: how large the cluster is, which faults happen, how fast everything is (swarm testing:
-each history has some of everything, so none hides another).
+"""Draws from a seed how large the cluster is, which faults happen and how fast everything is.
+
+Each history has only some of everything, so that no fault hides another (swarm testing).
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "restored store": ("restore",),
     "empty store": ("empty store",),
 }
-"""Faults that need a cluster of their own kind: a history has those of one of these rooms at most."""
+"""Faults that need a special cluster. A history has those of at most one of these rooms."""
 IN_USE = tuple(ROOMS)
-"""The rooms that are drawn."""
+"""The rooms that seeds draw."""
 ROOM_CHANCE = 0.4
 GROUPS_CHANCE = 0.3
-"""The share of histories with consumer groups: those without a room, and of these rooms."""
+"""The share of histories with consumer groups, among those without a room and those of these rooms."""
 GROUPS_IN = frozenset({"", "topics"})
 RIGHTS_CHANCE = 0.2
-"""The share of histories with an authorizer: those without a room, and of these rooms."""
+"""The share of histories with an authorizer, among those without a room and those of these rooms."""
 RIGHTS_IN = frozenset({"", "topics", "threads"})
 KEEPS_DISKS = frozenset({"power", "disk", "reassign"})
-"""Not where the whole store goes back in time: what it says of replicas has to hold. Nor where disks are full: a loss
-beside that is one too many.
+"""Faults that a history leaves out if the whole store goes back in time, because its replicas must stay where it says.
+Full disks exclude them too: such a loss beside a full disk is one too many.
 """
 LONG_S = 5.0
 HARMLESS = frozenset({"elect", "clock"})
-"""Besides which others can lead when one broker hangs."""
+"""The faults that may happen while one broker hangs, because others can still lead."""
 
 SESSION_MS = 600
 GROUPS = {
@@ -67,66 +68,66 @@ GROUPS = {
     "group.consumer.assignment.interval.ms": "0",
     MIN_ISR: "2",
 }
-"""The groups of brokers whose cluster has consumer groups."""
+"""The groups' settings of brokers whose cluster has consumer groups."""
 AUTHORIZER = {"authorizer.class.name": rights.STANDARD, "super.users": "User:ANONYMOUS"}
-"""All clients but the guests may do everything."""
+"""All clients except the guests may do everything."""
 RARE = {"reassign": 0.15}
-"""It needs a broker more."""
+"""A reassignment needs one more broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One history."""
+    """The settings of one history."""
 
     brokers: int = 3
     partitions: int = 1
     min_isr: int = 2
     has_own_min_isr: bool = False
-    """It is in the brokers' settings, not in the topic's."""
+    """The brokers' settings have min.insync.replicas, not the topic's."""
     has_mixed_min_isr: bool = False
-    """There it is 1 or 2, another one with each start of a broker."""
+    """Each start of a broker sets min.insync.replicas to 1 or 2 there."""
     flush_acks: bool = False
     writers: int = 2
     weak_writers: int = 0
-    """With acks=1: of them nothing is promised, but logs come apart where they have written."""
+    """Writers with acks=1. Nobody promises that their records stay, but they make logs diverge."""
     batches: int = 10
     transactional: int = 0
-    """How many transactional ids."""
+    """The number of transactional ids."""
     transactions: int = 4
     has_zombies: bool = False
-    """Each of them has two owners."""
+    """Each transactional id has two owners."""
     readers: bool = False
     duration_s: float = 2.0
-    """How long faults happen."""
+    """The time in which faults happen."""
     pause_s: float = 0.1
-    """Between two batches of a writer, at most."""
+    """The longest pause between two batches of a writer."""
     faults: frozenset[str] = field(default_factory=frozenset)
     fault_every_s: float = 0.4
     knows_death: bool = True
-    """The store knows at once when a process has ended."""
+    """The store learns at once that a process has ended."""
     session_timeout_s: float = 0.6
     request_timeout_s: float = 0.3
     delivery_timeout_s: float = 8.0
     slow_chance: float = 0.01
     slow_s: float = 0.05
     classic_members: int = 0
-    """The number of members of the group of the classic protocol."""
+    """The number of members of the classic group."""
     modern_members: int = 0
-    """The number of members of the other group, of the new protocol (KIP-848)."""
+    """The number of members of the other group, which uses the new protocol (KIP-848)."""
     lives: int = 3
-    """How often each of them joins."""
+    """The number of times that each member joins."""
     guests: int = 0
-    """The number of clients whose rights come and go; the brokers have an authorizer then."""
+    """The number of clients whose rights come and go. If it is not 0, the brokers have an authorizer."""
     room: str = ""
     """One of ``ROOMS``, or none."""
     has_threads: bool = False
-    """Pool threads have turns, instead of doing their work at once."""
+    """Pool threads are interleaved, instead of doing their work at once."""
     is_stopped: bool = False
     """At the end every broker is stopped in order."""
 
     @classmethod
     def draw(cls, rng: Random) -> Settings:
-        """The draw of a seed."""
+        """Draws the settings of a seed."""
         kinds = [name for name in FAULTS if rng.random() < RARE.get(name, 0.3)]
         transactional = rng.choice((0, 0, 1, 2))
         return cls(
@@ -153,7 +154,7 @@ class Settings:
         )
 
     def in_room(self, room: str, rng: Random) -> Settings:
-        """The same history, with faults of a room on top."""
+        """Returns the same history with the faults of a room added."""
         own = ROOMS[room]
         kinds = {kind for kind in own if rng.random() < 0.6} or set(own[:1])
         others = self.faults - KEEPS_DISKS if room.endswith(("store", "disks")) else self.faults
@@ -173,36 +174,36 @@ class Settings:
         )
 
     def with_groups(self, rng: Random) -> Settings:
-        """The same history, with consumer groups."""
+        """Returns the same history with consumer groups."""
         members = (0, 2, 3)
         return replace(self, partitions=2, classic_members=rng.choice(members), modern_members=rng.choice(members))
 
     def with_rights(self, rng: Random) -> Settings:
-        """The same history, with an authorizer."""
+        """Returns the same history with an authorizer."""
         return replace(self, guests=rng.choice((3, 6)))
 
     @property
     def has_groups(self) -> bool:
-        """Somebody joins."""
+        """Whether there are consumer groups."""
         return bool(self.classic_members or self.modern_members)
 
     @property
     def loses_store(self) -> bool:
-        """Nothing has to work at the end."""
+        """Whether nothing has to work at the end."""
         return self.room.endswith("store")
 
     @property
     def least_min_isr(self) -> int:
-        """By which somebody may commit."""
+        """The lowest min.insync.replicas that some leader may use."""
         return 1 if self.has_own_min_isr and self.has_mixed_min_isr else self.min_isr
 
     @property
     def least_offsets_min_isr(self) -> int:
-        """The same of ``__consumer_offsets``, which has the brokers' own."""
+        """The same for ``__consumer_offsets``, which has the brokers' own value."""
         return self.least_min_isr if self.has_own_min_isr else 2
 
     def topic(self) -> dict[str, str]:
-        """Keys of the topic's configuration."""
+        """Returns the topic's configuration."""
         own = {} if self.has_own_min_isr else {MIN_ISR: str(self.min_isr)}
         return own | {"segment.bytes": "1024", "flush.ms": "20"} if self.room == "threads" else own
 
@@ -210,7 +211,7 @@ class Settings:
         return 1 + (node_id + start) % 2 if self.has_mixed_min_isr else self.min_isr
 
     def broker(self, node_id: int, start: int) -> dict[str, str]:
-        """Keys of a broker's configuration when it starts for the ``start``-th time."""
+        """Returns a broker's configuration at its ``start``-th start."""
         return {
             "transaction.state.log.num.partitions": "1",
             "offsets.topic.num.partitions": "1",
@@ -220,7 +221,7 @@ class Settings:
             "replica.socket.timeout.ms": "800",
             "request.timeout.ms": "800",
             "auto.leader.rebalance.enable": "false",
-            "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump
+            "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # the calendars jump
             "flush.acks": str(self.flush_acks).lower(),
             **({"default.replication.factor": "3"} if self.room == "first start" else {}),
             **({"log.dirs": "/disk,/disk2"} if self.room.endswith("disks") else {}),

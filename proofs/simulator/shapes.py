@@ -1,4 +1,4 @@
-"""Shapes of histories: settings in which a kind of broken protocol shows sooner than in a history of any seed."""
+"""Shapes of histories: settings in which a kind of broken protocol shows sooner than in an arbitrary history."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from proofs.simulator.world import Outcome, drawn, run
 
 
 class Shape(NamedTuple):
-    """Settings over those that a seed draws in a room; where there is a room, its faults come with the seed."""
+    """Settings that override those that a seed draws in a room. A room's faults come with the seed."""
 
     settings: dict[str, Any] = {}
     room: str = ""
     seeds: tuple[int, ...] = ()
-    """Some that have found a defect which few others find; they come first."""
+    """Seeds that have found a defect which few others find; they run first."""
 
     def run(self, seed: int) -> Outcome:
-        """One history of it."""
+        """Runs one history of the shape."""
         return run(seed, replace(drawn(seed, self.room), **self.settings))
 
     def failure(self, histories: int) -> str:
-        """What the first one says in which an invariant does not hold, or ""."""
+        """Returns the first violation in histories of the shape, or ""."""
         outcomes = map(self.run, (*self.seeds, *range(histories)))
         return next((f"found {each.text} (seed {each.seed})" for each in outcomes if each.invariant), "")
 

@@ -1,4 +1,4 @@
-"""One history: a cluster, its clients, its faults; then all is mended, and looked at."""
+"""One history: a cluster, its clients and its faults. At the end, the faults are repaired and everything is checked."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ FACTOR = 3
 ADRIFT_S = 3.0
 STOP_S = 30.0
 WEIGHT = 300
-"""The weight of records, in bytes, where segments shall not become long."""
+"""The size of records in bytes, if segments must stay short."""
 FIRST_CLIENT = 100
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a seed. ``invariant`` is "" where all held."""
+    """The outcome of a seed. ``invariant`` is "" if all held."""
 
     seed: int
     invariant: str = ""
@@ -79,7 +79,7 @@ class Outcome:
 
 
 class World:
-    """A history of one seed."""
+    """The world of one seed."""
 
     def __init__(self, seed: int, settings: Settings | None = None, *, traced: bool = False) -> None:
         self.seed = seed
@@ -119,7 +119,7 @@ class World:
         raise Violation("crash", f"{loop}: {type(error).__name__}: {error}") from error
 
     def run(self) -> Outcome:
-        """The history."""
+        """Runs the history."""
         outcome = Outcome(self.seed)
         logging.disable(logging.CRITICAL)
         cut = truncation._ends_at
@@ -208,7 +208,7 @@ class World:
             raise Violation("settles", "the brokers do not start")
 
     def _start_in_a_crowd(self) -> None:
-        """One broker after the other, while clients want a coordinator already."""
+        """Starts one broker after the other, while clients already want a coordinator."""
         rng = self._rng("crowd")
         for node_id in self.cluster.machines:
             self.scheduler.after(rng.random() * LONGEST_START_S, self.cluster.start, node_id)
@@ -219,7 +219,7 @@ class World:
         self.faults.ask_controller(lambda controller: controller.ensure_internal_topic(TRANSACTIONS_TOPIC))
 
     def _check_factor(self) -> None:
-        """Internal topics have their replicas; Kafka's factor is 3."""
+        """Checks that internal topics have their replicas; Kafka's factor is 3."""
         for tp, state in self.oracle.authority.items():
             if tp.topic == TRANSACTIONS_TOPIC and len(state.replicas) < FACTOR:
                 raise Violation("factor", f"{tp} has {len(state.replicas)} replicas")
@@ -248,10 +248,10 @@ class World:
             return all(len(broker.metadata.image.topics) == wanted for broker in self.cluster.brokers())
 
         if not self._wait(START_S, are_there):
-            raise Violation("settles", "the topics are not created")
+            raise Violation("settles", "creating the topics took too long")
 
     def _others(self) -> list[TopicPartition]:
-        """The partitions of topics beside ``SAFE``, which may lose something."""
+        """Returns the partitions of topics other than ``SAFE``, which may lose something."""
         if self.settings.room == "topics":
             return [TopicPartition(DOOMED, index) for index in range(MOST_PARTITIONS)]
         return [TopicPartition(VICTIM, 0)] if self.settings.room == "topic nodes" else []
@@ -298,7 +298,7 @@ class World:
         return Client(self.cluster, place, Random(rng.random()))
 
     def _restart(self) -> None:
-        """The store is another one: every broker is killed and started, by which all that it does not need would go."""
+        """Kills and starts every broker after the store was replaced. Files that nobody needs would disappear then."""
         self.scheduler.run(self.scheduler.now + ADRIFT_S)
         for node_id in self.cluster.machines:
             self.cluster.kill(node_id)
@@ -306,7 +306,7 @@ class World:
         self.scheduler.run(self.scheduler.now + ADRIFT_S)
 
     def _stop(self) -> None:
-        """Every broker that serves can be stopped."""
+        """Stops every running broker, and checks that it stops."""
         serving = [broker.node_id for broker in self.cluster.brokers()]
         for node_id in serving:
             self.cluster.stop(node_id)
@@ -319,7 +319,7 @@ class World:
             raise Violation("stops", f"brokers {left} of {serving} do not stop")
 
     def _settle(self) -> None:
-        """All faults are over: the clients end, everybody is in sync and has everything."""
+        """Waits at the end until all clients have ended and all replicas are in sync and complete."""
         if not self._wait(SETTLE_S, self._has_settled):
             raise Violation("settles", self._what_is_missing())
         for task in self._work:
@@ -328,16 +328,16 @@ class World:
                 raise error
 
     def _audit(self) -> None:
-        """What the groups have committed is told."""
+        """Reads what the groups have committed."""
         audits = self._groups.audit(self._client, self._rng("audit"))
         if not self._wait(SETTLE_S, lambda: all(audit.done() for audit in audits)):
-            raise Violation("settles", "nobody tells what is committed")
+            raise Violation("settles", "no coordinator returns the commits")
         for audit in audits:
             audit.result()
 
     def _wait(self, timeout_s: float, holds: Callable[[], bool], *, mends: bool = True) -> bool:
-        """Lets time pass until ``holds()``; False where that takes too long. ``mends``: once faults have ended, who has
-        stopped is started again.
+        """Lets time pass until ``holds()``. Returns False if that takes too long. ``mends``: once faults have ended, it
+        restarts stopped brokers.
         """
         until = self.scheduler.now + timeout_s
         while self.scheduler.now < until:
@@ -366,7 +366,7 @@ class World:
             for replica in state.replicas:
                 partition = self._partition(replica, tp)
                 if partition is None or partition.leader_epoch != state.leader_epoch:
-                    return [f"{tp}: broker {replica} has not the newest metadata"]
+                    return [f"{tp}: broker {replica} does not have the newest metadata"]
                 if not partition.log.log_end_offset == partition.log.high_watermark == committed:
                     return [f"{tp}: broker {replica} has {partition.log.high_watermark} of {committed}"]
                 if partition.is_leader and partition.log.last_stable_offset < committed:
@@ -389,7 +389,7 @@ class World:
 
 
 def drawn(seed: int, room: str | None = None) -> Settings:
-    """The settings of a seed. ``room``: one of ``ROOMS``, or "" for none; by default the seed draws it."""
+    """Draws the settings of a seed. ``room``: one of ``ROOMS``, or "" for none; by default the seed draws it."""
     settings = Settings.draw(Random(f"settings {seed}"))
     rng = Random(f"room {seed}")
     is_drawn = room is None
@@ -405,10 +405,10 @@ def drawn(seed: int, room: str | None = None) -> Settings:
 
 
 def run(seed: int, settings: Settings | None = None, *, traced: bool = False) -> Outcome:
-    """One history."""
+    """Runs one history."""
     return World(seed, settings, traced=traced).run()
 
 
 def run_in(room: str, seed: int) -> Outcome:
-    """One history, with the faults of that room."""
+    """Runs one history with the faults of that room."""
     return run(seed, drawn(seed, room))

@@ -1,4 +1,4 @@
-"""Each planted defect is found by the test that it names, which says what is wrong."""
+"""Checks that the test that each planted defect names finds it, with a message that says what is wrong."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 FAILED = 1
-"""pytest's exit code where tests ran and some failed."""
+"""pytest's exit code if tests ran and some failed."""
 PATIENCE_S = 3_300
-"""Above the limits that the tests themselves have."""
+"""Exceeds the limits of the tests themselves."""
 OUTDATED = re.compile(r"proofs/defects/\w+\.py:\d+: (TypeError|AttributeError)")
-"""The patch itself failed: the code that it replaces has changed."""
+"""The patch itself failed, because the code that it replaces has changed."""
 SHORT = "acks_before_replication"
-"""The one defect of the trials that runs nightly; the others are campaigns."""
+"""Only this trial's defect runs nightly; the others run in campaigns."""
 
 
 def marks(defect: Defect) -> list[pytest.MarkDecorator]:
-    """What its test takes."""
+    """Returns the marks of the test that finds the defect."""
     takes_minutes = defect.test.startswith((TRIALS, THOUSANDS)) and defect.name != SHORT
     return [pytest.mark.campaign] * takes_minutes
 
 
 def planted(defect: Defect) -> Any:
-    """Its name, and its test's parameter where one name has several tests."""
+    """Returns the defect's name, with its test's parameter if several tests find it."""
     return pytest.param(defect, id="-".join(filter(None, (defect.name, defect.parameter))), marks=marks(defect))
 
 

@@ -1,4 +1,4 @@
-"""The search for leftovers sees everything of this test, and nothing of others."""
+"""Checks that the search for garbage sees everything that this test leaves, and nothing that others leave."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from proofs.garbage import leaves_nothing
 
 
 class Thing:
-    """May be part of a cycle."""
+    """An object that may be part of a cycle."""
 
     other: object = None
 
 
 class Special(Thing):
-    """Is a thing too."""
+    """A subclass counts too."""
 
 
 def cycle() -> None:

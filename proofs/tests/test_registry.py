@@ -1,4 +1,6 @@
-"""The registry of planted defects fits the code. That each defect is found is nightly's to show (``test_defects``)."""
+"""Checks that the registry of planted defects fits the code. The nightly ``test_defects`` shows that each defect is
+found.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def _metadata(self: Membership) -> GroupMetadata:
     "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_consumer_tells_who_it_is_now() -> list[Patch]:
-    """After an eviction it has no identity: its transaction also commits offsets that other members have committed."""
+    """An evicted consumer loses its identity: its transaction also commits offsets that others have committed."""
     return [(Membership, "metadata", _metadata)]
 
 
@@ -30,7 +30,7 @@ def a_consumer_tells_who_it_is_now() -> list[Patch]:
     "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[Patch]:
-    """Without a listener: the positions belong to another assignment than the batch being processed."""
+    """Without a listener, the positions belong to another assignment than the batch being processed."""
 
     async def lose(self: Membership, partitions: Partitions) -> None:
         if partitions:
@@ -43,7 +43,7 @@ def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[
 
 @defect("pyclient/tests/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
 def paused_partitions_fill_the_buffer() -> list[Patch]:
-    """Their records keep all other partitions from being fetched until they are resumed."""
+    """Records of paused partitions fill the buffer and block all other partitions until they are resumed."""
     from pyclient.consumer.fetching import buffer
 
     return [(buffer, "to_drop", lambda states, limit: [])]
@@ -51,7 +51,7 @@ def paused_partitions_fill_the_buffer() -> list[Patch]:
 
 @defect("pyclient/tests/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
 def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
-    """Over 2 GiB it cannot be created."""
+    """An Arrow batch of more than 2 GiB cannot be created."""
     from pyclient.consumer.fetching.fetcher import Fetcher
 
     take = Fetcher.take
@@ -60,7 +60,7 @@ def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
 
 @defect("pyclient/tests/test_large_batches.py::test_positions_move_only_when_the_arrow_batch_is_made")
 def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
-    """The position is after these records."""
+    """The position skips these records."""
     from pyclient.consumer.fetching.fetcher import Fetcher
 
     return [(Fetcher, "give_back", lambda self: None)]
@@ -71,7 +71,7 @@ def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
     "::test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_allowed_is_read"
 )
 def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
-    """The error is the same whatever limit was set."""
+    """The error names a damaged batch, whatever limit was set."""
     from pyclient.consumer.fetching import fetcher
 
     return [(fetcher, "OutputTooLarge", ())]
@@ -82,7 +82,7 @@ def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
     "::test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more"
 )
 def what_a_client_once_asked_for_may_be_created_for_ever() -> list[Patch]:
-    """Each refresh creates a deleted topic again."""
+    """Each metadata refresh creates a deleted topic again."""
     from pyclient.core.interest import Interest
 
     return [(Interest, "may_create", property(lambda self: self.create))]
@@ -93,7 +93,7 @@ def what_a_client_once_asked_for_may_be_created_for_ever() -> list[Patch]:
     "::test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_used_is_not"
 )
 def topics_are_asked_for_as_long_as_the_client_lives() -> list[Patch]:
-    """Requests grow with each topic that was ever used."""
+    """Metadata requests grow with each topic that was ever used."""
     from pyclient.core.interest import Interest
 
     return [(Interest, "is_idle", lambda self, now, max_idle: False)]
@@ -115,7 +115,7 @@ def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_metadata.py::test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all")
 def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
-    """The first records to a thousand topics cause half a million topic entries in requests."""
+    """The first records to a thousand topics put half a million topic entries into requests."""
     from pyclient.core.metadata import MetadataKeeper
 
     request = MetadataKeeper._request
@@ -147,7 +147,7 @@ def options_without_effect_are_passed_over() -> list[Patch]:
     "::test_a_seek_during_the_search_counts_and_what_was_read_since_is_not_read_again"
 )
 def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
-    """Records that were read since are read again, within an exactly-once transaction too."""
+    """The consumer reads records again that were read since, within an exactly-once transaction too."""
     plain = PositionFinder._unknown
 
     async def unknown(self: PositionFinder, states: list[Any]) -> Any:
@@ -168,8 +168,8 @@ def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
     "::test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on"
 )
 def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
-    """Without a group: when it is subscribed to again, its partitions seem to be added later, and are read from their
-    first record.
+    """Without a group, a topic's partitions count as added when it is subscribed to again. The consumer reads them from
+    their first record.
     """
     from pyclient.consumer.alone import Alone
 
@@ -181,7 +181,7 @@ def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
     "::test_by_default_a_topic_that_matches_later_is_read_from_its_first_record"
 )
 def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
-    """Without a group: records written before the client learned of the topic are skipped."""
+    """Without a group, the consumer skips records that were written before it learned of the topic."""
     from pyclient.consumer.alone import Alone
 
     return [(Alone, "_listed", property(lambda self: None, lambda self, pattern: None))]
@@ -192,7 +192,7 @@ def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
     "::test_what_is_read_next_has_no_error_of_what_was_read_before"
 )
 def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
-    """The first poll after the next ``subscribe`` raises it."""
+    """The first poll after the next ``subscribe`` raises the error of the former subscription."""
     from pyclient.consumer.poll_errors import PollErrors
 
     return [(PollErrors, "forget", lambda self: setattr(self, "lasting", None))]
@@ -203,7 +203,7 @@ def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
     "::test_a_partition_that_an_answer_lacks_is_an_error_and_not_one_without_a_commit"
 )
 def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
-    """auto.offset.reset chooses the position: records are read again, or never."""
+    """auto.offset.reset chooses the position: the consumer reads records again, or skips them."""
     fetch = CommittedOffsets._fetch
 
     async def believe(self: CommittedOffsets, node: int, partitions: Any) -> Any:
@@ -215,7 +215,7 @@ def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
 
 @defect("pyclient/tests/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
 def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
-    """The next poll also commits these records."""
+    """The next poll also commits records that the application never received."""
     from pyclient.consumer.fetching.fetcher import Fetcher
 
     return [(Fetcher, "give_back", lambda self: None)]

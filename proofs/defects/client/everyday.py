@@ -27,7 +27,7 @@ FORKED = "pyclient/tests/test_at_exit.py::test_a_forked_child_leaves_its_parents
     "::test_partitions_that_are_added_later_are_read_from_their_first_record"
 )
 def a_partition_that_is_added_later_is_read_from_its_end() -> list[Patch]:
-    """With auto.offset.reset=latest: records written before the consumer knew the partition are skipped."""
+    """With auto.offset.reset=latest, the consumer skips records that were written before it knew the partition."""
 
     def assign(self: Alone, partitions: set[TopicPartition], later: Collection[TopicPartition] = ()) -> None:
         with self._lock:
@@ -51,7 +51,7 @@ def a_deserializers_error_names_no_record() -> list[Patch]:
 
 @defect("pyclient/tests/test_serializers.py::test_what_a_broker_refuses_is_told_with_its_partition_and_size")
 def what_a_broker_refuses_names_no_topic() -> list[Patch]:
-    """The error has only the broker's text."""
+    """The error contains only the broker's text, without a topic."""
 
     def refusal(batch: ProducerBatch, row: Any) -> Any:
         return of_code(row.error_code, row.error_message)
@@ -61,19 +61,19 @@ def what_a_broker_refuses_names_no_topic() -> list[Patch]:
 
 @defect("pyclient/tests/test_callback_order.py::test_a_ported_callback_is_refused_before_its_record_is_sent")
 def an_interceptor_hides_a_callback_that_takes_the_error_first() -> list[Patch]:
-    """Only the wrapper is checked: the callback takes each success for a failure."""
+    """Only the wrapper's signature is checked, so the callback takes each success for a failure."""
     return [(pipeline, "check_order", lambda callback: 0)]
 
 
 @defect("pyclient/tests/test_at_exit.py::test_it_is_delivered_after_an_exception_and_an_exit_too")
 def a_producer_that_nobody_closes_loses_its_records() -> list[Patch]:
-    """Silently, when the program ends."""
+    """The records are lost silently when the program ends."""
     return [(at_exit, "_is_due", lambda producer, unclosed: False)]
 
 
 @defect("pyclient/tests/test_at_exit.py::test_a_producer_without_its_broker_takes_no_time_from_the_others")
 def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Patch]:
-    """They share one time limit; when it is over, the remaining producers send nothing."""
+    """The producers share one time limit. When it is over, the remaining producers send nothing."""
     whole = Flush.__init__
 
     def begin(self: Flush, unclosed: Unclosed) -> None:
@@ -90,13 +90,13 @@ def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Pat
 
 @defect("pyclient/core/tests/test_outages.py::test_a_consumer_without_its_broker_says_so_on_stderr")
 def a_client_without_its_broker_is_mute() -> list[Patch]:
-    """``poll`` returns nothing forever, without a reason."""
+    """``poll`` returns nothing forever, and nothing tells the user why."""
     return [(Outages, "tell", lambda self, node, broker, error, now, is_connected: None)]
 
 
 @defect(FORKED + "[127.0.0.1]")
 def a_connection_begins_threads_of_libuv() -> list[Patch]:
-    """A forked child dies of SIGSEGV when it exits: it waits for the end of threads that it does not have."""
+    """A forked child dies of SIGSEGV when it exits, because it waits for threads that it does not have."""
 
     async def connect(loop: AbstractEventLoop, sock: socket, address: Any) -> None:
         await loop.sock_connect(sock, address)
@@ -106,7 +106,7 @@ def a_connection_begins_threads_of_libuv() -> list[Patch]:
 
 @defect(FORKED + "[localhost]")
 def a_name_is_looked_up_on_threads_of_libuv() -> list[Patch]:
-    """The same, if bootstrap.servers has a host name."""
+    """A forked child dies of SIGSEGV if bootstrap.servers has a host name."""
 
     async def ask(loop: AbstractEventLoop, host: str, port: int) -> list[Any]:
         return list(await loop.getaddrinfo(host, port, type=SOCK_STREAM))

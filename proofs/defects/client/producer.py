@@ -35,13 +35,13 @@ def _send(
     "::test_each_record_has_its_headers_whatever_they_come_as_also_the_first_of_a_topic"
 )
 def headers_are_read_before_it_is_known_that_the_record_can_be_appended() -> list[Patch]:
-    """An iterator is then empty when they are read again."""
+    """If the headers are an iterator, it is already empty when they are read again."""
     return [(Producer, "send", _send)]
 
 
 @defect("pyclient/tests/test_headers.py::test_an_interceptor_may_read_headers_and_give_an_iterator")
 def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
-    """At each attempt to append the record."""
+    """The producer reads them at each attempt to append the record."""
     from pyclient.producer import base
 
     return [(base, "listed", lambda headers: headers)]
@@ -49,7 +49,7 @@ def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
 
 @defect("pyclient/tests/test_callbacks.py::test_a_producer_that_a_callback_cannot_close_loses_nothing")
 def a_close_in_a_callback_ends_the_producer() -> list[Patch]:
-    """It raises after it has stopped the loop: accepted records are lost."""
+    """``close`` raises after it has stopped the loop, and accepted records are lost."""
     close = Producer._close
 
     def close_whatever_comes(self: Producer, timeout: float | None, haste: float) -> None:
@@ -75,7 +75,7 @@ class _Accepted:
 
 @defect("pyclient/tests/test_send_coroutine.py::test_each_record_is_sent_once_however_its_coroutine_is_run")
 def a_record_is_sent_before_its_coroutine_runs() -> list[Patch]:
-    """Only if it can be sent at once: then the result is not a coroutine."""
+    """``send`` returns a result that is not a coroutine if the record can be sent at once."""
 
     def send(self: Any, *given: Any, **named: Any) -> Any:
         found = _send(self, *given, **named)
@@ -89,7 +89,7 @@ def a_record_is_sent_before_its_coroutine_runs() -> list[Patch]:
     "::test_a_topic_that_was_not_used_for_long_is_written_by_the_partitions_that_it_has_now"
 )
 def a_topic_that_is_forgotten_keeps_its_number_of_partitions() -> list[Patch]:
-    """Keys are sent to the old partitions, and records for a removed partition wait until their timeout."""
+    """The producer sends keys to the old partitions. Records for a removed partition wait until their timeout."""
     from pyclient.producer.engine import Engine
 
     return [(Engine, "_forget", lambda self, topics: None)]
@@ -100,7 +100,7 @@ def a_topic_that_is_forgotten_keeps_its_number_of_partitions() -> list[Patch]:
     "::test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later[False]"
 )
 def a_batch_overtakes_one_of_which_it_is_not_decided_that_it_goes_again() -> list[Patch]:
-    """The answer names the new leader, which makes the sender run."""
+    """The answer names the new leader, and the sender sends the next batch first."""
     first = Lane._first
 
     def of_others(self: Lane, phase: Phase, other: Phase | None = None) -> ProducerBatch | None:
@@ -114,7 +114,7 @@ def a_batch_overtakes_one_of_which_it_is_not_decided_that_it_goes_again() -> lis
     "::test_a_producer_without_transactions_that_is_to_end_one_sends_as_before[commit_transaction]"
 )
 def a_commit_without_transactions_makes_every_later_send_slow() -> list[Patch]:
-    """It is refused, but ``send`` checks for transactions from then on."""
+    """The producer refuses the commit, but then checks for transactions at each ``send``."""
     end = Producer._end
 
     def end_after_all(self: Producer, how: Any) -> Any:
@@ -146,7 +146,7 @@ class _Warning:
     "::test_what_is_never_awaited_is_let_go_also_where_a_warning_is_an_error"
 )
 def a_record_that_is_never_awaited_stays_where_a_warning_is_an_error() -> list[Patch]:
-    """The error ends the deallocation."""
+    """The error ends the deallocation, and the record stays in memory."""
     whole = SendingQueues.send
 
     def send(self: Any, *given: Any, **named: Any) -> Any:
@@ -160,7 +160,7 @@ def a_record_that_is_never_awaited_stays_where_a_warning_is_an_error() -> list[P
     "::test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_loads"
 )
 def a_coordinator_that_loads_is_looked_for_again_and_again() -> list[Patch]:
-    """Each attempt sends a request more, which finds the same broker."""
+    """Each attempt sends one more FindCoordinator request, which finds the same broker."""
     from pyclient import errors
     from pyclient.producer import coordinator
 

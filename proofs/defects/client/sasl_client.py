@@ -15,13 +15,13 @@ CORE = "pyclient/core/tests/test_sasl.py"
 
 @defect(f"{CORE}::test_a_broker_that_cannot_prove_itself_is_refused")
 def a_client_believes_every_broker_that_takes_its_proof() -> list[Patch]:
-    """A broker that does not know the password can impersonate one that does (RFC 5802, 5)."""
+    """A broker that does not know the password can pose as one that does (RFC 5802, section 5)."""
     return [(sasl, "hmac", SimpleNamespace(compare_digest=lambda mine, theirs: True))]
 
 
 @defect(f"{CORE}::test_a_connection_authenticates_again_before_its_time_is_over_and_requests_wait_for_that")
 def requests_go_out_while_a_connection_authenticates_again() -> list[Patch]:
-    """The broker closes the connection, because no request may come between the handshake and its end (KIP-368)."""
+    """The broker closes the connection, because KIP-368 allows no other request during a handshake."""
 
     def begin(self: Node, transport: Transport, given: Sasl) -> None:
         if transport is self._transport:

@@ -18,7 +18,7 @@ from pyclient.producer.engine import Engine
 
 
 class _Event:
-    """The former bell: an event, which a lock guards."""
+    """The bell as it was before: an event that a lock guards."""
 
     def __init__(self) -> None:
         event = threading.Event()
@@ -39,13 +39,13 @@ def wakeup_takes_a_lock() -> list[Patch]:
 
 @defect("pyclient/tests/test_interrupted_calls.py::test_a_send[to a new topic]")
 def a_signal_may_leave_a_lock_that_the_loop_needs() -> list[Patch]:
-    """After a Ctrl-C at the wrong moment, no call of the client ends."""
+    """After a Ctrl-C at the wrong moment, every call of the client hangs."""
     return [(call, "Bell", _Event)]
 
 
 @defect("pyclient/tests/test_signals.py::test_wakeup_of_asyncio_wakes_the_loop[thread]")
 def wakeup_of_asyncio_wakes_no_loop() -> list[Patch]:
-    """The loop notices it when something else wakes it."""
+    """The loop notices the wakeup only when something else wakes it."""
     return [(asynchronous.Consumer, "_on_wakeup", lambda self: self._ready.set())]
 
 
@@ -57,7 +57,7 @@ def a_call_too_late_waits_for_ever() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_runner.py::test_what_ends_a_loop_does_not_end_the_clients[SystemExit]")
 def what_a_callback_raises_ends_the_thread() -> list[Patch]:
-    """After ``sys.exit()`` in a callback, nothing is delivered any more."""
+    """After ``sys.exit()`` in a callback, the client delivers nothing."""
 
     def turn(self: Runner, serve: Callable[[], object]) -> None:
         with contextlib.suppress(SystemExit):
@@ -68,7 +68,7 @@ def what_a_callback_raises_ends_the_thread() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_runner.py::test_a_wait_has_a_clock_of_its_own")
 def the_loop_alone_keeps_the_time() -> list[Patch]:
-    """A wait never ends if its loop is blocked."""
+    """A wait never ends if the client's loop is blocked."""
     result = runner._result
 
     def wait(future: Any, timeout: float | None, _: float | None) -> Any:
@@ -79,7 +79,7 @@ def the_loop_alone_keeps_the_time() -> list[Patch]:
 
 @defect("pyclient/core/tests/test_tasks.py::test_a_wait_for_the_end_of_a_task_can_be_cancelled")
 def a_cancellation_is_swallowed() -> list[Patch]:
-    """Together with that of the awaited task: a close waits forever."""
+    """A close waits forever if it and its awaited task are both cancelled."""
 
     async def ended(task: asyncio.Task[Any]) -> None:
         task.cancel()
@@ -91,13 +91,13 @@ def a_cancellation_is_swallowed() -> list[Patch]:
 
 @defect("pyclient/tests/test_loop.py::test_the_loop_turns_while_records_are_buffered[poll]")
 def the_asyncio_consumer_keeps_the_loop() -> list[Patch]:
-    """While there are records, nothing else runs, not even heartbeats."""
+    """While there are records, the application's loop runs nothing else, not even heartbeats."""
     return [(asynchronous, "BUSY_S", 3_600.0)]
 
 
 @defect("pyclient/tests/test_ends.py::test_what_the_last_poll_gave_is_not_committed_after_an_exception")
 def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
-    """All records of the last poll count as processed."""
+    """All records of the last poll are committed, processed or not."""
 
     def leave(self: blocking.Consumer, kind: type[BaseException] | None, *_: object) -> None:
         self._close(done=kind in (None, KeyboardInterrupt), timeout=30.0)
@@ -107,7 +107,7 @@ def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
 
 @defect("pyclient/tests/test_ends.py::test_a_sibling_that_fails_commits_nothing_that_was_not_processed")
 def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
-    """All records of the last poll count as processed."""
+    """All records of the last poll are committed, processed or not."""
 
     async def leave(self: asynchronous.Consumer, kind: type[BaseException] | None, *_: object) -> None:
         await self._close(done=kind in (None, asyncio.CancelledError), timeout=30.0)
@@ -117,13 +117,13 @@ def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
 
 @defect("pyclient/tests/test_ends.py::test_what_is_in_hand_is_not_committed_when_the_iteration_pauses")
 def a_pause_in_an_iteration_commits_the_record_in_hand() -> list[Patch]:
-    """Records that were fetched again count as processed up to that point."""
+    """A pause counts the record in hand as processed, and so commits it."""
     return [(PartitionState, "go_back", PartitionState.seek)]
 
 
 @defect("pyclient/tests/test_ends.py::test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled")
 def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
-    """It keeps its partitions, nobody reads them, and it cannot be closed."""
+    """The member keeps its partitions, nobody reads them, and it cannot be closed."""
 
     async def close(self: asynchronous.Consumer, *, done: bool, timeout: float) -> None:
         if not self._is_closed:
@@ -137,7 +137,7 @@ def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
 
 @defect("pyclient/tests/test_ends.py::test_a_closed_producer_leaves_no_transaction_open")
 def a_closed_producer_leaves_its_transaction_open() -> list[Patch]:
-    """Readers of committed records wait for transaction.timeout.ms."""
+    """Readers of committed records wait until transaction.timeout.ms has passed."""
 
     async def nothing(self: Engine, timeout: float) -> None:
         return None
@@ -147,7 +147,7 @@ def a_closed_producer_leaves_its_transaction_open() -> list[Patch]:
 
 @defect("pyclient/tests/test_callbacks.py::test_on_commit_may_raise_anything")
 def an_on_commit_that_raises_ends_the_consumer() -> list[Patch]:
-    """Each poll raises from then on."""
+    """From then on, each poll raises."""
 
     def tell(_: object, what: str, function: Callable[..., object], *arguments: object) -> None:
         function(*arguments)
@@ -157,7 +157,7 @@ def an_on_commit_that_raises_ends_the_consumer() -> list[Patch]:
 
 @defect("pyclient/tests/test_loop.py::test_a_poll_of_what_is_subscribed_to_nothing_is_refused")
 def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
-    """It waits as if records might come."""
+    """A poll of a consumer without partitions waits as if records could come."""
     return [(Subscription, "is_empty", False)]
 
 
@@ -166,7 +166,7 @@ def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
     "::test_every_client_is_told_of_a_fork_though_others_have_gone_whose_threads_are_still_there"
 )
 def a_producer_that_has_gone_keeps_a_fork_from_the_other_clients() -> list[Patch]:
-    """In the child process they wait for a thread that does not exist."""
+    """In the child process the other clients wait for a thread that does not exist."""
 
     def after_fork(self: Runner) -> None:
         self.forked = True

@@ -18,7 +18,7 @@ LEADERS = (*LOGS, "one leader")
 
 @in_histories("power", *LOGS)
 def the_last_replica_in_sync_leads_again() -> list[Patch]:
-    """It has lost records that were not synced (KIP-966)."""
+    """The controller elects a replica that has lost records that were not synced (KIP-966)."""
     without_unfit = elections._without_unfit
 
     def trusted(partition: Any, lost: Any) -> tuple[Any, Any]:
@@ -32,7 +32,7 @@ def the_last_replica_in_sync_leads_again() -> list[Patch]:
 
 @in_histories("crashes", *LEADERS)
 def a_new_leader_keeps_the_epoch() -> list[Patch]:
-    """Two leaders have the same epoch."""
+    """Two leaders lead in the same epoch."""
     led = elections._led
 
     def led_on(partition: Any, leader: int, isr: Any, elr: Any) -> Any:
@@ -44,7 +44,7 @@ def a_new_leader_keeps_the_epoch() -> list[Patch]:
 @in_trial("laggard", "lost")
 @in_histories("no min.insync.replicas", *LOGS)
 def elects_anybody() -> list[Patch]:
-    """Any broker that is alive leads."""
+    """The controller elects any live broker."""
     elect = elections.elect
 
     def unclean(partition: Any, alive: Any, **options: Any) -> Any:
@@ -55,7 +55,7 @@ def elects_anybody() -> list[Patch]:
 
 @in_trial("laggard", "lost")
 def keeps_everybody_eligible() -> list[Patch]:
-    """Every replica out of sync may lead."""
+    """The controller may elect every replica out of sync."""
 
     def eligible(partition: Any, isr: Any, lost: Any, min_isr: int) -> Any:
         return tuple(broker for broker in partition.replicas if broker not in isr)
@@ -65,13 +65,13 @@ def keeps_everybody_eligible() -> list[Patch]:
 
 @in_histories("haste", *LEADERS, rarely=True)
 def believes_every_proposal() -> list[Patch]:
-    """AlterPartition of a former leader, or with a broker that has gone."""
+    """The controller accepts an AlterPartition request from a former leader, or one that adds a dead broker."""
     return [(isr_changes, "_check", lambda *_: None)]
 
 
 @in_histories("power", *LOGS)
 def forgets_machines() -> list[Patch]:
-    """A broker that was absent when its machine came back counts as one that has lost nothing."""
+    """The controller treats a broker that was absent while its machine came back as one that has lost nothing."""
     of = Standing.of
 
     def of_machines(cls: Any, brokers: Any, known: Any, boots: Any) -> Standing:
@@ -82,7 +82,7 @@ def forgets_machines() -> list[Patch]:
 
 @in_histories("much power", *LEADERS, rarely=True)
 def follows_too_soon() -> list[Patch]:
-    """A broker shows an image in which it is not registered."""
+    """A broker serves metadata in which it is not registered."""
 
     async def follow(self: Membership) -> bool:
         if self._cache.image.version == 0:
@@ -96,7 +96,7 @@ def follows_too_soon() -> list[Patch]:
 
 @in_histories("moves", *LOGS, rarely=True)
 def keeps_the_epoch_of_moves() -> list[Patch]:
-    """A fetch of a removed replica counts after it has become a replica again."""
+    """A removed replica's fetch counts when it has become a replica again."""
     return [(reassignments, "fenced", lambda before, after: after)]
 
 

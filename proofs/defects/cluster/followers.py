@@ -1,4 +1,4 @@
-"""Defects of logs that follow others: truncation, appends, and the state after a crash."""
+"""Defects of followers: how they truncate and append, and what they have after a crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIFFER = ("replicas differ", "stuck", "lost")
 
 @in_histories("crashes", *LOGS)
 def a_follower_begins_at_its_high_watermark() -> list[Patch]:
-    """It truncates its log there when it begins to follow (before KIP-101)."""
+    """A follower truncates its log to its high watermark when it begins to follow (before KIP-101)."""
     begin = Followed.__init__
 
     def follow(self: Followed, partition: Partition, wall_ms: int) -> None:
@@ -34,7 +34,7 @@ def a_follower_begins_at_its_high_watermark() -> list[Patch]:
 
 @in_histories("diverging logs", *LOGS)
 def asks_for_its_own_last_epoch_only() -> list[Patch]:
-    """The leader does not tell which epoch its answer is for (KIP-279)."""
+    """The leader's answer does not say which epoch it is for (KIP-279)."""
     take = Followed.take
 
     def divergence(self: Partition, wanted: Any) -> EpochEnd | None:
@@ -60,19 +60,19 @@ def sees_no_divergence() -> list[Patch]:
 
 @in_trial("frozen followers", *DIFFER)
 def never_truncates() -> list[Patch]:
-    """A follower ignores that logs diverge."""
+    """A follower ignores diverging logs."""
     return [(Followed, "_cut_to", lambda self, offset, wall_ms: False)]
 
 
 @in_histories("diverging logs", *LOGS, rarely=True)
 def starts_over() -> list[Patch]:
-    """A diverging log is truncated below the common part."""
+    """A follower truncates a diverging log below the common part."""
     return [(follower, "agreed_end", lambda log, leader: 0)]
 
 
 @in_trial("order", "replicas differ")
 def writes_something_else_as_a_follower() -> list[Patch]:
-    """The last byte differs."""
+    """A follower changes the last byte."""
     append = Log._append_run
 
     def append_changed(self: Log, run: Any, data: Any, now_ms: int) -> None:
@@ -85,7 +85,7 @@ def writes_something_else_as_a_follower() -> list[Patch]:
 
 @in_trial("retry", "duplicate", "stuck")
 def forgets_producers_as_a_follower() -> list[Patch]:
-    """The next leader knows no sequence numbers."""
+    """When the follower becomes leader, it knows no sequence numbers."""
     append = Log.append_as_follower
 
     def append_and_forget(self: Log, records: Any, leader_epoch: int, now_ms: int) -> Any:
@@ -101,7 +101,7 @@ def forgets_producers_as_a_follower() -> list[Patch]:
 
 @in_trial("no power", "lost")
 def recovers_to_the_high_watermark() -> list[Patch]:
-    """As before KIP-101, at the start."""
+    """A replica truncates its log to the high watermark when it starts (before KIP-101)."""
     load = recovery.load
 
     def load_and_cut(*arguments: Any, **options: Any) -> Log:
@@ -114,7 +114,7 @@ def recovers_to_the_high_watermark() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def recovers_to_the_checkpoint() -> list[Patch]:
-    """After a kill, records that were not synced are gone."""
+    """After a kill, records that were not synced are lost."""
     load = recovery._Loader.load
 
     def load_and_cut(self: Any) -> Log:
@@ -128,7 +128,7 @@ def recovers_to_the_checkpoint() -> list[Patch]:
 
 @in_histories("synced power", *LOGS)
 def flush_acks_syncs_nothing() -> list[Patch]:
-    """Acknowledged records are lost in a power cut."""
+    """A power cut loses acknowledged records."""
     return [(SegmentFiles, "sync", lambda *_, **__: None)]
 
 

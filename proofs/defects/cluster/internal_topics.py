@@ -1,4 +1,4 @@
-"""Defects of topics that are created when a client asks for them, such as the brokers' internal topics."""
+"""Defects of topics that are created on first use, such as internal topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyclient.core import metadata as client_metadata
 @defect("pybroker/cluster/tests/test_created_topics.py::test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas")
 @in_histories("first start", "factor")
 def internal_topics_take_what_brokers_there_are() -> list[Patch]:
-    """If a client connects before the second broker, the replication factor is fixed for good."""
+    """If a client connects before the second broker, the topic keeps too few replicas for good."""
 
     def factor(config: BrokerConfig, key: str, brokers: int) -> int:
         return int(config[key]) if config.is_set(key) else max(1, min(int(config[key]), brokers))
@@ -26,7 +26,9 @@ def internal_topics_take_what_brokers_there_are() -> list[Patch]:
     "::test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_that_clients_wait"
 )
 def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
-    """INVALID_REPLICATION_FACTOR: a producer fails at once, and Java's consumer asks again after five minutes."""
+    """The answer is INVALID_REPLICATION_FACTOR: a producer fails at once, and Java's consumer retries only after five
+    minutes.
+    """
     return [(metadata, "_may_pass", lambda error: False)]
 
 

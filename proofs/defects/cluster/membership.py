@@ -26,7 +26,7 @@ from pybroker.store.interface import CoordinationStore, Create, NoNode
 )
 @in_histories("empty store", "restless", "stops", "settles")
 def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
-    """In an empty store, without even the cluster's folder, every claim fails, and is repeated at once."""
+    """In a store without even the cluster's folder, every claim fails and is repeated at once."""
 
     async def stand(store: CoordinationStore, node_id: int, now_ms: int) -> Leadership | None:
         while (await store.get_many([znodes.CLUSTER_ID]))[0] is None:
@@ -53,7 +53,7 @@ def whoever_has_the_same_log_dirs_is_dead() -> list[Patch]:
     "::test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_again"
 )
 def a_broker_without_a_session_tells_what_it_knew() -> list[Patch]:
-    """Commands believe it, and wait for a controller that no longer exists."""
+    """Commands trust the old metadata, and wait for a controller that no longer exists."""
     return [(MetadataCache, "live_controller", property(lambda self: self.image.live_controller))]
 
 
@@ -76,7 +76,7 @@ def only_the_controller_looks_at_the_store_again() -> list[Patch]:
     "::test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once"
 )
 def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
-    """Each failed attempt is repeated later, and removes another one's registration."""
+    """The broker repeats each failed attempt later, and then removes another broker's registration."""
     rejoin = Membership._rejoin
 
     async def again(broker: Membership) -> None:
@@ -88,7 +88,7 @@ def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
 
 @defect("pybroker/cluster/tests/test_following.py::test_a_store_without_a_journal_is_asked_less_and_less_often")
 def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
-    """Each time it reads ten nodes and logs a line."""
+    """Each time, the broker reads ten nodes and logs a line."""
 
     async def pause(self: Following) -> None:
         await asyncio.sleep(PAUSE_S)
@@ -101,7 +101,7 @@ def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
     "::test_brokers_that_come_back_to_a_new_store_have_its_secret"
 )
 def the_secret_is_read_once() -> list[Patch]:
-    """Brokers that ran while the store was emptied, and those that started later, refuse each other for good."""
+    """After the store was emptied, running brokers and those that started later refuse each other for good."""
     read = ClusterSecret.read
 
     async def read_once(self: ClusterSecret) -> None:
@@ -113,7 +113,7 @@ def the_secret_is_read_once() -> list[Patch]:
 
 @defect("pybroker/cluster/tests/test_empty_store.py::test_a_secret_that_only_the_store_has_lost_is_written_back")
 def a_lost_secret_stays_lost() -> list[Patch]:
-    """The next broker that starts creates another secret, which the running brokers do not learn."""
+    """The next broker that starts creates another secret, and the running brokers never learn it."""
 
     async def make(self: ClusterSecret) -> None:
         if not self.value:
@@ -131,7 +131,7 @@ BACKUP = (
 
 @defect(BACKUP)
 def the_largest_version_is_the_newest() -> list[Patch]:
-    """Brokers show the state from before the backup, until the journal is as long again."""
+    """Brokers show the state from before the backup until the journal is as long again."""
 
     async def follow(self: ControllerService, image: MetadataImage, deleted: Any = (), *, anyway: bool = False) -> None:
         await real(self, image, deleted)
@@ -142,7 +142,7 @@ def the_largest_version_is_the_newest() -> list[Patch]:
 
 @defect(BACKUP)
 def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
-    """They wait for the entry after the last one that they have seen."""
+    """Brokers wait for the entry after the last one that they have seen."""
 
     async def image_of(self: Membership) -> MetadataImage:
         return await newest(self._store, self._cache.image)
@@ -155,5 +155,5 @@ def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
     "::test_a_configuration_that_was_garbled_meanwhile_is_known_in_the_next_session_too"
 )
 def a_garbled_configuration_is_forgotten_with_the_session() -> list[Patch]:
-    """Including min.insync.replicas: records on a single replica are acknowledged."""
+    """The broker forgets min.insync.replicas too, and acknowledges records that have a single replica."""
     return [(MetadataImage, "with_configs_of", lambda image, known: image)]

@@ -10,7 +10,9 @@ from pybroker.cluster.producer_ids import ProducerIds
 
 @defect("pybroker/tests/test_old_store.py")
 def producer_ids_begin_where_an_old_store_says() -> list[Patch]:
-    """After a restored backup, new producers get ids that logs know, and their first batches are not written."""
+    """After the restore of a backup, new producers get ids that logs know. Brokers take their first batches for
+    duplicates.
+    """
 
     async def skip_nothing(self: ProducerIds, known: Iterable[int]) -> None:
         pass

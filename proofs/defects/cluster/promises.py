@@ -1,4 +1,4 @@
-"""Defects of the promises of an ack: acks=all, the high watermark and the in-sync replicas."""
+"""Defects of what an ack promises: acks=all, the high watermark and the in-sync replicas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pybroker.replication.purgatory import WaitingAck
 @in_trial("frozen followers", "lost")
 @in_histories("crashes", *LOGS)
 def takes_acks_all_for_acks_1() -> list[Patch]:
-    """acks=all is answered after the append."""
+    """The leader answers acks=all after its own append."""
     return [(Promises, "promise", lambda *_: None)]
 
 
@@ -29,7 +29,7 @@ def acks_before_replication() -> list[Patch]:
 
 @in_trial("frozen followers", "lost")
 def acks_when_the_time_is_over() -> list[Patch]:
-    """A request that has waited for its timeout is answered with success."""
+    """The leader answers a request that has waited for its timeout with success."""
     return [(WaitingAck, "expired", lambda self: self.answer(None))]
 
 
@@ -39,7 +39,7 @@ def acks_when_the_time_is_over() -> list[Patch]:
 @in_trial("frozen followers", "lost")
 @in_histories("crashes", *LOGS)
 def counts_only_the_leader() -> list[Patch]:
-    """The high watermark is the leader's log end."""
+    """The high watermark is the leader's log end offset."""
     return [(IsrTracker, "least_log_end", lambda self, leader_end: leader_end)]
 
 
@@ -62,7 +62,7 @@ def waits_for_the_quickest_follower() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def high_watermark_falls() -> list[Patch]:
-    """The high watermark is the followers' current end."""
+    """The high watermark follows the lowest log end offset of the in-sync replicas, also downwards."""
 
     def advance(self: Partition) -> bool:
         if self.isr is None:
@@ -85,18 +85,18 @@ def shows_what_is_not_replicated() -> list[Patch]:
     return [(Partition, "read", read_all)]
 
 
-# # The in-sync replicas
+# The in-sync replicas
 
 
 @in_histories("crashes", *LOGS)
 def forgets_the_proposed() -> list[Patch]:
-    """A proposed replica, which may be in sync by now, does not count."""
+    """A proposed replica does not count, although the controller may have accepted it."""
     return [(IsrTracker, "_others", lambda self: tuple(self.members & self.followers.keys()))]
 
 
 @in_histories("crashes", *LOGS)
 def shrinks_at_once() -> list[Patch]:
-    """A replica that falls behind stops counting before the controller has agreed."""
+    """A lagging replica stops counting before the controller has agreed."""
     propose = IsrTracker._propose
 
     def shrink_and_propose(self: IsrTracker, proposal: Any) -> Any:
@@ -109,7 +109,7 @@ def shrinks_at_once() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def expands_too_soon() -> list[Patch]:
-    """A follower is proposed before it has caught up."""
+    """The leader proposes a follower before it has caught up."""
 
     def expand(self: IsrTracker, replica: int, high_watermark: int) -> Any:
         follower = self.followers[replica]
@@ -123,7 +123,7 @@ def expands_too_soon() -> list[Patch]:
 @in_trial("too few", "lost")
 @in_histories("crashes", *LOGS)
 def ignores_min_insync_replicas() -> list[Patch]:
-    """A leader alone commits, whatever min.insync.replicas says."""
+    """A leader commits alone, whatever min.insync.replicas says."""
 
     def reconfigured(self: Partition) -> None:
         self._lacks_replicas = False
@@ -133,9 +133,7 @@ def ignores_min_insync_replicas() -> list[Patch]:
 
 @in_histories("mixed min.insync.replicas", *LOGS)
 def obeys_the_largest_min_insync_replicas() -> list[Patch]:
-    """A replica that leaves the ISR stays eligible by the largest min.insync.replicas of the replicas, under any
-    leader.
-    """
+    """The largest min.insync.replicas of all replicas decides whether a replica that leaves the ISR stays eligible."""
 
     def min_isr(self: TopicRules, topic: Any, partition: Any) -> int:
         own = topic.configs.get(MIN_ISR)

@@ -25,7 +25,7 @@ TESTS = "pybroker/replication/tests"
 @defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
 @in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
-    """A follower that could not use the answer does not learn the high watermark until it rises."""
+    """If a follower could not use the answer, it does not learn the high watermark until it rises."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]
 
 
@@ -37,7 +37,7 @@ def a_deep_cut_is_read_in_one_turn() -> list[Patch]:
 
 @defect(f"{TESTS}/test_truncation.py::test_deep_cuts_take_turns")
 def one_deep_cut_waits_for_the_other() -> list[Patch]:
-    """However long that takes."""
+    """A truncation waits until the other one is over, however long that takes."""
     put_off = Source._put_off
 
     def put_first(self: Source, followed: Followed, until_ms: int) -> None:
@@ -49,7 +49,7 @@ def one_deep_cut_waits_for_the_other() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_moves.py::test_a_move_that_fails_in_whatever_way_is_given_up")
 def only_a_failed_disk_ends_a_move() -> list[Patch]:
-    """A move that meets a damaged batch never ends: the log is not compacted, and cannot be moved."""
+    """A move that meets a damaged batch never ends, so the log is not compacted and cannot be moved."""
 
     async def run(self: Moves, move: Move, before: asyncio.Task[None] | None) -> None:
         if await self._switched(move):
@@ -74,7 +74,7 @@ def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
 
 @defect(f"{TESTS}/test_in_sync.py::test_a_broker_registered_again_is_not_proposed_for_what_was_fetched_before")
 def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
-    """A broker that registers again without a restart is proposed because of its former process's fetches."""
+    """The fetches of a broker's former process count if it registers again without a restart."""
 
     def registered(self: IsrTracker, replica: int, broker_epoch: int) -> bool:
         follower = self.followers.get(replica)
@@ -91,19 +91,19 @@ def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
     "::test_what_a_topic_asks_of_its_replicas_is_not_known_so_all_of_them_are_needed"
 )
 def an_unknown_configuration_asks_for_one_replica() -> list[Patch]:
-    """A broker that starts while it is garbled acknowledges records that only it has."""
+    """A broker that starts while the configuration is garbled acknowledges records that have a single replica."""
     return [(LogConfig, "asking_all_replicas", lambda config: config)]
 
 
 @defect(f"{TESTS}/test_truncation.py::test_a_log_start_is_named_when_it_survives_a_crash_and_not_before")
 def a_follower_names_a_start_that_is_in_memory() -> list[Patch]:
-    """DeleteRecords is answered; when the follower leads and is killed, the records come back."""
+    """The leader answers DeleteRecords. When the follower leads and is killed, the records come back."""
     return [(Log, "kept_start_offset", property(lambda self: self.log_start_offset))]
 
 
 @defect(f"{TESTS}/test_truncation.py::test_an_answer_counts_though_another_log_start_was_told_since_its_request")
 def an_answer_is_void_when_a_log_start_was_told() -> list[Patch]:
-    """The leader counted its high watermark as told; the follower stayed behind until the next record."""
+    """The leader counted the high watermark as sent, and the follower lagged until the next record."""
     name = Source._name
 
     def as_another_place(self: Source, request: Any, followed: Followed) -> None:
@@ -115,7 +115,7 @@ def an_answer_is_void_when_a_log_start_was_told() -> list[Patch]:
 
 @defect(f"{TESTS}/test_flush_acks.py::test_what_a_follower_could_not_sync_is_named_when_it_could")
 def what_a_follower_could_not_sync_is_named() -> list[Patch]:
-    """With ``flush.acks``, while no descriptor was left: the leader counted on what was in the page cache."""
+    """With ``flush.acks`` and without free descriptors, the leader counted records in the follower's page cache."""
 
     def is_on_disk(self: Fetchers, partition: Any, done: Any) -> bool:
         log = partition.log
@@ -137,11 +137,11 @@ def a_topic_is_answered_for_when_it_has_its_logs() -> list[Patch]:
 
 @defect(f"{TESTS}/test_new_logs.py::test_a_log_that_is_not_made_yet_is_not_lost")
 def a_log_that_is_made_later_is_lost() -> list[Patch]:
-    """The controller would give its partition another leader."""
+    """The controller gives the partition another leader."""
     return [(PartitionTable, "make_later", lambda self, topic_id, index: self.new.add(topic_id, index))]
 
 
 @defect(f"{TESTS}/test_new_logs.py::test_a_log_that_cannot_be_made_is_lost_and_that_is_told")
 def a_log_that_could_not_be_made_is_forgotten() -> list[Patch]:
-    """Its partition has a leader, which has no log."""
+    """The partition has a leader without a log."""
     return [(PartitionTable, "expect", lambda self, topic_id, index: False)]

@@ -18,13 +18,13 @@ from pybroker.store.zookeeper import ZooKeeperStore
     "::test_a_loop_that_hangs_loses_its_session_and_begins_another_when_it_turns_again"
 )
 def heartbeats_keep_the_session_of_a_hanging_broker() -> list[Patch]:
-    """kazoo's thread goes on, whatever the loop does."""
+    """kazoo's thread sends heartbeats although the event loop hangs."""
     return [(LoopGuard, "_is_stuck", lambda self: False)]
 
 
 @defect("pybroker/store/tests/test_remote.py::test_a_session_has_expired_as_soon_as_its_connection_has_ended")
 def a_session_outlives_its_connection_until_its_keeper_runs() -> list[Patch]:
-    """A client that asks meanwhile hears of a lost connection, where nothing was sent."""
+    """A client that asks meanwhile gets a lost connection, although nothing was sent."""
 
     async def ask(self: RemoteStore, verb: Verb, argument: Any) -> Any:
         assert self._connection is not None
@@ -38,7 +38,7 @@ def a_session_outlives_its_connection_until_its_keeper_runs() -> list[Patch]:
     "::test_the_end_of_a_session_that_cannot_be_written_is_written_when_it_can"
 )
 def the_end_of_a_session_is_written_once_or_never() -> list[Patch]:
-    """A full disk leaves the nodes of a dead broker as those of one that lives."""
+    """If the disk is full, the nodes of a dead broker stay as if it lived."""
 
     async def write_ends(self: EmbeddedServer) -> None:
         self._unwritten.clear()
@@ -48,7 +48,7 @@ def the_end_of_a_session_is_written_once_or_never() -> list[Patch]:
 
 @defect("pybroker/store/tests/test_embedded.py::test_every_call_of_a_store_that_fails_is_a_connection_loss")
 def children_of_a_store_that_fails_raise_what_nobody_expects() -> list[Patch]:
-    """SQLite's own error, which no caller answers."""
+    """The store raises SQLite's own error, which no caller handles."""
 
     def children(self: NodeTree, path: str) -> list[str]:
         query = "SELECT name FROM nodes WHERE parent = ? ORDER BY name"
@@ -62,5 +62,5 @@ def children_of_a_store_that_fails_raise_what_nobody_expects() -> list[Patch]:
     "::test_a_zookeeper_whose_contents_are_older_takes_its_clients_back[False]"
 )
 def what_was_seen_of_zookeeper_is_never_forgotten() -> list[Patch]:
-    """A ZooKeeper that comes back from a backup refuses every broker, until others have written as much."""
+    """A ZooKeeper restored from a backup refuses every broker until other clients have written as much."""
     return [(ZooKeeperStore, "_forget_what_was_seen", lambda self: None)]

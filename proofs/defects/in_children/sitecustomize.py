@@ -1,4 +1,5 @@
-"""Plants the defect that ``PYBROKER_DEFECT`` names in a child process of a test; Python imports this at its start."""
+"""Plants the defect that ``PYBROKER_DEFECT`` names in a test's child process. Python imports this module at its start.
+"""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Defects of a leader's appends: batches twice, never, or in another order."""
+"""Defects of a leader's appends: batches are written twice, never, or in the wrong order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.replication.partition import Partition
 @in_trial("retry", "duplicate")
 @in_histories("crashes", *LOGS, *TWICE)
 def knows_no_duplicates() -> list[Patch]:
-    """A batch that is sent again is appended again."""
+    """The leader appends a retried batch again."""
     return [(ProducerStates, "check", lambda *_, **__: None)]
 
 
@@ -24,7 +24,7 @@ def _is_internal(partition: Partition) -> bool:
 
 @in_trial("order", "duplicate", "inconsistent offset")
 def writes_twice() -> list[Patch]:
-    """One batch in seven is there twice."""
+    """The leader writes one batch in seven twice."""
     append = Partition.append
 
     def append_again(self: Partition, records: Any, *arguments: Any, **options: Any) -> Any:
@@ -39,7 +39,7 @@ def writes_twice() -> list[Patch]:
 
 @in_trial("order", "lost")
 def drops_a_batch() -> list[Patch]:
-    """The sixth batch of a process is cut off again."""
+    """The leader truncates the sixth batch of a process after its append."""
     append = Partition.append
     turns = iter(range(1 << 60))
 
@@ -54,7 +54,7 @@ def drops_a_batch() -> list[Patch]:
 
 @in_trial("order", "inconsistent offset")
 def tells_a_wrong_offset() -> list[Patch]:
-    """It is that of the next record."""
+    """The leader answers with the offset of the next record."""
     append = Partition.append
 
     def append_and_lie(self: Partition, *arguments: Any, **options: Any) -> Any:
@@ -67,7 +67,7 @@ def tells_a_wrong_offset() -> list[Patch]:
 
 @in_trial("order", "reordered")
 def lets_a_batch_overtake() -> list[Patch]:
-    """The sixth batch of a process comes after the seventh."""
+    """The leader writes the sixth batch of a process after the seventh."""
     append = Partition.append
     turns = iter(range(1 << 60))
     held: list[bytes] = []
@@ -75,7 +75,7 @@ def lets_a_batch_overtake() -> list[Patch]:
     def append_later(self: Partition, records: Any, *arguments: Any, **options: Any) -> Any:
         if _is_internal(self):
             return append(self, records, *arguments, **options)
-        if next(turns) == 5:  # the batches of the trial have two records each
+        if next(turns) == 5:  # the trial's batches have two records each
             held.append(bytes(records))
             end = self.log.log_end_offset
             return AppendInfo(end + 2, end + 3, -1, 0)

@@ -1,4 +1,4 @@
-"""Defects of a process that runs out of file descriptors."""
+"""Defects of a process that has no file descriptors left."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSED = f"{TESTS}::test_what_lacks_a_descriptor_is_refused_whole_and_works_lat
 
 
 def _reads_in_the_cut() -> Patch:
-    """What cannot be undone is read when the files have been truncated."""
+    """Reads only after the truncation what nothing can undo any longer."""
     ends_at, can_undo_to = truncation._ends_at, ProducerStates.can_undo_to
 
     def read_and_end(log: Log, offset: int, producers: ProducerStates | None) -> None:
@@ -44,13 +44,13 @@ def _reads_in_the_cut() -> Patch:
 
 @defect(f"{REFUSED}[append]")
 def without_descriptors_a_log_dir_fails() -> list[Patch]:
-    """EMFILE was taken for a failure of the disk, and ended the broker with its last log dir."""
+    """The log dir treated EMFILE as a failure of the disk. The broker ended with its last log dir."""
     return [(log_dir, "OutOfDescriptors", FileExistsError)]
 
 
 @defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one")
 def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
-    """It was noted as synced before it was; nobody looked again."""
+    """The log marked the file as synced before the sync, and never tried again."""
     sync_topic_id = Durability._sync_topic_id
 
     def sync(self: Durability) -> None:
@@ -65,7 +65,9 @@ def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
 
 @defect(f"{REFUSED}[cut]")
 def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Patch]:
-    """The second truncation found it low enough; a crash would have trusted what was appended then."""
+    """The second truncation found the recovery point low enough. After a crash, the start would have trusted later
+    appends unsynced.
+    """
     lower = Durability.lower
 
     def lower_once(self: Durability, offset: int) -> None:
@@ -77,13 +79,13 @@ def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Pa
 
 @defect(f"{TESTS}::test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside")
 def a_log_that_could_not_be_set_aside_is_forgotten() -> list[Patch]:
-    """Its folder kept the name, and who needed that got the log of another topic."""
+    """Its folder kept the name, so a new topic of that name got the log of another topic."""
     return [(Strays, "set_aside_waiting", lambda self, now_ms, topic_partition=None: None)]
 
 
 @defect(f"{REFUSED}[take back]")
 def a_name_that_could_not_be_synced_stays() -> list[Patch]:
-    """The second rename found no folder."""
+    """The second attempt to rename found no folder."""
 
     def rename(self: LogDir, old: str, new: str) -> None:
         self.storage.rename(old, new)
@@ -94,19 +96,19 @@ def a_name_that_could_not_be_synced_stays() -> list[Patch]:
 
 @defect(f"{REFUSED}[abort]")
 def an_index_that_cannot_be_written_fails_the_append() -> list[Patch]:
-    """Indexes are in memory too, and a sync writes them."""
+    """The log needs no index file for an append: indexes are in memory too, and a sync writes them."""
     return [(IndexFile, "save_if_possible", lambda self: self.save())]
 
 
 @defect(f"{REFUSED}[abort]")
 def an_append_reads_what_it_needs_when_it_has_written() -> list[Patch]:
-    """There was something in the file then that the log did not know of."""
+    """The append failed after its write, so the file contained records that the log did not know."""
     return [(IndexFile, "hold", lambda self: None)]
 
 
 @defect(f"{TESTS}::test_a_compaction_without_descriptors_is_made_up_for")
 def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
-    """It stopped between the old segments and the new one."""
+    """The swap stopped between the old segments and the new one."""
 
     def to_final(self: CleanedSegment) -> None:
         finish_swap(self._storage, self._stem)
@@ -116,13 +118,13 @@ def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
 
 @defect(f"{REFUSED}[cut]")
 def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
-    """It stopped half-way, and took the log dir offline."""
+    """The truncation stopped half-way and took the log dir offline."""
     return [(SegmentFiles, "held", lambda self: contextlib.nullcontext())]
 
 
 @defect(f"{CUTS}::test_what_a_cut_needs_stays_open_until_it_is_over")
 def the_cache_closes_what_a_cut_needs() -> list[Patch]:
-    """So did one whose segment was opened in time, where others opened files before it was truncated."""
+    """The truncation failed although its segment was opened in time, because other reads closed the file before."""
 
     @contextlib.contextmanager
     def held(self: SegmentFiles) -> Iterator[None]:
@@ -136,19 +138,21 @@ def the_cache_closes_what_a_cut_needs() -> list[Patch]:
 
 @defect(f"{CUTS}::test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun")
 def a_cut_undoes_to_the_end_that_is_left() -> list[Patch]:
-    """That lies lower than what was cut off where compaction has left nothing; producers were read from the log."""
+    """If compaction has removed the batches in front, this end is lower than the truncation. The log was read for
+    producers.
+    """
     return [_reads_in_the_cut()]
 
 
 @defect(f"{REFUSED}[deep cut]")
 def a_deep_cut_reads_the_log_when_it_is_cut() -> list[Patch]:
-    """So did one that the journal of producers does not reach."""
+    """A truncation that the journal of producers does not reach also took the log dir offline."""
     return [(ProducerStates, "can_undo_to", lambda self, offset: True), _reads_in_the_cut()]
 
 
 @defect(f"{REFUSED}[start over]")
 def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Patch]:
-    """It had no segment then."""
+    """The log had no segment meanwhile."""
 
     def place(self: SegmentFiles) -> None:
         self.data = None
@@ -163,20 +167,20 @@ def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Pat
 
 @defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")
 def connections_take_all_descriptors() -> list[Patch]:
-    """Without max.connections there was no limit."""
+    """Without max.connections, nothing limited the connections."""
     return [(limits, "descriptors_for_connections", lambda: limits.UNLIMITED)]
 
 
 @defect(f"{TESTS}::test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable")
 def files_of_a_deleted_log_go_before_that_is_durable() -> list[Patch]:
-    """Where the sync had to wait for a descriptor: a power cut leaves a part of the log under its name."""
+    """If the sync had to wait for a descriptor, a power cut leaves a part of the log under its name."""
     remove = Removals.remove
     return [(Removals, "remove", lambda self, folder, log_dir=None: remove(self, folder))]
 
 
 @defect(f"{REFUSED}[create]")
 def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
-    """Where no descriptor was left it was never written: the next start takes the log for anybody's."""
+    """Without a descriptor, the log never wrote the id. At the next start any topic of that name gets the log."""
     set_topic_id = Log.set_topic_id
 
     def set_first(self: Log, topic_id: bytes) -> None:
@@ -191,7 +195,7 @@ def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
 
 @defect("pybroker/log/tests/test_running_moves.py::test_what_a_move_could_not_end_for_a_lack_of_descriptors_ends_later")
 def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
-    """Its old folder keeps the log's name."""
+    """The move's old folder keeps the log's name."""
     drop_old = Move._drop_old
 
     def drop_once(self: Move, old_dir: LogDir, folder: str) -> None:
@@ -203,7 +207,7 @@ def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
 
 @defect("pybroker/log/tests/test_read.py::test_case_8_damage_is_seen_when_the_file_was_closed_and_is_open_again")
 def what_was_read_before_the_file_was_closed_stays_trusted() -> list[Patch]:
-    """The cache closes a file to make room; what is in it may come from the disk again, and was not checked."""
+    """The cache closes a file to make room. The disk may then return other bytes, which nobody checks."""
 
     def release(self: SegmentFiles) -> None:
         self.data = None
@@ -213,19 +217,19 @@ def what_was_read_before_the_file_was_closed_stays_trusted() -> list[Patch]:
 
 @defect(f"{TESTS}::test_a_file_is_opened_in_the_place_of_idle_ones")
 def idle_files_stay_open_where_descriptors_are_lacking() -> list[Patch]:
-    """A request was refused, and nobody needed the files that were open."""
+    """The broker refused a request although it could have closed idle files."""
     return [(FileCache, "make_room", lambda self: None)]
 
 
 @defect(f"{TESTS}::test_a_start_without_descriptors_has_all_of_a_log_dir_or_nothing")
 def a_start_goes_on_without_a_log_for_which_a_descriptor_was_lacking() -> list[Patch]:
-    """The checkpoint files are written without it then, and its name is free."""
+    """The start writes the checkpoint files without that log, and a new log may take its name."""
     return [(LogDir, "take_offline", lambda self, error, doing: None)]
 
 
 @defect(f"{REFUSED}[move]")
 def a_move_without_descriptors_leaves_a_file_of_somebody_else_behind() -> list[Patch]:
-    """It was taken for one that may not be opened, and went with the old folder."""
+    """The move took the file for one that it may not open, and deleted it with the old folder."""
     copy = LogCopy._copy_foreign
 
     def copy_or_leave(self: LogCopy, name: str) -> None:

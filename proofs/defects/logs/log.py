@@ -1,4 +1,4 @@
-"""Defects of ``pybroker/log`` that were mended."""
+"""Fixed defects of ``pybroker/log``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAST_OFFSET = slice(18, 26)
 
 @defect(f"{TESTS}/test_compaction_rounds.py")
 def compaction_takes_ended_transactions_for_open() -> list[Patch]:
-    """An aborted transaction whose marker lies before what a round reads never ends."""
+    """An aborted transaction never ends if its marker lies before the first offset that a round reads."""
     scan_all = compaction.Compaction._scan
 
     def scan(self: Any, scanner: KeyScanner) -> None:
@@ -54,7 +54,7 @@ def compaction_takes_ended_transactions_for_open() -> list[Patch]:
 
 @defect(f"{TESTS}/test_compaction.py::test_a_delete_retention_for_ever_keeps_tombstones")
 def a_delete_horizon_overflows() -> list[Patch]:
-    """The sum of now and delete.retention.ms passes the largest int64."""
+    """The sum of the time and delete.retention.ms exceeds the largest int64."""
 
     def make(*parts: Any, now_ms: int, delete_retention_ms: int, **options: Any) -> BatchFilter:
         if now_ms + delete_retention_ms > MAX_LONG:
@@ -66,19 +66,19 @@ def a_delete_horizon_overflows() -> list[Patch]:
 
 @defect(f"{TESTS}/test_reopening.py::test_a_stop_of_another_broker_says_nothing_of_how_ours_closed_its_logs[8]")
 def a_start_believes_what_an_older_stop_has_left() -> list[Patch]:
-    """Another broker has used the log dir in between."""
+    """Another broker has used the log dir in the meantime."""
     return [(LogDir, "_closed_in", lambda self, marker: 7)]
 
 
 @defect(f"{TESTS}/test_reopening.py::test_what_others_have_changed_since_is_noticed[cut_log]")
 def a_start_does_not_look_at_the_files_of_a_log() -> list[Patch]:
-    """What somebody has restored or repaired meanwhile counts as it was at the stop."""
+    """The start trusts the state of the last stop, although somebody has restored or repaired files since."""
     return [(reopening, "digest", lambda files: "")]
 
 
 @defect(f"{TESTS}/test_interleavings.py")
 def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
-    """The log may be truncated between the look at its end and the look at its number of truncations."""
+    """The log may be truncated after the sync reads its end and before it reads the count of truncations."""
     sync = LogFiles.sync
 
     def sync_to_old_end(self: LogFiles, find_end: Callable[[], int]) -> int:
@@ -90,7 +90,7 @@ def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
 
 @defect(f"{TESTS}/test_interleavings.py")
 def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
-    """The old segments leave the list before the new one is there."""
+    """The log removes its old segments from the list before it adds the new one."""
     remove = LogFiles.remove
 
     def remove_before(self: LogFiles, removed: list[Segment]) -> None:
@@ -103,7 +103,7 @@ def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
 
 @defect(f"{TESTS}/test_compaction.py::test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed")
 def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
-    """Whatever changes, a log that could not be compacted is left alone until the next start."""
+    """The cleaner never retries a log that could not be compacted, until the broker restarts."""
 
     class Refused(cleaner.Refused):
         def __eq__(self, other: object) -> bool:
@@ -117,20 +117,20 @@ def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
 
 @defect(f"{TESTS}/test_recovery.py::test_files_that_are_none_of_a_logs_are_left_alone_and_told[False]")
 def a_foreign_file_is_taken_for_one_of_the_logs() -> list[Patch]:
-    """Whatever ends like one of a log's files is one: its name is read as an offset."""
+    """The start reads the name of any file with such an ending as an offset."""
     return [(recovery, "file_state", lambda name: name)]
 
 
 @defect(f"{TESTS}/test_read.py::test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start")
 def a_search_by_time_begins_at_the_start_of_a_segment() -> list[Patch]:
-    """Batches below the log start are looked into, record by record."""
+    """The search reads batches below the log start, record by record."""
     since = Segment.batches_since
     return [(Segment, "batches_since", lambda self, timestamp, offset: since(self, timestamp, 0))]
 
 
 @defect(f"{TESTS}/test_append.py::test_a_limit_of_size_holds_for_what_the_codec_of_the_topic_makes_of_a_batch")
 def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
-    """A batch that the topic's codec makes larger is stored, however large."""
+    """The topic's codec makes a batch larger, and the log stores it however large it is."""
 
     def recompressed(self: Rules, records: Bytes, batch: Batch) -> Bytes:
         if self._codec is None or batch.codec == self._codec:
@@ -142,7 +142,7 @@ def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
 
 @defect(f"{TESTS}/test_producers.py::test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends")
 def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
-    """A producer of old records is forgotten at the next round, however busy it is."""
+    """The log forgets a producer of old records at the next round, however busy it is."""
     append = ProducerStates.append
 
     def append_dated(self: ProducerStates, batch: Batch, first: int, last: int, timestamp: int, seen_ms: int) -> None:
@@ -153,43 +153,43 @@ def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
 
 @defect(f"{TESTS}/test_producers.py::test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again[False]")
 def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
-    """However little is truncated, the loop reads all headers of the segment."""
+    """However small the truncation is, the loop reads all batch headers of the segment."""
     return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
 
 
 @defect(f"{TESTS}/test_deep_cut.py::test_a_log_that_changes_meanwhile_is_read_again[cut]")
 def what_was_read_for_a_cut_counts_whatever_the_log_has_become() -> list[Patch]:
-    """Producers would be those of records that are not there any more."""
+    """The state would contain producers of records that are not there any longer."""
     return [(deep_cut, "_state_of", lambda log: None)]
 
 
 @defect(f"{TESTS}/test_manager.py::test_a_configuration_that_no_log_has_any_more_is_forgotten")
 def every_configuration_is_kept() -> list[Patch]:
-    """Each change of a topic's configuration left one behind, for good."""
+    """Each change of a topic's configuration kept the former one in memory for good."""
     return [(shared_configs, "WeakKeyDictionary", dict)]
 
 
 @defect(f"{TESTS}/test_recovery.py::test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill[one-True-False]")
 def a_jump_of_the_offsets_is_taken_for_a_loss() -> list[Patch]:
-    """A follower's records behind 2^31 offsets that the leader's log lacks were put aside after a kill."""
+    """After a kill, the start set aside a follower's records after a gap of 2^31 offsets in the leader's log."""
     return [(recovery, "_is_jump", lambda end, following: False)]
 
 
 @defect(f"{TESTS}/test_crash.py::test_case_13_no_jump_of_the_offsets_stands_in_for_records_that_were_lost")
 def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
-    """The records before it may be lost, and nobody could tell."""
+    """The records before the gap may be lost, and nobody could notice."""
     return [(Log, "flush", lambda self: self.recovery_point)]
 
 
 @defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_only_so_many_invented_producers")
 def any_number_of_invented_producers_is_remembered() -> list[Patch]:
-    """Each cost the broker 440 bytes for a day, and its sender 70."""
+    """Each invented producer costs its sender 70 bytes, and the broker 440 bytes for a day."""
     return [(ProducerStates, "_make_room", lambda self: None)]
 
 
 @defect(f"{TESTS}/test_idle_producers.py::test_a_producer_with_an_open_transaction_is_not_forgotten")
 def a_producer_is_forgotten_in_the_middle_of_its_transaction() -> list[Patch]:
-    """What it has written would become visible, or the last stable offset would stand still for good."""
+    """The producer's records would become visible, or the last stable offset would never advance."""
 
     class AnyOffset:
         def __eq__(self, other: object) -> bool:
@@ -200,7 +200,7 @@ def a_producer_is_forgotten_in_the_middle_of_its_transaction() -> list[Patch]:
 
 @in_histories("topics", "retention")
 def retention_by_size_keeps_nothing() -> list[Patch]:
-    """It removes all that it can."""
+    """Retention removes every segment that it can."""
 
     def count(segments: list[Candidate], config: LogConfig, *facts: int) -> int:
         return expired_count(segments, replace(config, retention_bytes=min(config.retention_bytes, 0)), *facts)
@@ -210,7 +210,7 @@ def retention_by_size_keeps_nothing() -> list[Patch]:
 
 @in_histories("topics of one name", *LOGS, "resurrection")
 def topics_share_a_log() -> list[Patch]:
-    """A deletion leaves the logs, and the next topic of the name goes on in them."""
+    """A deletion leaves the logs, and a new topic of that name appends to them."""
     set_topic_id = Log.set_topic_id
 
     def set_any(self: Log, topic_id: bytes) -> None:
@@ -226,7 +226,7 @@ def topics_share_a_log() -> list[Patch]:
 
 @defect(f"{TESTS}/test_unwritten.py::test_the_names_of_files_that_come_late_are_synced_with_the_first_record")
 def names_of_no_files_count_as_synced() -> list[Patch]:
-    """A log that had no records when its folder was synced did not sync the names of its first files."""
+    """A log without records at the sync of its folder never synced the names of its first files."""
     sync_names = Durability._sync_names
 
     def sync_all_names(self: Durability) -> None:

@@ -1,4 +1,4 @@
-"""Defects of what stands in log dirs: moves, deletions, two logs of one name."""
+"""Defects of the contents of log dirs: moves, deletions, two logs of one name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _first_dir_wins() -> list[Patch]:
 
 @defect(f"{TESTS}/test_failing_dirs.py::test_a_dir_fails_at_once_though_a_checkpoint_hangs")
 def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
-    """One lock for both: a disk that hung in a sync held the event loop."""
+    """Both shared one lock: a disk that hung in a sync blocked the event loop."""
     fail = LogDir.fail
 
     def after_the_checkpoint(self: LogDir, error: OSError, doing: str) -> Any:
@@ -47,13 +47,13 @@ def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
 
 @defect(f"{TESTS}/test_manager.py::test_a_folder_with_the_name_of_a_log_and_nothing_of_one_is_left_alone")
 def every_folder_with_the_name_of_a_log_is_one() -> list[Patch]:
-    """Somebody's folder becomes a log, and as its topic is unknown it is renamed to a stray."""
+    """The start takes somebody's folder for a log, and renames it to a stray because its topic is unknown."""
     return [(opening, "_is_log", lambda storage, folder: True)]
 
 
 @defect(f"{TESTS}/test_manager.py::test_a_link_in_a_log_dir_is_not_followed")
 def a_link_in_a_log_dir_is_a_folder() -> list[Patch]:
-    """A start writes and removes where the link leads."""
+    """A start writes and removes files in the folder that the link leads to."""
 
     def folders(self: Storage, path: str) -> list[str]:
         return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
@@ -63,7 +63,7 @@ def a_link_in_a_log_dir_is_a_folder() -> list[Patch]:
 
 @defect(CRASHES)
 def the_folder_of_a_moved_log_is_removed_in_place() -> list[Patch]:
-    """A crash leaves a part of it under the log's name, which is then used if its dir is the first."""
+    """A crash leaves a part of the log under its name. The next start uses it if its dir is the first."""
 
     def drop(self: Move, old_dir: LogDir, folder: str) -> None:
         old_dir.storage.remove_folder(folder)
@@ -73,7 +73,7 @@ def the_folder_of_a_moved_log_is_removed_in_place() -> list[Patch]:
 
 @defect(f"{TESTS}/test_move.py::test_a_disk_that_fails_as_the_log_switches_is_the_one_that_goes_offline")
 def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
-    """Indexes that could not be written in the old log dir took the new one offline."""
+    """A failure to write indexes in the old log dir took the new log dir offline."""
     of_source = LogCopy._of_source
 
     def of_either(self: LogCopy, work: Any) -> Any:
@@ -84,13 +84,13 @@ def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
 
 @defect(f"{TESTS}/test_rivals.py::test_what_is_left_of_a_folder_never_wins_against_a_whole_one")
 def of_two_logs_the_first_dirs_is_used() -> list[Patch]:
-    """Also where it is a part of a copy."""
+    """The start uses the first log even if it is an incomplete copy."""
     return _first_dir_wins()
 
 
 @defect(f"{TESTS}/test_rivals.py::test_a_replica_can_be_moved_to_where_remains_of_it_were")
 def the_other_of_two_logs_is_left_where_it_is() -> list[Patch]:
-    """The next move there finds the name taken, and the dir fails."""
+    """The next move to that dir finds the name taken, and the dir fails."""
     return [(LogManager, "_displace", lambda self, log, winner: None)]
 
 
@@ -108,7 +108,9 @@ def files_of_a_deleted_log_go_before_it_has_lost_its_name() -> list[Patch]:
 
 @defect(f"{TESTS}/test_running_moves.py::test_a_deletion_takes_the_name_of_every_folder")
 def a_second_move_makes_the_first_one_forgotten() -> list[Patch]:
-    """Where it has switched and not settled, its old folder keeps the log's name: a new topic finds the old records."""
+    """The first move has switched but not settled, so its old folder keeps the log's name. A new topic finds the old
+    records.
+    """
 
     def cancel(self: RunningMoves, log: Log) -> None:
         newest = self.newest(log)
@@ -121,13 +123,15 @@ def a_second_move_makes_the_first_one_forgotten() -> list[Patch]:
 
 @defect(f"{TESTS}/test_running_moves.py::test_a_disk_that_has_failed_is_not_copied_from")
 def a_log_moves_away_from_a_disk_that_has_failed() -> list[Patch]:
-    """With whatever the kernel still gives of it."""
+    """The move copies whatever the kernel still returns from the failed disk."""
     return [(LogDir, "check_online", lambda self: None)]
 
 
 @defect(f"{TESTS}/test_rivals.py::test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoint")
 def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
-    """The checkpoint files are written without those: a second crash brings their deleted records back."""
+    """The start writes the checkpoint files without the other logs. A second crash then brings their deleted records
+    back.
+    """
     load = recovery.load
 
     def load_and_write(log_dir: LogDir, *args: Any, **options: Any) -> Log:
@@ -143,7 +147,7 @@ def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
     "::test_a_gap_that_a_compaction_has_left_is_no_hole_where_the_configuration_is_not_known_yet"
 )
 def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
-    """At a start no log has its topic's configuration yet: what compaction had left was put aside."""
+    """When a log opens, its topic's configuration is not known yet. The start set aside what compaction had left."""
 
     def is_compacted_below(self: recovery._Loader, offset: int) -> bool:
         return self.config.is_compacted and offset <= self.checkpointed.clean_offset
@@ -153,7 +157,7 @@ def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
 
 @defect(f"{TESTS}/test_move.py::test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_no_dir")
 def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch]:
-    """A file that an administrator has left in a log's folder took all logs of its dir offline."""
+    """A file of an administrator in a log's folder took all logs of its dir offline."""
 
     def copy(self: LogCopy, name: str) -> None:
         self._copy_whole(name, self._opened(f"{self._log.folder}/{name}"))
@@ -163,13 +167,13 @@ def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch
 
 @defect(f"{TESTS}/test_move.py::test_a_log_that_is_truncated_while_it_is_read_is_copied_again")
 def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
-    """A follower's log is truncated with each new leader."""
+    """Each new leader makes a follower truncate its log, and so ended the move."""
     return [(LogCopy, "update", LogCopy._update)]
 
 
 @defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone[{10**20 - 1}.log]")
 def any_twenty_digits_are_an_offset() -> list[Patch]:
-    """A log that ends beyond 63 bits cannot be served."""
+    """The broker cannot serve a log that ends beyond 63 bits."""
     segment = folder_states.FILES[0]
 
     def of_digits(name: str) -> folder_states.State | None:
@@ -180,14 +184,14 @@ def any_twenty_digits_are_an_offset() -> list[Patch]:
 
 @defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone")
 def every_file_is_taken_for_the_logs() -> list[Patch]:
-    """One that only looks like a segment's keeps the broker from starting."""
+    """A file whose name only resembles a segment's keeps the broker from starting."""
     segment = folder_states.FILES[0]
     return [(recovery, "file_state", lambda name: folder_states.file_state(name) or segment)]
 
 
 @defect(CRASHES)
 def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
-    """A power cut takes from the copy what was acknowledged as synced."""
+    """A power cut takes acknowledged, synced records from the copy."""
 
     def drop_first(self: Move) -> None:
         if self._old is not None:
@@ -200,7 +204,7 @@ def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
 
 @defect(f"{TESTS}/test_move.py::test_the_step_on_the_loop_syncs_nothing_and_does_little")
 def a_move_syncs_on_the_loop() -> list[Patch]:
-    """Nobody is served meanwhile, for a minute where there are thousands of segments."""
+    """The broker serves nobody meanwhile, for a minute if there are thousands of segments."""
     switch = Move.switch
 
     def and_sync(self: Move) -> bool:
@@ -213,7 +217,7 @@ def a_move_syncs_on_the_loop() -> list[Patch]:
 
 @defect(f"{TESTS}/test_move.py::test_the_loop_does_not_copy_a_truncated_log_again")
 def a_log_that_was_cut_is_copied_anew_on_the_loop() -> list[Patch]:
-    """Nobody is served meanwhile."""
+    """The broker serves nobody meanwhile."""
     switch = Move.switch
 
     def and_copy(self: Move) -> bool:
@@ -226,7 +230,7 @@ def a_log_that_was_cut_is_copied_anew_on_the_loop() -> list[Patch]:
 
 @defect(f"{TESTS}/test_move.py::test_files_that_cannot_be_removed_do_not_fail_their_dir")
 def a_file_that_cannot_be_removed_fails_its_dir() -> list[Patch]:
-    """Though nobody needs it: NFS keeps the files that are being sent."""
+    """Nobody needs the file, and NFS keeps files that are being sent."""
 
     def remove(self: Removals, folder: str, log_dir: LogDir | None) -> None:
         self._storage.unlink(f"{folder}/{0:020d}.log")
@@ -236,13 +240,13 @@ def a_file_that_cannot_be_removed_fails_its_dir() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_moves.py::test_neither_acks_nor_metadata_wait_for_moves")
 def all_work_shares_eight_threads() -> list[Patch]:
-    """Eight moves, and no ack of flush.acks comes."""
+    """With eight moves, no ack of flush.acks comes."""
     return [(Pools, "threads", lambda copies: Pools.one(ThreadPoolExecutor(8)))]
 
 
 @defect("pybroker/replication/tests/test_replica_manager.py::test_metadata_go_on_while_the_files_of_a_deleted_topic_are_removed")
 def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
-    """No metadata are applied, and no controller decides, while thousands of files are unlinked."""
+    """While thousands of files are unlinked, no metadata are applied and no controller decides."""
     delete = Removals.delete
 
     def and_wait(self: Removals, log_dir: LogDir, logs: list[Log]) -> None:
@@ -255,7 +259,7 @@ def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
 
 @defect("pybroker/log/tests/test_preferred_dirs.py::test_what_clients_can_make_the_broker_remember_is_bounded")
 def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
-    """Also of partitions that never were: half a gigabyte by three requests."""
+    """The broker remembers also partitions that never existed: three requests take half a gigabyte."""
     return [(PreferredDirs, "_forget", lambda self, now_ms: None)]
 
 
@@ -264,7 +268,9 @@ def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
     "::test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere"
 )
 def a_wish_for_a_log_dir_that_failed_keeps_the_replica_unmade() -> list[Patch]:
-    """Until the next start: the wish was for a dir that works, and it did not when the replica came."""
+    """The log dir worked when it was requested, but had failed when the replica came. The replica stays without a log
+    until the next start.
+    """
 
     def preferred_dir(self: Moves, topic_partition: TopicPartition) -> str | None:
         return self._preferred.take(topic_partition, self._clock.monotonic_ms())
@@ -274,8 +280,8 @@ def a_wish_for_a_log_dir_that_failed_keeps_the_replica_unmade() -> list[Patch]:
 
 @defect(f"{STARTS}::test_records_deleted_at_a_segments_end_stay_so_when_the_power_is_cut")
 def segments_tell_a_start_before_their_folder_is_synced() -> list[Patch]:
-    """The checkpoint file left out a log that begins where its first segment does: a power cut undid the renames of
-    those before it, and deleted records were back.
+    """The checkpoint file omitted a log whose start was its first segment's. A power cut undid the renames of earlier
+    segments, and deleted records came back.
     """
     must_be_told = log_dir._must_be_told
 
@@ -304,17 +310,17 @@ def _old_dir_forgets() -> list[Patch]:
 
 @defect(f"{STARTS}::test_records_deleted_before_a_move_has_settled_stay_so_when_the_process_is_killed")
 def records_are_deleted_in_the_new_dir_only() -> list[Patch]:
-    """The old folder, which has the log's name still, won at the next start: it had more."""
+    """The old folder still has the log's name. It contained more records, so the next start chose it."""
     return _old_dir_forgets()
 
 
 @defect(f"{STARTS}::test_records_deleted_before_a_move_stay_so_when_the_power_is_cut_before_it_has_settled")
 def the_old_dir_forgets_a_log_that_has_switched() -> list[Patch]:
-    """The old folder may win after a power cut, and nothing said where its log begins."""
+    """The old folder may win after a power cut, and no checkpoint says where its log begins."""
     return _old_dir_forgets()
 
 
 @defect(f"{STARTS}::test_a_log_that_is_cut_below_its_start_keeps_what_is_appended_then")
 def a_start_is_told_that_is_beyond_the_cut() -> list[Patch]:
-    """The next start of the broker threw away what was appended behind the truncation."""
+    """The next start of the broker discarded records that were appended after the truncation."""
     return [(LogStart, "take_back", lambda self, offset: None)]

@@ -20,7 +20,7 @@ MANY = 1 << 30
 
 @defect(ONE_FILE)
 def a_deletion_waits_for_the_sync_of_the_whole_log() -> list[Patch]:
-    """All metadata waited for it: 17 s for a log of 4,000 segments."""
+    """All metadata waited for the sync: 17 s for a log of 4,000 segments."""
 
     def go_on(self: LogFiles) -> None:
         pass
@@ -30,7 +30,7 @@ def a_deletion_waits_for_the_sync_of_the_whole_log() -> list[Patch]:
 
 @defect(BOTH)
 def a_move_whose_log_is_deleted_meanwhile_leaves_the_old_folder() -> list[Patch]:
-    """The sync that the deletion had ended was taken for a failure of the move."""
+    """The move took the sync that the deletion had ended for a failure."""
 
     def flush(self: Move) -> None:
         self.log.flush()
@@ -40,31 +40,31 @@ def a_move_whose_log_is_deleted_meanwhile_leaves_the_old_folder() -> list[Patch]
 
 @defect(f"{TURNS}::test_retention_takes_several_turns[size]")
 def retention_takes_all_segments_in_one_turn() -> list[Patch]:
-    """The event loop renamed the files of thousands of segments before anybody else had a turn."""
+    """The event loop renamed the files of thousands of segments before it served anybody else."""
     return [(expiry, "REMOVED_PER_TURN", MANY), (manager, "REMOVED_PER_TURN", MANY)]
 
 
 @defect("pybroker/replication/tests/test_replica_manager.py::test_deleted_records_take_many_segments_along_in_several_turns")
 def deleted_records_take_all_segments_in_one_turn() -> list[Patch]:
-    """As retention did."""
+    """The event loop renamed all files in one turn, as in retention."""
     return [(expiry, "REMOVED_PER_TURN", MANY), (replica_manager, "REMOVED_PER_TURN", MANY)]
 
 
 @defect(f"{TURNS}::test_a_log_starts_over_in_several_turns[0]")
 def a_cut_takes_all_segments_in_one_turn() -> list[Patch]:
-    """A follower that had to start over held the event loop of its broker."""
+    """A follower that had to start over blocked the event loop of its broker."""
     return [(deep_cut, "REMOVED_PER_TURN", MANY)]
 
 
 @defect(f"{TURNS}::test_a_compaction_swaps_in_several_turns")
 def a_compaction_swaps_any_number_of_segments_at_once() -> list[Patch]:
-    """Small segments by the thousand became one, in one turn of the event loop."""
+    """The compaction replaced thousands of small segments by one, in one turn of the event loop."""
     return [(cleanable, "REMOVED_PER_TURN", MANY)]
 
 
 @defect(f"{TURNS}::test_the_removal_of_snapshots_is_linear")
 def each_snapshot_that_goes_is_looked_for_among_all() -> list[Patch]:
-    """A second for some thousands of them."""
+    """The search takes a second for some thousands of snapshots."""
 
     def remove_snapshots(self: ProducerStates, condition: Callable[[int], bool]) -> None:
         for offset in [offset for offset in self._snapshots if condition(offset)]:

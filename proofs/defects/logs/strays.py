@@ -1,4 +1,4 @@
-"""Defects by which logs were lost that nobody had said to delete."""
+"""Defects that deleted logs without anybody's order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pybroker.topic_partition import TopicPartition
 @defect("pybroker/cluster/tests/test_missing_topics.py")
 @in_histories("restored store", "kept")
 def what_an_image_read_anew_lacks_counts_as_deleted() -> list[Patch]:
-    """A change of controller after a restored backup deleted the logs on all live brokers."""
+    """After the restore of a backup, a change of controller deleted the logs on all live brokers."""
     publish = ControllerService._publish
 
     async def publish_as_deleted(self: ControllerService, delta: MetadataDelta) -> None:
@@ -38,7 +38,7 @@ def what_an_image_read_anew_lacks_counts_as_deleted() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_strays.py")
 def logs_of_missing_topics_are_deleted() -> list[Patch]:
-    """The broker's side of the same."""
+    """The broker itself deletes such logs."""
     publish = MetadataCache.publish
 
     async def publish_as_deleted(self: MetadataCache, delta: MetadataDelta) -> None:
@@ -60,13 +60,13 @@ def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
 def a_topic_made_anew_is_taken_for_the_one_whose_name_it_has() -> list[Patch]:
-    """Its partitions went on in the old topic's logs, and the old id found the new topic."""
+    """The new topic's partitions used the old topic's logs, and the old id found the new topic."""
     return [(MetadataImage, "replaced", lambda self, delta: {})]
 
 
 @defect("pybroker/replication/tests/test_strays.py")
 def replicas_that_an_image_read_anew_has_elsewhere_are_deleted() -> list[Patch]:
-    """So says a backup from before a reassignment as well."""
+    """A backup from before a reassignment also lists other brokers."""
 
     def reason(log: Any, image: MetadataImage, node_id: int) -> str:
         topic = image.topic_by_id(log.topic_id)
@@ -77,37 +77,37 @@ def replicas_that_an_image_read_anew_has_elsewhere_are_deleted() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_strays.py::test_a_topic_that_is_there_again_has_its_log_again")
 def a_topic_that_is_there_again_begins_anew() -> list[Patch]:
-    """Its log lay beside it."""
+    """The old log lay unused beside the new one."""
     return [(Strays, "of", lambda self, topic_partition, topic_id: None)]
 
 
 @defect("pybroker/replication/tests/test_strays.py::test_what_belongs_to_no_topic_is_not_under_retention")
 def logs_are_under_the_default_retention_until_their_topic_is_known() -> list[Patch]:
-    """Logs that were left alone were deleted after a week."""
+    """Retention deleted logs of unknown topics after a week."""
     return [(LogConfig, "keeping_everything", lambda self: self)]
 
 
 @defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_new_broker_deletes_nothing_of_it")
 def a_configuration_that_cannot_be_read_is_an_empty_one() -> list[Patch]:
-    """The topic fell under the default retention."""
+    """The topic got the default retention."""
     return [(loading, "_UNREADABLE", {}), (loading, "MISSING_CONFIGS", NO_CONFIGS)]
 
 
 @defect("pybroker/cluster/tests/test_unreadable_configs.py")
 def a_retention_without_meaning_is_the_default_one() -> list[Patch]:
-    """So was one that a hand in the store had set."""
+    """A person had set that value in the store."""
     return [(sys.modules[topic_config.__module__], "_DELETING", ())]
 
 
 @defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_correction_takes_no_replica_and_no_partition_away")
 def a_correction_takes_replicas_away() -> list[Patch]:
-    """Brokers took their logs for moved and removed them."""
+    """Brokers concluded that their replicas had moved, and removed the logs."""
     return [(corrections, "_keeps_all", lambda old, stored: len(old.partitions) <= len(stored.partitions))]
 
 
 @defect("pybroker/cluster/tests/test_corrections.py::test_a_correction_gives_no_leader_epoch_to_a_second_leader")
 def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
-    """A larger partition epoch was enough: two replicas could believe that they lead in one epoch."""
+    """A larger partition epoch was enough, so two replicas could lead in one epoch."""
 
     def newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
         if (stored.leader_epoch, stored.partition_epoch) > (old.leader_epoch, old.partition_epoch) or stored == old:
@@ -120,26 +120,26 @@ def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
 
 @defect("pybroker/cluster/tests/test_missing_topics.py::test_a_leader_changes_the_others_in_the_same_request")
 def one_topic_that_differs_stops_the_changes_of_all() -> list[Patch]:
-    """Elections of the whole cluster stood still for one missing node."""
+    """One missing node blocked all elections of the cluster."""
     return [(ControllerService, "_change_what_can_be", ControllerService._change)]
 
 
 @defect("pybroker/cluster/tests/test_missing_topics.py::test_a_new_controller_begins_and_elects_leaders_of_the_others")
 def no_term_begins_while_a_topic_differs() -> list[Patch]:
-    """Each was refused, and its controller read everything again."""
+    """The store refused each write, and the controller read everything again."""
     return [(ControllerService, "_freeze", lambda self, names: None)]
 
 
 @defect("pybroker/tests/test_missing_directory.py")
 @in_histories("unmounted disks", "kept")
 def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
-    """What had been on the disk alone started again at offset 0."""
+    """The partitions that the disk held started again at offset 0."""
     return [(missing_directories, "compare", lambda known, found, given_up: missing_directories.Directories())]
 
 
 @defect("pybroker/tests/test_missing_directory.py::test_what_was_there_alone_is_offline_until_the_disk_is_back")
 def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() -> list[Patch]:
-    """The very election that its offline disk brought about did so."""
+    """The election that its offline disk caused did so."""
     must_wait = PartitionTable.must_wait
 
     def at_the_start(self: PartitionTable, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:
@@ -150,7 +150,7 @@ def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() ->
 
 @defect("pybroker/cli/tests/test_strays.py::test_strays_are_removed_by_a_person_only")
 def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
-    """A store that was lost took the logs along."""
+    """The loss of the store deleted the logs."""
 
     def delete(self: Placement, reasons: dict[Log, str]) -> None:
         self._logs.delete_all(list(reasons))
@@ -160,7 +160,7 @@ def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
 
 @defect("pybroker/log/tests/test_strays.py::test_a_stray_is_found_while_another_thread_takes_one_back")
 def strays_are_looked_through_while_they_change() -> list[Patch]:
-    """One was passed over, and a new log began beside it."""
+    """The scan missed a stray, and a new log began beside it."""
 
     def of(self: Strays, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
         found = self._found.get((topic_id, topic_partition), ())

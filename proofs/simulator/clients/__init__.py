@@ -1,5 +1,5 @@
 """The users of a simulated cluster: writers, readers, transactional producers, members of groups.
 
-Start with ``client``: connections, and requests that are answered or not. All of them tell ``oracle.history`` what they
-were told. It imports the other rooms of the simulator.
+Start with ``client``: connections, and requests that are answered or not. Each client reports what brokers answered to
+``oracle.history``. This room imports the other rooms of the simulator.
 """

@@ -26,14 +26,16 @@ class Client(Process):
         self._epochs: dict[tuple[bytes, int], int] = {}
 
     def image(self) -> MetadataImage | None:
-        """The metadata that some broker has, None where none can be reached."""
+        """Returns the metadata of some broker, or None if no broker can be reached."""
         network = self.cluster.network
         brokers = [b for b in self.cluster.brokers() if not network.is_cut(self.place, b.node_id)]
         image: MetadataImage | None = self.rng.choice(brokers).metadata.image if brokers else None
         return image
 
     def leader(self, topic: str, partition: int) -> int:
-        """The leader of a partition, as some broker says; never an earlier one. Raises LeaderNotAvailable."""
+        """Returns the leader of a partition according to some broker, but never an earlier leader. Raises
+        LeaderNotAvailable.
+        """
         image = self.image()
         found = image.partition(topic, partition) if image is not None else None
         if image is None or found is None or found.leader < 0:
@@ -45,7 +47,7 @@ class Client(Process):
         return found.leader
 
     async def request(self, broker: int, message: Any, version: int, timeout_s: float) -> Any:
-        """The response. Raises NetworkException, RequestTimedOut."""
+        """Sends a request and returns the response. Raises NetworkException, RequestTimedOut."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._request(broker, message, version)
@@ -68,11 +70,11 @@ class Client(Process):
         return await answer
 
     def drop(self, broker: int) -> None:
-        """Forgets the connection; what is under way on it still arrives."""
+        """Forgets the connection. Requests on their way still arrive."""
         self._connections.pop(broker, None)
 
     def become(self, principal: str) -> None:
-        """Comes as another user from now on, on other connections."""
+        """Acts as another user from now on, on new connections."""
         self.principal = principal
         for connection in self._connections.values():
             connection.lose("another user comes")

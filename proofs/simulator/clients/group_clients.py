@@ -1,7 +1,7 @@
 """Members of consumer groups: they join, commit offsets, leave or die without a word, and come again.
 
-``ClassicMember`` speaks JoinGroup, SyncGroup and Heartbeat, ``ModernMember`` the protocol of KIP-848; an ``Intruder``
-asks a classic group to be upgraded for a member whose regular expression is none.
+``ClassicMember`` speaks JoinGroup, SyncGroup and Heartbeat, ``ModernMember`` the protocol of KIP-848. An ``Intruder``
+tries to upgrade a classic group with a member whose regular expression is invalid.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ PAUSE_S: Final = 0.03
 PATIENCE_S: Final = 6.0
 """Longer than any join or sync may take."""
 LIFE_S: Final = 30.0
-"""A client that has not done its work by then gives up."""
+"""A client gives up if its work takes longer."""
 JOIN, LEAVE = 0, -1
 Owned = Mapping[bytes, list[int]]
 
 
 class GivenUp(Exception):
-    """The life of the client is over."""
+    """The client has used up its time."""
 
 
 class Asker:
-    """Asks the coordinator of a group."""
+    """Sends requests to the coordinator of a group."""
 
     def __init__(self, client: Client, group: str, oracle: GroupOracle, is_calm: Callable[[], bool]) -> None:
-        """``is_calm()``: nothing fails any more."""
+        """``is_calm()``: whether all faults have ended."""
         self.client = client
         self.group = group
         self.oracle = oracle
@@ -56,14 +56,14 @@ class Asker:
         self._is_calm = is_calm
 
     def _coordinator(self) -> tuple[int, object]:
-        """The broker, and what it has to be still for an answer to be due: the same process in the same epoch."""
+        """Finds the coordinator. Returns the broker, and a mark that changes if its process or its epoch does."""
         broker = self.client.leader(OFFSETS_TOPIC, 0)
         process = self.client.cluster.serving(broker)
         image = None if process is None else process.broker.metadata.image.partition(OFFSETS_TOPIC, 0)
         return broker, (process, image and image.leader_epoch)
 
     async def ask(self, request: Any, version: int, timeout_s: float, *, accepts: int = 0) -> Any:
-        """The answer. Raises KafkaError, but for the code that the caller ``accepts``."""
+        """Returns the answer. Raises KafkaError, except for the code that the caller ``accepts``."""
         broker, before = self._coordinator()
         is_calm = self._is_calm()
         try:
@@ -78,14 +78,14 @@ class Asker:
         return response
 
     async def pause(self) -> None:
-        """A moment. Raises GivenUp."""
+        """Waits for a moment. Raises GivenUp."""
         if self.client.loop.time() > self.ends_at:
             raise GivenUp
         await asyncio.sleep(PAUSE_S * (0.5 + self.client.rng.random()))
 
 
 class Member(Asker):
-    """What both kinds do: some lives, in each of which offsets are committed."""
+    """What both kinds of members do: they live several times, and commit offsets in each life."""
 
     def __init__(
         self, client: Client, group: str, oracle: GroupOracle, is_calm: Callable[[], bool], topics: list[str]
@@ -97,7 +97,7 @@ class Member(Asker):
         self.owned: Owned = {}
 
     async def run(self, lives: int) -> None:
-        """Joins and goes so many times."""
+        """Joins and leaves that many times."""
         try:
             for _ in range(lives):
                 await self._live(self.client.rng.randint(2, 8))
@@ -135,7 +135,7 @@ class Member(Asker):
         raise NotImplementedError
 
     def _ids(self) -> dict[str, tuple[bytes, int]]:
-        """Ids and numbers of partitions of the topics that are there, by name."""
+        """Maps the name of each existing topic to its id and its number of partitions."""
         image = self.client.image()
         topics = [] if image is None else [image.topic(name) for name in self.topics]
         return {topic.name: (topic.id, len(topic.partitions)) for topic in topics if topic is not None}
@@ -177,7 +177,7 @@ class Member(Asker):
 
 
 class ClassicMember(Member):
-    """A member of the classic protocol; the leading one assigns the partitions to the members in turn."""
+    """A member of the classic protocol. The leader of the group assigns the partitions to the members in turn."""
 
     async def _join(self) -> None:
         metadata = ConsumerProtocolSubscription.encode(1, ConsumerProtocolSubscription(topics=self.topics))
@@ -240,7 +240,7 @@ class ClassicMember(Member):
 
 
 class ModernMember(Member):
-    """One of the new protocol; gives back at once what it is asked for."""
+    """A member of the new protocol. It releases revoked partitions at once."""
 
     async def _join(self) -> None:
         self.member_id = self.member_id or f"m{self.client.rng.getrandbits(64):x}"
@@ -274,10 +274,10 @@ class ModernMember(Member):
 
 
 class Intruder(Asker):
-    """Asks for an upgrade that is always refused."""
+    """Requests an upgrade that the coordinator must always refuse."""
 
     async def run(self, times: int) -> None:
-        """So many times."""
+        """Requests it that many times."""
         request = ConsumerGroupHeartbeat.Request(
             group_id=self.group,
             member_id="intruder",
@@ -293,10 +293,10 @@ class Intruder(Asker):
 
 
 class Auditor(Asker):
-    """At the end: what is committed, by the names of topics, as most clients ask."""
+    """Reads the committed offsets at the end, by the names of topics, as most clients do."""
 
     async def run(self) -> None:
-        """Until every place has been told."""
+        """Repeats its requests until every place is answered."""
         for group, tp in self.oracle.places:
             if group == self.group:
                 found = await self._committed(tp)

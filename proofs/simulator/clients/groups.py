@@ -1,4 +1,4 @@
-"""The consumer groups of a history: a classic one and one of the new protocol, who is in them, who looks at the end."""
+"""The consumer groups of a history, one classic and one of the new protocol: their members and their auditors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MakeClient = Callable[[Random], Client]
 
 
 class Groups:
-    """All of them."""
+    """All groups of a history."""
 
     def __init__(self, settings: Settings, oracle: Oracle, is_calm: Callable[[], bool]) -> None:
         self.oracle = GroupOracle(oracle)
@@ -42,6 +42,6 @@ class Groups:
         return work
 
     def audit(self, client: MakeClient, rng: Random) -> list[asyncio.Task[None]]:
-        """Looks at what is committed, when everybody has ended."""
+        """Reads the committed offsets once all members have ended."""
         auditors = [Auditor(client(rng), group, self.oracle, self._is_calm) for group in (CLASSIC, MODERN)]
         return [auditor.client.loop.start(auditor.run()) for auditor in auditors]

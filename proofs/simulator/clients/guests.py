@@ -1,4 +1,4 @@
-"""A client without rights, an administrator who grants and revokes one, and what the brokers let in meanwhile."""
+"""Guests: clients without rights, and an administrator who grants and revokes a right while they write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACL: dict[str, Any] = {"host": "*", "operation": AclOperation.WRITE, "permission
 
 
 class Guests:
-    """One guest after the other, each with a name of its own; it writes while its right comes and goes."""
+    """Guests write one after the other, each with a name of its own, while their right comes and goes."""
 
     def __init__(self, guest: Client, administrator: Client, history: History, tp: TopicPartition) -> None:
         self.client = guest
@@ -34,7 +34,7 @@ class Guests:
         self._is_over = False
 
     def start(self, count: int, pause_s: float) -> list[asyncio.Task[None]]:
-        """Starts the administrator of so many guests, and them."""
+        """Starts an administrator of that many guests, and the guests."""
         inviting = self.administrator.loop.start(self._invite(count, pause_s))
         return [inviting, self.client.loop.start(self._write(pause_s))]
 
@@ -57,7 +57,7 @@ class Guests:
     # The administrator
 
     async def _change(self, guest: Guest, step: Step) -> None:
-        """Until one broker says that it is done, or for a while."""
+        """Repeats the request until one broker confirms the change, or for a while."""
         client = self.administrator
         guest.begins(step)
         deadline = client.loop.time() + GIVE_UP_S
@@ -90,7 +90,7 @@ class Guests:
         return DeleteAcls.Request(filters=[wanted])
 
     async def _ask(self, broker: int, request: Any) -> None:
-        """Raises KafkaError."""
+        """Sends a request to a broker. Raises KafkaError."""
         timeout_s = self.history.settings.request_timeout_s
         response = await self.administrator.request(broker, request, ACLS_VERSION, timeout_s)
         [result] = response.results if isinstance(request, CreateAcls.Request) else response.filter_results
@@ -100,7 +100,7 @@ class Guests:
     # The guest
 
     async def _write(self, pause_s: float) -> None:
-        """As the newest guest, until the last one has gone."""
+        """Writes as the newest guest until the last one has gone."""
         while not self._is_over:
             await asyncio.sleep(self.client.rng.random() * pause_s / 4)
             guest = self.past[-1]
@@ -112,7 +112,7 @@ class Guests:
                 self.history.given_up.add(guest.name)
 
     async def _write_one(self, guest: Guest) -> None:
-        """To the leader, or to any broker, which asks for the right before it says who leads."""
+        """Writes to the leader or to any broker. Each broker checks the right before it says who leads."""
         is_any = self.client.rng.random() < 0.5
         broker = self._any_broker(self.client) if is_any else self.client.leader(*self.tp)
         self._number += 1
@@ -142,7 +142,7 @@ class Guests:
     # The end
 
     def undecided(self) -> str:
-        """A guest whom a broker takes for another than it is, or ""."""
+        """Names a guest whose right a broker misjudges, or returns ""."""
         for guest in self.past:
             wanted = {Step.GRANTED: True, Step.REVOKED: False}.get(guest.step)
             if wanted is None or not guest.is_certain:

@@ -1,4 +1,4 @@
-"""Consumers that read committed transactions, and what a log means to them by the book."""
+"""Consumers that read committed transactions, and the records that a log commits according to its markers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Read(NamedTuple):
 
 
 class Reader:
-    """Reads one partition from its begin, until it is told to end and has reached the end."""
+    """Reads one partition from its beginning. It ends when it is told to and has reached the end of the log."""
 
     def __init__(self, client: Client, tp: TopicPartition) -> None:
         self.client = client
@@ -39,7 +39,7 @@ class Reader:
         self.last_stable_offset = -1
 
     async def run(self) -> None:
-        """For ever."""
+        """Reads without end."""
         while True:
             try:
                 await self._fetch()
@@ -65,14 +65,14 @@ class Reader:
         self._take(answer)
 
     def _take(self, answer: Any) -> None:
-        """As clients do: records of transactions that are listed as aborted are left out up to their markers."""
+        """Takes records as clients do: it skips the records of aborted transactions up to their markers."""
         self.last_stable_offset = answer.last_stable_offset
         aborted = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
         left_out: set[int] = set()
         for data, end in split(answer.records or b""):
             batch = read_header(data, 0)
             if not check_crc(data, 0, batch):
-                raise Violation("torn", f"{self.tp}: {batch!r} was served, its CRC does not hold")
+                raise Violation("torn", f"{self.tp}: {batch!r} was served with a wrong CRC")
             while aborted and aborted[0][0] <= batch.last_offset:
                 left_out.add(aborted.pop(0)[1])
             if batch.is_control:
@@ -85,7 +85,7 @@ class Reader:
 
 
 def visible(batches: Iterable[bytes]) -> list[Read]:
-    """The records of a log that are committed, in its order, by its markers alone."""
+    """Yields the committed records of a log in order, by its markers alone."""
     found: list[Read] = []
     pending: dict[int, list[Read]] = {}
     for data in batches:

@@ -1,8 +1,7 @@
-"""Transactional producers: they write to some partitions, commit or abort, and try again what was not answered.
+"""Transactional producers write to some partitions, commit or abort, and retry unanswered requests.
 
-With transactions v2 (KIP-890) Produce adds the partitions, and each end gives the next epoch. ``is_old`` is a
-client of v1, whose transactions share an epoch: a commit of it that comes late may end the next transaction,
-which is why v2 is there.
+In transactions v2 (KIP-890), Produce adds the partitions, and each end gives the next epoch. ``is_old`` selects v1,
+whose transactions share an epoch. There a late commit may end the next transaction, which v2 prevents.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)
 
 
 class Versions(NamedTuple):
-    """The versions of the requests of a client."""
+    """The request versions that a client uses."""
 
     produce: int
     end_txn: int
@@ -54,7 +53,7 @@ class GivenUp(Exception):
 
 
 class TransactionalWriter:
-    """One transactional id, from one of its owners."""
+    """A client of one transactional id, perhaps one of several."""
 
     def __init__(
         self,
@@ -92,14 +91,14 @@ class TransactionalWriter:
             return
 
     async def _init(self) -> None:
-        """Takes the id over; what its last owner had begun is aborted."""
+        """Initialises the transactional id. The coordinator aborts what its last owner had begun."""
         request = InitProducerId.Request(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
         response = await self._ask_coordinator(request, 4)
         self._producer = (response.producer_id, response.producer_epoch)
         self._sequences.clear()
 
     async def _transact(self, wants_commit: bool) -> bool:
-        """One transaction; False where the producer has to start again. Raises ProducerFenced, GivenUp."""
+        """Runs one transaction. Returns False if the producer has to start again. Raises ProducerFenced, GivenUp."""
         rng = self.client.rng
         transaction = self.history.begin(f"{self.name}@{self._producer[0]}/{self._producer[1]}")
         try:
@@ -160,7 +159,7 @@ class TransactionalWriter:
         return await self._ask(lambda: self.client.leader(TRANSACTIONS_TOPIC, 0), request, version)
 
     async def _ask(self, find: Any, request: Any, version: int) -> Any:
-        """Until there is an answer that counts. Raises KafkaError, GivenUp."""
+        """Repeats a request until an answer counts. Raises KafkaError, GivenUp."""
         timeout_s = self.history.settings.request_timeout_s
         while True:
             try:
@@ -176,7 +175,7 @@ class TransactionalWriter:
 
 
 def code_of(response: Any) -> int:
-    """The first error in a response."""
+    """Returns the first error code in a response."""
     if hasattr(response, "responses"):
         return int(response.responses[0].partition_responses[0].error_code)
     if hasattr(response, "results_by_topic_v3_and_below"):

@@ -1,4 +1,4 @@
-"""Producers: idempotent, one batch under way, which they send until it is acknowledged or they give up."""
+"""Idempotent producers with one batch in flight, which they send until it is acknowledged or they give up."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Batch(NamedTuple):
 
 
 class Writer:
-    """Writes so many batches to a partition; its producer id is new where it has given up one."""
+    """Writes a number of batches to a partition. After a batch that it gave up, it takes a new producer id."""
 
     def __init__(
         self, client: Client, history: History, tp: TopicPartition, name: str, *, acks: int = -1, weight: int = 0
     ) -> None:
-        """``weight``: bytes on top of each record."""
+        """``weight``: the bytes added to each record."""
         self.client = client
         self.history = history
         self.tp = tp
@@ -77,7 +77,7 @@ class Writer:
         return Batch(builder.build(), tuple(values))
 
     async def _send(self, batch: Batch) -> int:
-        """Until it is acknowledged. Raises KafkaError where it cannot be, or not in time."""
+        """Sends a batch until it is acknowledged. Raises KafkaError if it cannot be, or not in time."""
         deadline = self.client.loop.time() + self.history.settings.delivery_timeout_s
         self._attempts = 0
         while True:
@@ -105,7 +105,7 @@ class Writer:
 def request_of(
     tp: TopicPartition, records: bytes, acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> Any:
-    """A Produce request of one batch."""
+    """Makes a Produce request of one batch."""
     message = Produce.Request
     data = message.PartitionProduceData(index=tp.partition, records=records)
     return message(
@@ -117,7 +117,7 @@ def request_of(
 
 
 def error_of(code: int) -> errors.KafkaError:
-    """The error of a code."""
+    """Returns the error with a code."""
     found = errors.by_code(code)
     assert found is not None
     return found()

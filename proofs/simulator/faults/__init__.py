@@ -1,5 +1,5 @@
 """What goes wrong in a history: crashes, networks that break, disks that fail, strangers in the store.
 
-Start with ``faults``, which draws them; each kind has a file. ``surroundings`` is what a fault finds around it. It
-imports ``machines`` and ``oracle``.
+Start with ``faults``, which draws them. Each kind has a file. ``surroundings`` is the cluster as a fault sees it. This
+room imports ``machines`` and ``oracle``.
 """

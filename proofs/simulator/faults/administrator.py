@@ -1,4 +1,4 @@
-"""What administrators do to a topic while clients write to it: it is deleted and made again, grown, configured."""
+"""Administrators delete a topic, create it again, add partitions and configure it, while clients write to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CHANGES = (
     ("retention.bytes", "-1"),
 )
 CONFIGS = (("min.insync.replicas", "2"), ("segment.bytes", "1024"))
-"""The settings of the topic when it is made: what retention removes is whole segments."""
+"""The settings of the topic when it is created. Retention removes whole segments, so segments are small."""
 PAUSE_S = 0.5
 
 
 class Administrator:
-    """Draws what happens to the topic."""
+    """Draws the administrator's next change."""
 
     def __init__(self, faults: Surroundings) -> None:
         self.faults = faults
@@ -40,7 +40,7 @@ class Administrator:
         }
 
     def mend(self) -> None:
-        """At the end the topic is there, with all its partitions."""
+        """Creates the topic and its missing partitions at the end."""
         now = self.cluster.scheduler.now
         if now - self._asked > PAUSE_S:
             self._asked, topic = now, self._topic()
@@ -50,7 +50,7 @@ class Administrator:
                 self._grow()
 
     def _topic(self) -> TopicImage | None:
-        """As the controller has it."""
+        """Returns the topic in the controller's metadata."""
         for broker in self.cluster.brokers():
             if broker.controller.is_controller:
                 found: TopicImage | None = broker.metadata.image.topic(DOOMED)
@@ -67,7 +67,7 @@ class Administrator:
 
     def _delete(self) -> None:
         self._ask(f"delete {DOOMED}", lambda controller: controller.delete_topics([TopicName(DOOMED)]))
-        for _ in range(3):  # somebody makes it again: perhaps before it is gone, perhaps where a request was lost
+        for _ in range(3):  # somebody creates it again: perhaps before the deletion, perhaps because a request was lost
             self.faults.later(self._make, 0.05)
 
     def _grow(self) -> None:

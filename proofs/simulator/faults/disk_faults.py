@@ -1,7 +1,7 @@
-"""Faults of one disk of several: full, not mounted, and replicas that move between disks.
+"""Faults of one disk of several: it fills up, it is not mounted, or replicas move between disks.
 
-A broker takes a disk that cannot be written to out of use until it is started again. One that is not mounted is an
-empty folder at the next start: what was on it is not lost, and nothing starts again there (``kept``).
+A broker takes a disk that it cannot write to offline until the next start. A disk that is not mounted is an empty
+folder at the next start. Its records are not lost, and none of its logs starts again elsewhere (``kept``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DiskFaults:
         self.cluster = faults.cluster
         self.rng = faults.rng
         self._away: dict[int, Files] = {}
-        """By machine: what is on the second disk, which is not mounted."""
+        """By machine: the content of the second disk while it is not mounted."""
         self.kinds: dict[str, Callable[[], None]] = {
             "move log": self._move,
             "full disk": self._fill,
@@ -32,7 +32,7 @@ class DiskFaults:
         }
 
     def end(self) -> None:
-        """All disks are there, and have room; brokers that have given one up are started again."""
+        """Brings all disks back, with free space, and restarts brokers that took one offline."""
         for node_id, machine in self.cluster.machines.items():
             if node_id in self._away or machine.disk.full or self._has_failed(node_id):
                 self._mend(node_id)
@@ -54,7 +54,7 @@ class DiskFaults:
         self.cluster.start(node_id)
 
     def _move(self) -> None:
-        """A replica moves to one of the disks, perhaps that where it is."""
+        """Moves a replica to one of the disks, perhaps to its own."""
         process = self.cluster.serving(self.faults.some_broker())
         if process is not None:
             path = self.rng.choice((LOG_DIR, SECOND_DIR))
@@ -72,7 +72,7 @@ class DiskFaults:
         self.faults.later(lambda: self._mend(node_id), 0.5)
 
     def _unmount(self) -> None:
-        """The machine starts without its second disk, and later with it."""
+        """Starts the machine without its second disk, and later with it."""
         node_id = self.faults.some_broker()
         if node_id not in self._away:
             self.cluster.note(f"broker {node_id} starts without its second disk")

@@ -1,4 +1,4 @@
-"""Faults: something goes wrong now and then, and is mended a while later."""
+"""Draws faults from time to time, and ends each a while later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Faults:
         self.settings = settings
         self.rng = rng
         self.clients: list[int] = []
-        """Their places in the network."""
+        """The clients' places in the network."""
         self.counts: dict[str, int] = {}
         self.has_ended = False
         self.stranger = Stranger(self)
@@ -43,11 +43,11 @@ class Faults:
         }
 
     def begin(self) -> None:
-        """From now on."""
+        """Begins with the faults."""
         self.later(self._next, self.settings.fault_every_s)
 
     def end(self) -> None:
-        """Ends the faults; everything is mended."""
+        """Ends all faults, and repairs everything."""
         self.has_ended = True
         cluster = self.cluster
         cluster.note("faults end")
@@ -62,7 +62,7 @@ class Faults:
                 machine.process.loop.go_on()
 
     def mend(self) -> None:
-        """Starts what has ended since, and makes what is not there."""
+        """Starts stopped brokers, and creates missing topics."""
         if self.settings.room == "topics":
             self.administrator.mend()
         for machine in self.cluster.machines.values():
@@ -70,7 +70,7 @@ class Faults:
                 self.cluster.start(machine.node_id)
 
     def later(self, work: Callable[[], object], mean_s: float) -> None:
-        """Once more, unless everything is over by then."""
+        """Calls ``work`` once, a random time later, unless the faults have ended by then."""
         self.cluster.scheduler.after(self.rng.expovariate(1 / mean_s), self._unless_over, work)
 
     def _unless_over(self, work: Callable[[], object]) -> None:
@@ -84,7 +84,7 @@ class Faults:
         self.later(self._next, self.settings.fault_every_s)
 
     def some_broker(self) -> int:
-        """A broker, the controller or a leader as often as anybody."""
+        """Picks any broker. The controller and leaders get no preference."""
         return self.rng.choice(list(self.cluster.machines))
 
     # Processes
@@ -114,7 +114,7 @@ class Faults:
             self.later(process.loop.go_on, 0.5)
 
     def _controller(self) -> None:
-        """The controller is killed, which broker it may be."""
+        """Kills the controller, whichever broker it is."""
         for broker in list(self.cluster.brokers()):
             if broker.controller.is_controller:
                 self._kill(broker.node_id)
@@ -129,7 +129,7 @@ class Faults:
     # Machines
 
     def _power(self) -> None:
-        """A machine stops, and with it goes what was not synced."""
+        """Cuts a machine's power, and loses what was not synced."""
         self._lose(self.some_broker(), loses_disk=False)
 
     def _disk(self) -> None:
@@ -137,7 +137,7 @@ class Faults:
         self._lose(self.some_broker(), loses_disk=True)
 
     def _lose(self, node_id: int, *, loses_disk: bool) -> None:
-        """Unless nothing promises that its records are anywhere else."""
+        """Cuts the power, except on a machine whose records no other machine need have."""
         oracle = self.cluster.watcher
         unprotected = oracle.unprotected(node_id)
         if oracle.keeping.guards(node_id) or (unprotected and (loses_disk or not self.settings.flush_acks)):
@@ -150,26 +150,26 @@ class Faults:
         self.later(lambda: self._start(node_id), 0.4)
 
     def _clock(self) -> None:
-        """The calendar of a machine jumps."""
+        """Sets a machine's calendar forward or back."""
         machine = self.cluster.machines[self.some_broker()]
         machine.clock_offset_ms += self.rng.choice((-3_600_000, -1000, 1000, 3_600_000))
 
     # What administrators do meanwhile
 
     def ask_controller(self, ask: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
-        """The one that is it is asked; nobody hears what it answers."""
+        """Sends a request to the controller, and ignores the answer."""
         for broker in self.cluster.brokers():
             if broker.controller.is_controller:
                 broker.process.loop.start(_unheard(ask(broker.controller)))
 
     def _elect(self) -> None:
-        """The preferred leaders come back."""
+        """Elects the preferred leaders."""
         partitions = self.cluster.watcher.partitions()
         self.cluster.note("elect preferred leaders")
         self.ask_controller(lambda controller: controller.elect_leaders(partitions, unclean=False))
 
     def _reassign(self) -> None:
-        """A partition moves."""
+        """Reassigns a partition."""
         tp = self.rng.choice(self.cluster.watcher.partitions())
         replicas = tuple(self.rng.sample(list(self.cluster.machines), 3))
         self.cluster.note(f"reassign {tp} to {replicas}")
@@ -179,12 +179,12 @@ class Faults:
     # Links
 
     def _stall(self) -> None:
-        """What a client has sent to a broker waits on the way, while it asks others."""
+        """Holds back what a client has sent to a broker, while the client reaches the others."""
         client = self.rng.choice(self.clients) if self.clients else STORE
         self._cut_links([(client, self.some_broker())])
 
     def _slow(self) -> None:
-        """A broker's network gets slow."""
+        """Slows down a broker's network."""
         node_id = self.some_broker()
         slow = self.cluster.network.slow
         extra_s = self.rng.choice((0.01, 0.1, 0.3))
@@ -193,14 +193,14 @@ class Faults:
         self.later(lambda: [slow.pop(link, None) for link in links], 0.5)
 
     def _cut(self) -> None:
-        """Two places, one way or both."""
+        """Cuts the link between two places, one way or both."""
         places = [STORE, *self.cluster.machines]
         source, target = self.rng.sample(places, 2)
         links = [(source, target)] if self.rng.random() < 0.3 else [(source, target), (target, source)]
         self._cut_links(links)
 
     def _isolate(self) -> None:
-        """One broker from all others, perhaps from the store; clients reach it."""
+        """Cuts one broker off from all others, perhaps from the store too. Clients still reach it."""
         node_id = self.some_broker()
         others = [place for place in (STORE, *self.cluster.machines) if place != node_id]
         if self.rng.random() < 0.5:
@@ -220,6 +220,6 @@ class Faults:
 
 
 async def _unheard(work: Coroutine[Any, Any, object]) -> None:
-    """Nobody waits for the answer."""
+    """Ignores the answer."""
     with contextlib.suppress(KafkaError, CoordinationError):
         await work

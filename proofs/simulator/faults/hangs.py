@@ -1,7 +1,7 @@
-"""A loop that hangs while its process lives: a write that does not return, a computation without end.
+"""Hangs an event loop while its process lives: a write does not return, or a computation does not end.
 
-Whatever else the process does, its session ends when its loop has not turned for the session's time-out, on every
-store. So others lead soon after that, and one of them is the controller (``leads``).
+The session expires once the loop has not run for the session's timeout, whatever else the process does, and on every
+store. So other brokers lead soon after that, and one of them is the controller (``leads``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from proofs.simulator.machines.scheduler import ProcessLoop
 from pybroker.cluster.metadata import znodes
 
 BOUND_S = 1.0
-"""From the end of the session until others lead."""
+"""The time from the session's expiry until others must lead."""
 LONG_S = 2.5
 
 
 class Hangs:
-    """Draws who hangs; one at a time, so that others can lead."""
+    """Draws a broker whose loop hangs. Only one hangs at a time, so that others can lead."""
 
     def __init__(self, faults: Surroundings) -> None:
         self.faults = faults
@@ -53,13 +53,13 @@ class Hangs:
         self._hung = None
 
     def _check(self, process: Any) -> None:
-        """Nobody waits for who hangs."""
+        """Checks that the hanging broker leads nothing."""
         if not process.loop.is_paused:
             return
         oracle, node_id = self.cluster.watcher, process.node_id
         for tp, state in oracle.authority.items():
             if state.leader == node_id and len(state.isr) > 1:
-                oracle.fail("leads", f"{tp}: broker {node_id}, which hangs, leads {list(state.isr)} still")
+                oracle.fail("leads", f"{tp}: broker {node_id}hangs, but still leads {list(state.isr)}")
         node = self.cluster.store.tree.nodes.get(znodes.CONTROLLER)
         if node is not None and znodes.decode_controller(node.data) == node_id:
-            oracle.fail("leads", f"broker {node_id}, which hangs, is the controller still")
+            oracle.fail("leads", f"broker {node_id}hangs, but is still the controller")

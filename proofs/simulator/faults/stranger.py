@@ -1,7 +1,8 @@
-"""Faults of what the coordination store holds: a stranger's hand, a backup, an empty store, a disk that is full.
+"""Damages the content of the coordination store: a stranger edits it, a backup or an empty store replaces it, its disk
+fills up.
 
-A stranger is a person with ZooKeeper's shell: nodes of one topic are removed or garbled, and stay so. A backup
-brings the whole store back to what it was a while ago. Nobody tells the brokers.
+A stranger is a person with ZooKeeper's shell, who removes or garbles the nodes of one topic for good. A backup restores
+the whole store to an earlier state. Nobody informs the brokers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import ResourceType
 
 VICTIM = "s"
-"""The topic whose nodes are in danger; of all others everything is expected."""
+"""The topic whose nodes the stranger damages. All other topics must stay intact."""
 GARBAGE = b"{]"
 
 
@@ -45,13 +46,13 @@ class Stranger:
     # One topic
 
     def _nodes(self) -> list[str]:
-        """The nodes of the victim, the deepest last."""
+        """Returns the nodes of the victim, the deepest last."""
         topic, config = znodes.topic_path(VICTIM), znodes.config_path(ResourceType.TOPIC, VICTIM)
         tree = self.cluster.store.tree
         return sorted(path for path in tree.nodes if path in (topic, config) or path.startswith(topic + "/"))
 
     def _forget(self) -> None:
-        """Some node of the topic goes, with everything below it."""
+        """Removes some node of the topic with everything below it."""
         nodes = self._nodes()
         if nodes:
             root = self.rng.choice(nodes)
@@ -63,7 +64,7 @@ class Stranger:
             self._make_again(VICTIM)
 
     def _make_again(self, name: str) -> None:
-        """Perhaps somebody makes a topic of the name, as producers do that wait for it."""
+        """Perhaps creates a topic of the same name, as waiting producers do."""
         topic = NewTopic(name, 1, 3)
         if self.rng.random() < 0.5:
             self.cluster.note(f"{name} will be made again")
@@ -71,7 +72,7 @@ class Stranger:
             self.faults.later(ask, 0.2)
 
     def _garble(self) -> None:
-        """Some node of the topic cannot be read any more."""
+        """Garbles some node of the topic, so that nobody can read it."""
         nodes = [path for path in self._nodes() if self.cluster.store.tree.nodes[path].data]
         if nodes:
             path = self.rng.choice(nodes)
@@ -84,7 +85,7 @@ class Stranger:
     # All of it
 
     def _fill(self) -> None:
-        """The store takes no writes for a while."""
+        """Makes the store refuse writes for a while."""
         self.cluster.note("the store is full")
         self.cluster.store.is_full = True
         self.faults.later(self._make_room, 0.6)
@@ -94,11 +95,13 @@ class Stranger:
         self.cluster.store.make_room()
 
     def make_backup(self) -> None:
-        """A backup of what the store has now, before the topics are made."""
+        """Makes a backup of the store before the topics are created."""
         self._oldest = self.cluster.store.tree.copy()
 
     def _restore(self) -> None:
-        """First a backup is made; the next time one takes the store's place, if all that it says is in sync is so."""
+        """First makes a backup. The next time, a backup replaces the store, if all its in-sync replicas still have
+        everything.
+        """
         if self._backup is None:
             self.cluster.note("a backup of the store is made")
             self._backup = self.cluster.store.tree.copy()

@@ -1,4 +1,4 @@
-"""What a kind of fault finds around it."""
+"""The cluster as a kind of fault sees it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proofs.simulator.machines.cluster import Cluster
 
 
 class Surroundings(Protocol):
-    """The part of ``faults.Faults`` that is used here."""
+    """The part of ``faults.Faults`` that the kinds of faults use."""
 
     cluster: Cluster
     rng: Random

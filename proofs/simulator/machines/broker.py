@@ -1,7 +1,7 @@
 """A broker of a simulated process: ``pybroker.server.Broker`` on virtual time, disk, store and network.
 
-All of it is production's but the rooms at the edge: no sockets are bound or served, connections to other
-brokers are simulated ones, and there are no threads.
+All of it is production code except the edges. It binds no sockets, its connections to other brokers are simulated, and
+it has no threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 1.0
 
 
 class SimulatedPeers(Peers):
-    """The way to the other brokers."""
+    """Simulated connections to the other brokers."""
 
     process: Process
 
@@ -41,24 +41,24 @@ class SimulatedPeers(Peers):
 
 
 class SimulatedClock:
-    """The clocks of a machine: its calendar may jump."""
+    """The clocks of a machine, whose calendar may jump."""
 
     def __init__(self, process: Process) -> None:
         self._scheduler = process.cluster.scheduler
         self._machine = process.machine
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as the machine has it."""
+        """Returns milliseconds since the epoch by the machine's calendar."""
         offset_ms: int = self._machine.clock_offset_ms
         return 1_700_000_000_000 + int(self._scheduler.now * 1000) + offset_ms
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since the machine's start, as it were."""
+        """Returns milliseconds since the simulated start of the machine."""
         return 1_000_000 + int(self._scheduler.now * 1000)
 
 
 class SimulatedBroker(Broker):
-    """The broker of ``process``."""
+    """The broker of one simulated process."""
 
     def __init__(self, process: Process, settings: dict[str, str]) -> None:
         open_store: Callable[[], Awaitable[Any]] = process.open_store
@@ -76,7 +76,7 @@ class SimulatedBroker(Broker):
         self.is_serving = False
 
     def _watch_loop(self) -> None:
-        """A simulated loop is never late."""
+        """Does nothing, because a simulated loop is never late."""
 
     def _bind(self) -> None:
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"broker{self.node_id}", 9092)

@@ -1,4 +1,4 @@
-"""Machines, the processes on them, and what connects them."""
+"""Machines, their processes, and the links between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACKS_ALL = -1
 
 
 class Machine:
-    """What outlives a process: the disk, the clock, the moment of the last start."""
+    """A machine keeps what outlives a process: the disk, the clock, the time of the last start."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -32,7 +32,7 @@ class Machine:
 
 
 class Process:
-    """A process with a place in the network; a broker's, or (machine None) a client's."""
+    """A process with a place in the network: a broker's, or (machine None) a client's."""
 
     def __init__(self, cluster: Cluster, place: int, name: str, machine: Machine | None) -> None:
         self.cluster = cluster
@@ -54,7 +54,7 @@ class Process:
         return f"<{self.name}>"
 
     async def open_store(self) -> StoreClient:
-        """The broker's session."""
+        """Opens the broker's session."""
         assert self.store is None
         self.store = self.cluster.store.connect(self.loop, self.place)
         if self.cluster.network.is_cut(self.place, 0) or self.cluster.network.is_cut(0, self.place):
@@ -62,17 +62,17 @@ class Process:
         return self.store
 
     def replicas(self) -> Any:
-        """The broker's replica manager, None before there is one."""
+        """Returns the broker's replica manager, or None before it exists."""
         return None if self.broker is None else getattr(self.broker, "replicas", None)
 
     def close_connections(self) -> None:
-        """The broker serves nobody any more."""
+        """Closes the broker's connections."""
         for end in self.ends:
             end.close()
 
 
 class Cluster:
-    """All of it."""
+    """The machines, processes and links of one history."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Cluster:
         rng: Random,
         settings: Callable[[int, int], Mapping[str, str]],
     ) -> None:
-        """``settings``: of a broker, by its id and the number of its start."""
+        """``settings``: returns a broker's settings by its id and the count of its starts."""
         self.scheduler = scheduler
         self.network = network
         self.store = store
@@ -93,14 +93,14 @@ class Cluster:
         self.watcher: Any = None
 
     def note(self, text: str) -> None:
-        """A line of the trace, where one is wanted."""
+        """Adds a line to the trace, if there is one."""
         if self.trace is not None:
             self.trace.append(f"{self.scheduler.now:9.4f}  {text}")
 
     # Brokers
 
     def add_machine(self, node_id: int) -> Machine:
-        """A machine without a process."""
+        """Adds a machine without a process."""
         machine = self.machines[node_id] = Machine(node_id)
         return machine
 
@@ -130,17 +130,17 @@ class Cluster:
             await process.broker.start()
         except Exception as error:
             process.has_failed = f"{type(error).__name__}: {error}"
-            self.note(f"broker {process.node_id} could not start: {process.has_failed}")
+            self.note(f"broker {process.node_id} failed to start: {process.has_failed}")
             self.kill(process.machine.node_id)
             return
-        self.note(f"broker {process.node_id} serves")
+        self.note(f"broker {process.node_id} is ready")
 
     def stop(self, node_id: int) -> None:
         """Stops a broker in order."""
         process = self.machines[node_id].process
         if process is not None and process.broker is not None and process.broker.is_serving and not process.is_stopping:
             process.is_stopping = True
-            self.note(f"broker {node_id} is told to stop")
+            self.note(f"broker {node_id} begins to stop")
             process.loop.call_soon(lambda: process.loop.create_task(self._stop(process)))
 
     async def _stop(self, process: Process) -> None:
@@ -149,7 +149,7 @@ class Cluster:
         self.kill(process.machine.node_id)
 
     def kill(self, node_id: int) -> None:
-        """As kill -9."""
+        """Kills a broker as kill -9 does."""
         machine = self.machines[node_id]
         process, machine.process = machine.process, None
         if process is None:
@@ -162,12 +162,13 @@ class Cluster:
 
     def _end(self, process: Process) -> None:
         process.loop.kill()
-        if self.watcher is not None:  # first: it may have to open a log that a stop has closed
+        # before the end of the process, because it may have to open a log that a stop has closed
+        if self.watcher is not None:
             self.watcher.process_ended(process)
         process.storage.is_closed = True
 
     def cut_power(self, node_id: int, *, loses_disk: bool = False) -> None:
-        """The machine stops, and nobody is told."""
+        """Stops the machine without notice to anybody."""
         machine = self.machines[node_id]
         process, machine.process = machine.process, None
         machine.is_up = False
@@ -184,18 +185,18 @@ class Cluster:
     # Finding
 
     def serving(self, place: int) -> Process | None:
-        """The process that takes connections there."""
+        """Returns the process that accepts connections at that place."""
         machine = self.machines.get(place)
         process = machine.process if machine is not None else None
         return process if process is not None and process.broker is not None and process.broker.is_serving else None
 
     def is_machine_up(self, place: int) -> bool:
-        """Whether anybody at all answers there."""
+        """Whether anything answers at that place."""
         machine = self.machines.get(place)
         return machine is None or machine.is_up
 
     def brokers(self) -> Iterator[SimulatedBroker]:
-        """The brokers that serve."""
+        """Yields the brokers that are ready."""
         for node_id in self.machines:
             process = self.serving(node_id)
             if process is not None:
@@ -204,14 +205,14 @@ class Cluster:
     # What connections tell
 
     def connected(self, end: ClientEnd) -> None:
-        """A connection was accepted."""
+        """Notes that a broker has accepted a connection."""
         ends = end.other.process.ends
         if len(ends) > 8:
             ends[:] = [each for each in ends if not each.is_closed]
         ends.append(end.other)
 
     def sent(self, process: Process, request: Any, response: Any) -> None:
-        """A broker answers."""
+        """Notes that a broker answers."""
         if isinstance(request, Produce.Request) and request.acks == ACKS_ALL and self.watcher is not None:
             for topic in response.responses:
                 for answer in topic.partition_responses:
@@ -221,20 +222,20 @@ class Cluster:
     # Links
 
     def cut(self, source: int, target: int) -> None:
-        """Cuts the link: nothing gets from the one to the other any more."""
+        """Cuts the link from one place to another."""
         self.network.cut(source, target)
         if 0 in (source, target):
             self.store.link_changed(source or target, is_up=False)
 
     def heal(self) -> None:
-        """All links are there again."""
+        """Heals all links."""
         for source, target in self.network.cuts:
             self.network.heal(source, target)
         for node_id in self.machines:
             self.store.link_changed(node_id, is_up=True)
 
     def heal_link(self, source: int, target: int) -> None:
-        """One direction is there again."""
+        """Heals one direction of a link."""
         self.network.heal(source, target)
         if 0 in (source, target):
             place = source or target

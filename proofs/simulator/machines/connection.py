@@ -1,7 +1,7 @@
-"""Connections between simulated processes: requests go over as objects, and in order, as on a socket.
+"""Connections between simulated processes carry requests as objects, in order, as a socket does.
 
-Both ends are what the broker has in production: ``PeerConnection`` (which ``net.peer`` drives) and ``net.connection``.
-The latter sends replies in the order of the requests, and a handler may hold it.
+Both ends implement production's interfaces: ``PeerConnection`` (which ``net.peer`` drives) and ``net.connection``. The
+latter sends replies in the order of the requests, and a handler may pause it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ HANDLERS = {row.api.key: row.handle for row in ROWS}
 
 
 async def connect(cluster: Cluster, client: Process, place: int, on_lost: Callable[[Any], object]) -> ClientEnd:
-    """A connection of ``client`` to the broker at ``place``; waits as long as nobody answers. Raises OSError."""
+    """Opens a connection of ``client`` to the broker at ``place``, and waits as long as nothing answers. Raises
+    OSError.
+    """
     answer: asyncio.Future[ServerEnd] = client.loop.create_future()
     there = cluster.network.channel(client.place, place)
     back = cluster.network.channel(place, client.place)
@@ -63,7 +65,7 @@ async def connect(cluster: Cluster, client: Process, place: int, on_lost: Callab
 
 
 class ClientEnd:
-    """The end that asks; ``PeerConnection`` to the broker."""
+    """The client's end, for the broker a ``PeerConnection``."""
 
     def __init__(self, process: Process, channel: Any, on_lost: Callable[[Any], object]) -> None:
         self.process = process
@@ -75,7 +77,7 @@ class ClientEnd:
 
     @staticmethod
     def version_of(api: Any) -> int:
-        """All are of the same version."""
+        """Returns the newest version, because all brokers have the same."""
         return int(api.max_version)
 
     def send(self, api: Any, version: int, message: Any, on_done: OnDone) -> None:
@@ -86,7 +88,7 @@ class ClientEnd:
         self._channel.send(self.other.receive, api, version, message)
 
     def receive(self, response: Any) -> None:
-        """A response has come, in the turn of the process."""
+        """Takes a response, in a turn of the process."""
         if not self.is_closed and not self.process.loop.is_dead:
             self.process.loop.call_soon(self._deliver, response)
 
@@ -95,7 +97,7 @@ class ClientEnd:
             self._in_flight.popleft()(response, None)
 
     def lose(self, cause: Exception | str) -> None:
-        """This end closes, or hears that the other one has."""
+        """Closes this end, or reacts to the close of the other one."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -106,13 +108,13 @@ class ClientEnd:
             on_done(None, errors.NetworkException(str(cause)))
 
     def was_reset(self) -> None:
-        """The other end is gone."""
+        """Reacts to the loss of the other end."""
         if not self.process.loop.is_dead:
             self.process.loop.call_soon(self.lose, "reset by the other end")
 
 
 class Reply:
-    """The place of a reply among those of its connection."""
+    """The place of a reply in the order of its connection."""
 
     __slots__ = ("api", "ready", "request", "response", "source")
 
@@ -125,7 +127,7 @@ class Reply:
 
 
 class ServerEnd:
-    """The end that answers; ``Connection`` to the handlers."""
+    """The broker's end, for handlers a ``Connection``."""
 
     listener_name = "PLAINTEXT"
     client_software_name = client_software_version = "simulated"
@@ -149,7 +151,7 @@ class ServerEnd:
         self._call: Call | None = None
 
     def hold(self) -> None:
-        """No further request is read until ``release`` has been called as often."""
+        """Stops reading requests until ``release`` has been called as often."""
         self._held += 1
 
     def release(self) -> None:
@@ -163,7 +165,7 @@ class ServerEnd:
             self._serve(*self._unread.popleft())
 
     def receive(self, api: Any, version: int, message: Any) -> None:
-        """A request has come: it is served in the turn of the process."""
+        """Serves a received request in a turn of the process."""
         if self.process.loop.is_dead:
             if self.process.cluster.is_machine_up(self.process.place):
                 self._channel.send(self.client.was_reset)
@@ -190,7 +192,7 @@ class ServerEnd:
             self._ready(reply, result)
 
     def _call_of(self, api: Any, version: int) -> Call:
-        """Consecutive requests of an API share it, and the decisions that it keeps."""
+        """Returns the call context. Consecutive requests of an API share it, with the decisions that it caches."""
         if self._call is None or (self._call.api, self._call.version) != (api.name, version):
             self._call = Call(self.process.broker, version, "simulated", self, api.name)
         return self._call
@@ -217,12 +219,12 @@ class ServerEnd:
                 self._channel.send(self.client.receive, first.response)
 
     def ended(self) -> None:
-        """The client has closed its end."""
+        """Reacts to the client's close."""
         if not self.process.loop.is_dead:
             self.process.loop.call_soon(self._end)
 
     def close(self) -> None:
-        """This end closes."""
+        """Closes this end."""
         if not self.is_closed:
             self._end()
             self._channel.send(self.client.was_reset)
@@ -236,13 +238,13 @@ class ServerEnd:
                 reply.source.cancel()
 
     def process_ended(self) -> None:
-        """The system closes what a process leaves open."""
+        """Closes the connection when the process ends, as the operating system does."""
         self.is_closed = True
         self._channel.send(self.client.was_reset)
 
 
 def copied(request: Any) -> Any:
-    """A Produce request with bytes of its own: the broker writes into them, and clients send them again."""
+    """Copies a Produce request with its bytes, because the broker writes into them and clients send them again."""
     topics = Produce.Request
     return topics(
         transactional_id=request.transactional_id,
@@ -263,7 +265,7 @@ def copied(request: Any) -> Any:
 
 
 def in_bytes(response: Any) -> None:
-    """The records of a Fetch response leave as they are now."""
+    """Replaces the records of a Fetch response by their bytes at this time."""
     for topic in response.responses:
         for data in topic.partitions:
             if isinstance(data.records, Slice):

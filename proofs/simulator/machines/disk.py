@@ -1,7 +1,7 @@
-"""The disk of a machine, in memory: what processes see, what is safe, and what a power cut leaves.
+"""The disk of a machine, in memory: the state that processes see, the durable state, and what a power cut leaves.
 
-The rules of loss are those of ``proofs.crash``. What was synced is there. Any write since then may be lost or torn.
-Names of a folder reach the disk in order. A process that is killed loses nothing.
+It loses what ``proofs.crash`` says. Synced data stay. Any write since then may be lost or torn. Names in a folder reach
+the disk in order. A process that is killed loses nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.log.files.storage import Bytes, DataFile, Stamp, Storage
 
 
 class SimulatedInode(Inode):
-    """A file: ``data`` is what processes see."""
+    """A file. ``data`` is what processes see."""
 
     def __init__(self, data: bytes = b"") -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class SimulatedInode(Inode):
 
 
 class Naming(NamedTuple):
-    """A change of names that may not be on the disk yet; ``target`` None: the name goes."""
+    """A change of names that may not be on the disk yet. ``target`` None removes the name."""
 
     path: str
     node: SimulatedInode | None
@@ -40,23 +40,23 @@ Files = dict[str, SimulatedInode | None]
 
 
 class Disk:
-    """Files by path. Folders are entries whose file is None."""
+    """Files by path. A folder is an entry whose file is None."""
 
     def __init__(self) -> None:
         self.names: dict[str, SimulatedInode | None] = {}
         self.children: dict[str, dict[str, None]] = {}
         self.durable: dict[str, SimulatedInode | None] = {}
         self.unsafe: dict[str, list[Callable[[dict[str, SimulatedInode | None]], None]]] = {}
-        """By folder: changes of names since it was synced."""
+        """By folder: the changes of names since its last sync."""
         self.full: set[str] = set()
-        """Below these paths nothing can be written."""
+        """Nothing can be written below these paths."""
         self.on_removal: Callable[[str], object] = lambda path: None
-        """Called before a process removes a folder, or gives it a name that says so."""
+        """Called before a process removes a folder, or renames it to mark its removal."""
 
     # Names
 
     def add(self, path: str, node: SimulatedInode | None) -> None:
-        """A new file or folder."""
+        """Adds a file or a folder."""
         folder, _, name = path.rpartition("/")
         self.names[path] = node
         self.children.setdefault(folder, {})[name] = None
@@ -69,7 +69,7 @@ class Disk:
         self.unsafe.setdefault(folder, []).append(again)
 
     def remove(self, path: str) -> None:
-        """A file or folder goes, with everything in it."""
+        """Removes a file or a folder with everything in it."""
         for name in list(self.children.get(path, ())):
             self.remove(f"{path}/{name}")
         folder, _, name = path.rpartition("/")
@@ -79,7 +79,7 @@ class Disk:
         self.unsafe.setdefault(folder, []).append(lambda names: _drop(names, path))
 
     def rename(self, source: str, target: str) -> None:
-        """A file or folder gets another name."""
+        """Renames a file or a folder."""
         folder, _, name = source.rpartition("/")
         for path in [path for path in self.names if path == source or path.startswith(source + "/")]:
             node = self.names.pop(path)
@@ -94,14 +94,14 @@ class Disk:
         self.unsafe.setdefault(folder, []).append(lambda names: _move(names, source, target))
 
     def sync_names(self, folder: str) -> None:
-        """What was named in the folder stays so."""
+        """Makes the folder's names durable."""
         for change in self.unsafe.pop(folder.rstrip("/"), ()):
             change(self.durable)
 
     # Mounting
 
     def detach(self, path: str) -> Files:
-        """What is below the path is not there any more: a disk that is taken out has all that was written."""
+        """Takes away what is below the path, as when a disk is removed. The removed disk has all that was written."""
         prefix = path + "/"
         self.sync_names(path.rpartition("/")[0])
         for folder in [each for each in self.unsafe if each == path or each.startswith(prefix)]:
@@ -116,7 +116,7 @@ class Disk:
         return files
 
     def attach(self, files: Files) -> None:
-        """They are there again; their folder was emptied before."""
+        """Brings detached files back. Their folder is emptied first."""
         for path, node in files.items():
             self.add(path, node)
             self.durable[path] = node
@@ -124,7 +124,7 @@ class Disk:
     # The end
 
     def cut_power(self, rng: Random) -> None:
-        """The machine stops: what is on the disk then is all there is."""
+        """Stops the machine, and keeps only what its disk has at that time."""
         names = dict(self.durable)
         for _, changes in sorted(self.unsafe.items()):
             kept = rng.choice((0, len(changes), rng.randint(0, len(changes))))
@@ -134,7 +134,7 @@ class Disk:
         self._begin(contents)
 
     def lose(self) -> None:
-        """Another disk, empty, in its place."""
+        """Replaces the disk by an empty one."""
         self._begin({})
 
     def _begin(self, contents: Mapping[str, bytes | None]) -> None:
@@ -157,33 +157,33 @@ def _move(names: dict[str, Any], source: str, target: str) -> None:
 
 
 class SimulatedStorage(Storage):
-    """The disk as one process sees it; after the end of the process nothing of it gets there."""
+    """The disk as one process sees it. After the process has ended, its writes have no effect."""
 
     def __init__(self, disk: Disk, now_ms: Callable[[], int], interleave: Callable[[], object]) -> None:
-        """``interleave``: called where a thread waits for the disk."""
+        """``interleave``: called when a thread waits for the disk."""
         self.disk = disk
         self._interleave = interleave
         self._now_ms = now_ms
         self.is_closed = False
 
     def wait(self) -> None:
-        """The disk takes its time; others run meanwhile. Raises OSError where the process is gone by then."""
+        """Takes the disk's time, while others run. Raises OSError if the process ends meanwhile."""
         self._interleave()
         self.check()
 
     def check_room(self, path: str) -> None:
-        """Raises OSError where nothing can be written."""
+        """Raises OSError if nothing can be written."""
         self.check()
         if self.disk.full and any(path.startswith(each + "/") for each in self.disk.full):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def check(self) -> None:
-        """Raises OSError where the process is gone."""
+        """Raises OSError if the process has ended."""
         if self.is_closed:
-            raise OSError(errno.EIO, "the process is gone")
+            raise OSError(errno.EIO, "the process has ended")
 
     def node(self, path: str) -> SimulatedInode:
-        """A file. Raises FileNotFoundError."""
+        """Returns a file. Raises FileNotFoundError."""
         self.check()
         node = self.disk.names.get(path)
         if node is None:
@@ -191,7 +191,7 @@ class SimulatedStorage(Storage):
         return node
 
     def touch(self, node: SimulatedInode) -> None:
-        """It is written to."""
+        """Notes a write to the file."""
         node.modified_ms = self._now_ms()
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
@@ -309,11 +309,11 @@ class SimulatedFile(DataFile):
         return False
 
     def __del__(self) -> None:
-        """There is no descriptor to close."""
+        """Closes nothing, because there is no descriptor."""
 
 
 class Slice:
-    """In place of ``cy.wire.sendfile.FileSlice``: bytes of a file, as they are when they are sent."""
+    """Stands in for ``cy.wire.sendfile.FileSlice``: bytes of a file at the time when they are sent."""
 
     __slots__ = ("_file", "_length", "_position")
 
@@ -326,8 +326,8 @@ class Slice:
         return self._length
 
     def read(self) -> bytes:
-        """The bytes. Raises EOFError where the file has been cut since."""
+        """Returns the bytes. Raises EOFError if the file has been truncated since."""
         data = self._file.read(self._length, self._position)
         if len(data) < self._length:
-            raise EOFError(f"{self._file.path} was cut")
+            raise EOFError(f"{self._file.path} was truncated")
         return data

@@ -1,5 +1,6 @@
-"""What production code takes from its process: chance, threads, the machine's name. Here all of it comes
-from the seed, as long as a history runs.
+"""Replaces what production code takes from its process: random numbers, threads, the machine's name.
+
+During a history, all of it comes from the seed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Patch = tuple[Any, str, Any]
 
 @contextmanager
 def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
-    """As long as this lasts production code takes its chances from ``seed``."""
+    """Makes production code take its random numbers from ``seed`` inside the block."""
     rng = random.Random(f"environment {seed}")
 
     def new_uuid() -> uuid.UUID:
@@ -72,7 +73,7 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
 
 @contextmanager
 def patched(patches: list[Patch]) -> Iterator[None]:
-    """As long as this lasts each (owner, name) is the value."""
+    """Replaces each (owner, name) by its value inside the block."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     for owner, name, value in patches:
         setattr(owner, name, value)
@@ -84,6 +85,6 @@ def patched(patches: list[Patch]) -> Iterator[None]:
 
 
 def _machine(scheduler: Scheduler) -> Any:
-    """The machine of the process that runs."""
+    """Returns the machine of the running process."""
     assert scheduler.current is not None
     return scheduler.current.machine

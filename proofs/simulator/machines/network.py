@@ -1,8 +1,8 @@
-"""The network: messages take their time, and do not get through where it is cut.
+"""The network delays each message, and holds it back while its link is cut.
 
-A ``Channel`` is one direction of a connection: messages come in order, as TCP brings them. A message that is sent into
-a cut waits there and arrives when the cut has healed. Its sender may have given up by then, and have sent the same on
-another connection. So what is late is late by seconds, and in any order.
+A ``Channel`` is one direction of a connection. It delivers messages in order, as TCP does. A message that is sent into
+a cut waits and arrives when the cut has healed. By then its sender may have given up and sent the same on another
+connection. So late messages are late by seconds, and may arrive in any order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Link = tuple[int, int]
 
 
 class Pace(NamedTuple):
-    """How long a message takes, in seconds."""
+    """The time that a message takes, in seconds."""
 
     base_s: float = 0.0003
     jitter_s: float = 0.001
@@ -25,7 +25,7 @@ class Pace(NamedTuple):
     slow_s: float = 0.05
 
     def draw(self, rng: Random) -> float:
-        """The delay of one message."""
+        """Draws the delay of one message."""
         delay = self.base_s + rng.random() * self.jitter_s
         if self.slow_chance and rng.random() < self.slow_chance:
             delay += rng.random() * self.slow_s
@@ -40,33 +40,33 @@ class Network:
         self.pace = pace
         self.rng = rng
         self.slow: dict[Link, float] = {}
-        """Seconds that are added."""
+        """Seconds that are added on a link."""
         self._cut: dict[Link, list[Callable[[], object]]] = {}
 
     def channel(self, source: int, target: int) -> Channel:
-        """One direction of a new connection."""
+        """Returns one direction of a new connection."""
         return Channel(self, (source, target))
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Whether nothing gets from the one to the other."""
+        """Whether the link from one place to the other is cut."""
         return (source, target) in self._cut
 
     def cut(self, source: int, target: int) -> None:
-        """From now on nothing gets through."""
+        """Cuts a link."""
         self._cut.setdefault((source, target), [])
 
     def heal(self, source: int, target: int) -> None:
-        """What waits gets through."""
+        """Heals a link, and delivers what waits there."""
         for deliver in self._cut.pop((source, target), ()):
             deliver()
 
     @property
     def cuts(self) -> list[Link]:
-        """All links that are cut."""
+        """Returns all links that are cut."""
         return list(self._cut)
 
     def hold(self, link: Link, deliver: Callable[[], object]) -> bool:
-        """True where the link is cut: ``deliver`` is called when it has healed."""
+        """Returns True if the link is cut. It then calls ``deliver`` when the link has healed."""
         waiting = self._cut.get(link)
         if waiting is None:
             return False
@@ -74,7 +74,7 @@ class Network:
         return True
 
     def delay(self, link: Link) -> float:
-        """How long the next message takes."""
+        """Draws the delay of the next message."""
         return self.pace.draw(self.rng) + self.slow.get(link, 0.0)
 
 
@@ -88,10 +88,10 @@ class Channel:
         self._link = link
         self._not_before = 0.0
         self.is_lost = False
-        """What is under way does not arrive."""
+        """Messages on their way do not arrive."""
 
     def send(self, deliver: Callable[..., object], *args: Any) -> None:
-        """Calls ``deliver(*args)`` at the other end, some time."""
+        """Calls ``deliver(*args)`` at the other end, some time later."""
         network = self._network
         now = network.scheduler.now
         at = self._not_before = max(self._not_before, now + network.delay(self._link))

@@ -1,12 +1,12 @@
 """Virtual time: one queue of events for all simulated processes, and an event loop for each of them.
 
-A history is a sequence of callbacks. Each belongs to a process, or to the world itself (a message that arrives, a
-fault). Virtual time decides which comes next; at equal times, the order in which they were scheduled decides. Nothing
-else decides, so the same seed gives the same history.
+A history is a sequence of callbacks. Each belongs to a process, or to the world itself (a message arrives, a fault
+begins). Virtual time decides which one is next; at equal times, their order of scheduling decides. Nothing else
+decides, so the same seed gives the same history.
 
-A process is its loop: code of the broker that asks for ``asyncio.get_running_loop()`` gets the loop of
-the process whose callback runs. So a process that is killed just never runs again (its ``finally`` blocks
-do not either), and one that is stopped (SIGSTOP) finds on going on that time has passed.
+A process is its loop. Broker code that calls ``asyncio.get_running_loop()`` gets the loop of the process whose callback
+runs. So a killed process simply never runs again, not even its ``finally`` blocks. A process that is paused (SIGSTOP)
+finds when it goes on that time has passed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pyclient.protocol.errors import KafkaError
 T = TypeVar("T")
 
 _UNHEARD = (KafkaError, CoordinationError)
-"""Errors that are answers: of those nobody may listen any more."""
+"""Errors that are answers, which nobody may await any longer."""
 
 
 class Handle:
-    """A callback that waits for its turn."""
+    """A scheduled callback."""
 
     __slots__ = ("_args", "_callback", "_is_cancelled", "loop", "time")
 
@@ -45,7 +45,7 @@ class Handle:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """It is not called."""
+        """Cancels the callback."""
         self._is_cancelled = True
 
     def cancelled(self) -> bool:
@@ -53,33 +53,33 @@ class Handle:
         return self._is_cancelled
 
     def when(self) -> float:
-        """The loop's time at which it is due."""
+        """Returns the loop time at which the callback is due."""
         return self.time
 
     def run(self) -> None:
-        """Calls, unless cancelled."""
+        """Calls the callback, unless it was cancelled."""
         if not self._is_cancelled:
             self._callback(*self._args)
 
 
 class Scheduler:
-    """The events of a history; ``now`` is virtual, in seconds."""
+    """The events of a history. ``now`` is virtual time in seconds."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.now = 0.0
         self.events = 0
-        """How many events were there."""
+        """The number of events so far."""
         self.current: ProcessLoop | None = None
         """The process whose callback runs."""
         self.after_event: Callable[[], object] = lambda: None
-        """Called whenever everything that one event has made ready has run."""
+        """Called after each event, once all callbacks that it made ready have run."""
         self.on_failure: Callable[[ProcessLoop | None, BaseException], object] = _raise
-        """A callback has raised."""
+        """Called with the exception that a callback has raised."""
         self.touched: dict[ProcessLoop, None] = {}
-        """The processes that have run since somebody has emptied this."""
+        """The processes that have run since this was last cleared."""
         self.threads: Threads | None = None
-        """Where pool threads have turns: None where their work is done at once."""
+        """The scheduler of pool threads; None if their work is done at once."""
         self.tasks: list[Any] = []
         """All tasks of all processes."""
         self._failures: list[tuple[ProcessLoop, Exception]] = []
@@ -88,7 +88,7 @@ class Scheduler:
         self._number = 0
 
     def at(self, time: float, callback: Callable[..., object], *args: Any, loop: ProcessLoop | None = None) -> Handle:
-        """Calls back at that time, for a process or (None) for the world."""
+        """Schedules a callback at that time, for a process or (None) for the world."""
         handle = Handle(loop, time, callback, args)
         self._number += 1
         heappush(self._queue, (time, self._number, handle))
@@ -97,15 +97,15 @@ class Scheduler:
     def after(
         self, delay: float, callback: Callable[..., object], *args: Any, loop: ProcessLoop | None = None
     ) -> Handle:
-        """As ``at``, in so many seconds."""
+        """Schedules like ``at``, after a delay in seconds."""
         return self.at(self.now + delay, callback, *args, loop=loop)
 
     def soon(self, handle: Handle) -> None:
-        """Runs it after those that are ready already."""
+        """Runs a callback after those that are ready already."""
         self._ready.append(handle)
 
     def run(self, until: float) -> None:
-        """Lets time pass up to ``until``."""
+        """Lets virtual time pass up to ``until``."""
         queue = self._queue
         self._drain()
         while queue and queue[0][0] <= until:
@@ -121,13 +121,13 @@ class Scheduler:
         self.now = until
 
     def failed(self, loop: ProcessLoop, error: Exception) -> None:
-        """Something has failed that nobody waits for. It is told after the event: this may be a finalizer, in which
-        what is raised goes unheard.
+        """Notes a failure that nobody awaits, and reports it after the event. The caller may be a finalizer, and Python
+        ignores what a finalizer raises.
         """
         self._failures.append((loop, error))
 
     def check_tasks(self) -> None:
-        """What a task has raised and nobody has looked at is told, though the task lives on here."""
+        """Reports what a task has raised and nobody has awaited, though the task is still alive here."""
         for task in self.tasks:
             if task.done() and not task.cancelled() and task._log_traceback:
                 task.get_loop().call_exception_handler({"exception": task.exception()})
@@ -163,7 +163,7 @@ class Scheduler:
             self.current = None
 
     def close(self) -> None:
-        """Nothing runs any more; what waits is let go, as in a process that knows that it ends."""
+        """Ends the history. Waiting work ends as in a process that shuts down."""
         if self.threads is not None:
             self.threads.close()
         self._queue.clear()
@@ -186,9 +186,9 @@ class Scheduler:
 
 
 def _close(work: Any) -> None:
-    """Ends a coroutine, as far as it lets itself be ended."""
+    """Closes a coroutine, as far as its code permits."""
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # what it has not begun yet
+        warnings.simplefilter("ignore", RuntimeWarning)  # work that it has not begun yet
         work.close()
 
 
@@ -197,7 +197,7 @@ def _raise(loop: ProcessLoop | None, error: BaseException) -> None:
 
 
 class ProcessLoop:
-    """The event loop of one process, from its start to its end: asyncio's interface as far as it is used."""
+    """The event loop of one process, from its start to its end. It implements the used part of asyncio's interface."""
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.scheduler = scheduler
@@ -205,9 +205,9 @@ class ProcessLoop:
         self.is_dead = False
         self.is_paused = False
         self.held: list[Handle] = []
-        """What became due while the process was stopped."""
+        """Callbacks that became due while the process was paused."""
         self.machine: Any = None
-        """Where it runs."""
+        """The machine that it runs on."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -215,23 +215,23 @@ class ProcessLoop:
     # Life
 
     def kill(self) -> None:
-        """The process is gone."""
+        """Ends the process."""
         self.is_dead = True
         self.held.clear()
 
     def pause(self) -> None:
-        """The process does not run for now."""
+        """Pauses the process."""
         self.is_paused = True
 
     def go_on(self) -> None:
-        """It runs again, and finds everything that has become due."""
+        """Continues the process, with every callback that has become due."""
         self.is_paused = False
         held, self.held = self.held, []
         for handle in held:
             self.scheduler.soon(handle)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs ``work`` in this process, from outside of it."""
+        """Starts ``work`` in this process, from outside."""
         task = asyncio.Task(work, loop=cast(Any, self))
         self.scheduler.tasks.append(task)
         return task
@@ -239,37 +239,37 @@ class ProcessLoop:
     # asyncio's interface
 
     def time(self) -> float:
-        """Virtual, in seconds."""
+        """Returns virtual time in seconds."""
         return self.scheduler.now
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        """Behind everything that is ready."""
+        """Schedules a callback behind all that are ready."""
         handle = Handle(self, self.scheduler.now, callback, args)
         self.scheduler.soon(handle)
         return handle
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        """As ``call_soon``: there are no threads."""
+        """Like ``call_soon``, because there are no threads."""
         return self.call_soon(callback, *args)
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        """In ``delay`` seconds."""
+        """Schedules a callback in ``delay`` seconds."""
         return self.scheduler.at(self.scheduler.now + delay, callback, *args, loop=self)
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        """At that time."""
+        """Schedules a callback at that time."""
         return self.scheduler.at(when, callback, *args, loop=self)
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Of this loop."""
+        """Creates a future of this loop."""
         return asyncio.Future(loop=cast(Any, self))
 
     def create_task(self, coro: Any, *, name: Any = None, context: Any = None) -> Any:
-        """Of this loop."""
+        """Creates a task of this loop."""
         return self.start(coro)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Runs ``func`` some time later, all at once."""
+        """Runs ``func`` some time later, without interruption."""
         done: asyncio.Future[T] = asyncio.Future(loop=cast(Any, self))
         threads = self.scheduler.threads
         if threads is not None:
@@ -279,31 +279,31 @@ class ProcessLoop:
         return done
 
     def get_debug(self) -> bool:
-        """Never."""
+        """Returns False."""
         return False
 
     def is_running(self) -> bool:
-        """Until it is killed."""
+        """Whether the process has not been killed."""
         return not self.is_dead
 
     def is_closed(self) -> bool:
-        """Once it is killed."""
+        """Whether the process has been killed."""
         return self.is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody has caught is a failure of the history."""
+        """Reports an uncaught exception as a failure of the history."""
         error = context.get("exception")
         if isinstance(error, Exception) and not isinstance(error, _UNHEARD) and not self.is_dead:
             self.scheduler.failed(self, error)
 
 
 def pool_delay(rng: Random) -> float:
-    """How long work waits for a pool thread, and takes there: mostly nothing, now and then long."""
+    """Draws how long work waits for a pool thread and takes there: usually no time, sometimes long."""
     return rng.random() * (0.0005 if rng.random() < 0.9 else 0.05)
 
 
 def _work(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """What a pool thread does, at once: when it runs is what is simulated."""
+    """Does a pool thread's work at once. The simulation decides only when."""
     if done.cancelled():
         return
     try:
@@ -317,7 +317,7 @@ def _work(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, 
 def _work_on_thread(
     loop: ProcessLoop, done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
-    """As ``_work``; the loop hears of it."""
+    """Like ``_work``, but on a thread; the loop gets the result."""
     if done.cancelled():
         return
     try:
@@ -347,19 +347,19 @@ class Pool:
         scheduler.after(pool_delay(scheduler.rng), work, *args, loop=self._loop)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Like an ``Executor``."""
+        """Like ``Executor.shutdown``."""
 
 
 class InlinePool:
-    """Threads that end before their maker goes on (``with ThreadPoolExecutor(…) as pool: pool.map(…)``)."""
+    """Threads that end before their creator goes on (``with ThreadPoolExecutor(…) as pool: pool.map(…)``)."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """As of a ``ThreadPoolExecutor``."""
+        """Takes the arguments of a ``ThreadPoolExecutor``."""
 
     def __enter__(self) -> InlinePool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """As of a ``ThreadPoolExecutor``."""
+        """Like ``ThreadPoolExecutor.__exit__``."""
 
     map = staticmethod(map)

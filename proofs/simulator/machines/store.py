@@ -1,9 +1,9 @@
 """The coordination store: one tree, sessions that expire by virtual time, watches.
 
-As with ZooKeeper, a write may have succeeded though its caller sees ConnectionLoss. A session lives on for its time-out
-after its process has gone or can no longer be reached. The owner of an expired session learns of it late. As with the
-supervisor's store (``knows_death``) the end of a process is known at once. Answers and watches of a session come in the
-order in which the store has sent them.
+As with ZooKeeper, a write may have succeeded although its caller gets ConnectionLoss. A session lives on for its
+timeout after its process has ended or can no longer be reached. The owner of an expired session learns of it late. As
+with the supervisor's store (``knows_death``), the store may learn of a process's end at once. Answers and watches of a
+session arrive in the order in which the store has sent them.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class Tree:
         self.transaction = 0
 
     def copy(self) -> Tree:
-        """Another tree of the same nodes."""
+        """Returns a copy of the tree."""
         tree = Tree()
         tree.nodes, tree.sequences, tree.transaction = dict(self.nodes), dict(self.sequences), self.transaction
         tree.children = {path: dict(names) for path, names in self.children.items()}
         return tree
 
     def names(self, path: str) -> list[str]:
-        """The children of a node, sorted. Raises NoNode."""
+        """Returns the names of a node's children, sorted. Raises NoNode."""
         self._stat(path)
         return sorted(self.children.get(path, ()))
 
     def apply(
         self, operations: Sequence[Operation], session: int, now_ms: int
     ) -> tuple[list[OperationResult], list[str]]:
-        """All operations or none; their results and the paths that have changed."""
+        """Applies all operations or none. Returns their results and the changed paths."""
         self.transaction += 1
         undo: list[Callable[[], object]] = []
         results: list[OperationResult] = []
@@ -144,11 +144,11 @@ class Tree:
         return stat
 
     def remove(self, path: str) -> None:
-        """A node without children goes, no matter whose it is."""
+        """Removes a node without children, whichever session owns it."""
         self._pop(path)
 
     def expire(self, session: int) -> list[str]:
-        """The session's nodes go; the paths that have changed."""
+        """Removes the nodes of an expired session, and returns the changed paths."""
         gone = [path for path, node in self.nodes.items() if node.stat.owner == session]
         for path in gone:
             self._pop(path)
@@ -169,43 +169,43 @@ class SimulatedStore:
         self.timeout_s = timeout_s
         self.knows_death = knows_death
         self.on_write: Callable[[list[str]], object] = lambda changed: None
-        """Called after each change, with the paths."""
+        """Called with the changed paths after each change."""
         self.is_full = False
-        """Writes are refused for now; sessions that end meanwhile end when there is room again."""
+        """The store refuses writes. A session that expires meanwhile ends when there is room again."""
         self.asked: Callable[[int], object] = lambda place: None
-        """Called with each request, with its place."""
+        """Called with the client's place for each request."""
         self.replaced: Callable[[], object] = lambda: None
-        """Called when another tree has been put in place."""
+        """Called after another tree has replaced this one."""
         self._late: list[int] = []
         self._session = 0
         self._clients: dict[int, StoreClient] = {}
-        """By session."""
+        """The clients, by session."""
         self._places: dict[int, StoreClient] = {}
 
     def now_ms(self) -> int:
-        """The store's own clock."""
+        """Returns the store's own time."""
         return 1_700_000_000_000 + int(self.scheduler.now * 1000)
 
     def connect(self, loop: ProcessLoop, place: int) -> StoreClient:
-        """A client, with a session."""
+        """Returns a client with a session."""
         client = self._places[place] = StoreClient(self, loop, place)
         self.open_session(client)
         return client
 
     def open_session(self, client: StoreClient) -> None:
-        """A session for a client that has none."""
+        """Opens a session for a client without one."""
         self._session += 1
         client.session.id = self._session
         self._clients[self._session] = client
 
     def owns(self, session: int) -> bool:
-        """Whether the session lives."""
+        """Whether the session is alive."""
         return session in self._clients
 
     def perform(self, operations: Sequence[Operation], session: int) -> list[OperationResult]:
-        """A write. Raises CoordinationError."""
+        """Performs a write. Raises CoordinationError."""
         if session not in self._clients:
-            raise SessionExpired(f"session {session} is over")
+            raise SessionExpired(f"session {session} has expired")
         if self.is_full:
             raise ConnectionLoss("the store's disk is full")
         results, changed = self.tree.apply(operations, session, self.now_ms())
@@ -219,7 +219,7 @@ class SimulatedStore:
                 client.notice(path)
 
     def expire(self, session: int) -> None:
-        """The session is over."""
+        """Expires a session."""
         if self.is_full:
             self._late.append(session)
             return
@@ -230,14 +230,14 @@ class SimulatedStore:
         client.was_expired(session)
 
     def make_room(self) -> None:
-        """Writes are taken again."""
+        """Accepts writes again."""
         self.is_full = False
         late, self._late = self._late, []
         for session in late:
             self.expire(session)
 
     def put_in_place(self, tree: Tree) -> None:
-        """Another tree, as of a backup: no session of it lives, and nobody was told what changed."""
+        """Replaces the tree, as the restore of a backup does. It ends all sessions, and triggers no watch."""
         before, self.tree = self.tree, tree
         for session in sorted({node.stat.owner for node in tree.nodes.values() if node.stat.owner}):
             if session not in self._clients:
@@ -250,16 +250,16 @@ class SimulatedStore:
         self.replaced()
 
     def tampered(self, changed: list[str]) -> None:
-        """A stranger has changed nodes."""
+        """Announces nodes that a stranger has changed."""
         self._tell(changed)
 
     def process_ended(self, client: StoreClient) -> None:
-        """The client's process is gone: its session ends now or in a while."""
+        """Ends the session of a client whose process has ended, at once or after a while."""
         delay = 0.001 if self.knows_death else self.timeout_s
         self.scheduler.after(delay, self.expire, client.session.id)
 
     def halted(self, client: StoreClient) -> None:
-        """The client's loop hangs: its session is not renewed."""
+        """Stops renewing the session of a client whose loop hangs."""
         self.scheduler.after(self.timeout_s, self._end_halted, client, client.session.id)
 
     def _end_halted(self, client: StoreClient, session: int) -> None:
@@ -267,14 +267,14 @@ class SimulatedStore:
             self.expire(session)
 
     def link_changed(self, place: int, *, is_up: bool) -> None:
-        """A machine can (not) be reached."""
+        """Tells the clients of a machine whether the store can be reached."""
         client = self._places.get(place)
         if client is not None:
             client.link_changed(is_up=is_up)
 
 
 class Watch:
-    """A watch that was set."""
+    """A watch that a client has set."""
 
     def __init__(self, client: StoreClient, path: str, callback: Callable[[str], None]) -> None:
         self.client = client
@@ -283,7 +283,7 @@ class Watch:
         client.watches.setdefault(path, {})[self] = None
 
     def cancel(self) -> None:
-        """No call begins after this."""
+        """Cancels the watch: no call begins after this."""
         watches = self.client.watches.get(self.path, {})
         watches.pop(self, None)
         if not watches:
@@ -347,7 +347,7 @@ class StoreClient(StoreOfBatches):
             self._calls.pop(answer, None)
 
     def _serve(self, answer: asyncio.Future[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        """At the store."""
+        """Serves a request, at the store."""
         error: CoordinationError | None = None
         result = None
         try:
@@ -373,7 +373,7 @@ class StoreClient(StoreOfBatches):
         return Watch(self, path, callback)
 
     def notice(self, path: str) -> None:
-        """At the store: something has changed."""
+        """Sends a notice of a change, at the store."""
         if path in self.watches and not self.loop.is_dead:
             self._back.send(self._on_loop, self._fire, path)
 
@@ -385,7 +385,7 @@ class StoreClient(StoreOfBatches):
     # The session
 
     def link_changed(self, *, is_up: bool) -> None:
-        """The store (not) to be reached: first the client notices, then the session is over."""
+        """Reacts to a lost or healed link: the client notices at once, and the session expires later."""
         if not is_up and not self._silence:
             after = self.server.scheduler.after
             timeout_s = self.server.timeout_s
@@ -397,7 +397,7 @@ class StoreClient(StoreOfBatches):
             self.heard()
 
     def heard(self) -> None:
-        """The store hears of the client again."""
+        """Renews the session, because the client is reachable again."""
         for handle in self._silence:
             handle.cancel()
         self._silence = []
@@ -413,11 +413,11 @@ class StoreClient(StoreOfBatches):
             self._end()
         elif self.session.state is SessionState.SUSPENDED:
             self.session.change(SessionState.CONNECTED)
-            for path in tuple(self.watches):  # what has happened meanwhile was not told
+            for path in tuple(self.watches):  # nobody told the client what has happened meanwhile
                 self.loop.call_soon(self._fire, path)
 
     def was_expired(self, session: int) -> None:
-        """At the store: the session is over. The client hears so when it hears from the store."""
+        """Expires the session, at the store. The client learns of it when the store reaches it."""
         if session == self.session.id:
             self._is_expired = True
             self._back.send(self._on_loop, self._end)
@@ -444,7 +444,7 @@ class StoreClient(StoreOfBatches):
         return self.session
 
     async def _connected(self) -> None:
-        """Returns when the store has answered."""
+        """Waits for an answer of the store."""
         answer: asyncio.Future[None] = self.loop.create_future()
         self._there.send(lambda: self._back.send(self._on_loop, self._answer, answer, None, None))
         await answer

@@ -1,11 +1,11 @@
-"""Pool threads that really have turns: between two steps of one, the loop and other threads run.
+"""Simulates pool threads that run interleaved: between two steps of one, the loop and other threads run.
 
-Each piece of work has a thread, which runs only while the scheduler waits for it: one baton goes round, so a seed is a
-history still. Work hands the baton back where a real thread would wait: in a sync, a rename, or for a lock that another
-has. It gets the baton again at a virtual time that the seed draws. So a log may be truncated while it is synced, and a
-topic deleted while its log is.
+Each piece of work has a real thread, which runs only while the scheduler waits for it. Only the holder of one baton
+runs, so a seed still gives one history. A thread hands the baton back when a real thread would wait: in a sync, a
+rename, or for a lock. It gets the baton again at a virtual time that the seed draws. So a log may be truncated during a
+sync, and a topic deleted during the sync of its log.
 
-Where the loop wants a lock that a thread has, the thread goes on until it gives it back: the loop stands as long.
+If the loop needs a lock that a thread has, the thread runs on until it releases the lock. The loop blocks meanwhile.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ if TYPE_CHECKING:
 PAUSE_CHANCE = 0.7
 LONG_CHANCE, SHORT_S = 0.3, 0.001
 LONGEST_S = (0.02, 0.2, 0.6)
-"""In one history a thread waits for its turn at most so long."""
+"""The longest time that a thread waits for its turn; each history draws one of these."""
 
 
 class Killed(BaseException):
-    """The history is over: the thread ends."""
+    """Ends a thread, because the history is over."""
 
 
 class Threads:
-    """All threads of all processes of a history."""
+    """All simulated threads of a history."""
 
     def __init__(self, scheduler: Scheduler, rng: Random) -> None:
         self.scheduler = scheduler
         self.rng = rng
         self._longest_s = rng.choice(LONGEST_S)
         self.current: Thread | None = None
-        """The one that has the baton; None where a loop has it."""
+        """The thread that has the baton; None if a loop has it."""
         self.parked: dict[Thread, None] = {}
 
     def start(self, loop: ProcessLoop, work: Callable[[], object]) -> None:
-        """Runs ``work`` from some time on."""
+        """Runs ``work`` from a later time on."""
         thread = Thread(self, loop, work)
         self.scheduler.after(self.delay(), thread.step, loop=loop)
 
     def delay(self) -> float:
-        """How long a thread waits for its turn."""
+        """Draws how long a thread waits for its turn."""
         return self.rng.random() * (self._longest_s if self.rng.random() < LONG_CHANCE else SHORT_S)
 
     def interleave(self) -> None:
-        """Others may run now, where a thread has the baton."""
+        """Lets others run, if a thread has the baton."""
         thread = self.current
         if thread is not None and (thread.is_killed or self.rng.random() < PAUSE_CHANCE):
             self.scheduler.after(self.delay(), thread.step, loop=thread.loop)
             thread.park()
 
     def lock(self) -> Lock:
-        """In place of ``threading.Lock`` and ``RLock``."""
+        """Stands in for ``threading.Lock`` and ``RLock``."""
         return Lock(self)
 
     def close(self) -> None:
-        """Ends all that have not ended."""
+        """Ends all threads that still run."""
         for thread in tuple(self.parked):
             thread.is_killed = True
             while not thread.is_done:
@@ -76,7 +76,7 @@ class Thread:
         self.is_done = False
         self.is_killed = False
         self.wanted: Lock | None = None
-        """What it waits for."""
+        """The lock that the thread waits for."""
         self._threads = threads
         self._work = work
         self._has_begun = False
@@ -84,7 +84,7 @@ class Thread:
         self._error: BaseException | None = None
 
     def step(self) -> None:
-        """Gives it the baton until it hands it back. Raises what the work has raised."""
+        """Gives the thread the baton until it hands it back. Raises what the work has raised."""
         if self.is_done:
             return
         threads = self._threads
@@ -102,7 +102,7 @@ class Thread:
             raise error
 
     def run(self) -> None:
-        """The work, on a real thread."""
+        """Does the work, on a real thread."""
         try:
             self._work()
         except Killed:
@@ -116,7 +116,7 @@ class Thread:
         self._back.release()
 
     def park(self) -> None:
-        """Hands the baton back; returns when it has it again."""
+        """Hands the baton back, and returns when the thread has it again."""
         if self.is_killed:
             raise Killed
         self._threads.parked[self] = None
@@ -127,7 +127,7 @@ class Thread:
 
 
 class _Real:
-    """A real thread, which does one piece of work after the other: most end before the next begins."""
+    """A real thread does one piece of work after the other, because most end before the next begins."""
 
     idle: ClassVar[list[_Real]] = []
 
@@ -137,7 +137,7 @@ class _Real:
         threading.Thread(target=self._run, daemon=True).start()
 
     def begin(self, work: Thread) -> None:
-        """Does it."""
+        """Begins a piece of work."""
         self._next = work
         self._wake.release()
 
@@ -158,14 +158,14 @@ def _begin(work: Thread) -> None:
 
 
 def _closed_gate() -> threading.Lock:
-    """``acquire`` waits for one ``release``."""
+    """Returns a lock whose ``acquire`` waits for one ``release``."""
     gate = threading.Lock()
     gate.acquire()
     return gate
 
 
 class Lock:
-    """A lock between simulated threads, and the loops; its owner may take it again."""
+    """A lock between simulated threads and the loops. Its owner may acquire it again."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -174,7 +174,7 @@ class Lock:
         self._waiting: list[Thread] = []
 
     def acquire(self, blocking: bool = True) -> bool:
-        """As of a ``threading.RLock``."""
+        """Like ``threading.RLock.acquire``."""
         me = self._threads.current
         while self._depth and self._owner is not me:
             if not blocking:
@@ -192,14 +192,14 @@ class Lock:
             me.park()
             me.wanted = None
         elif owner is None or owner.is_done or (me is not None and me.is_killed):
-            self._depth = 0  # its owner is gone
+            self._depth = 0  # its owner has ended
         else:
             while owner.wanted is not None and owner.wanted._owner is not None:
                 owner = owner.wanted._owner
             owner.step()
 
     def release(self) -> None:
-        """As of a ``threading.RLock``."""
+        """Like ``threading.RLock.release``."""
         self._depth -= 1
         if self._depth <= 0:
             self._depth, self._owner = 0, None
@@ -215,7 +215,7 @@ class Lock:
 
 
 class LockOfEach:
-    """A lock of a module: each process has its own."""
+    """Stands in for a module's lock: each process has its own."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads

@@ -1,5 +1,6 @@
-"""What must hold after every event and at the end of a history, and the books for that.
+"""Checks what must hold after every event and at the end of a history.
 
-Start with ``oracle``, which looks at logs; ``keeping`` and ``retention`` are parts of it. ``history`` has what clients
-were told, ``group_oracle`` what members of groups were. It imports ``machines``, and disturbs nothing.
+Start with ``oracle``, which compares logs; ``keeping`` and ``retention`` are parts of it. ``history`` records what
+brokers answered to clients, ``group_oracle`` what coordinators answered to members. This room imports ``machines``, and
+changes nothing there.
 """

@@ -1,4 +1,4 @@
-"""The books of one history, as the parts of the oracle see them: what is where, and how they tell what must not be."""
+"""The records of one history that the parts of the oracle share, and how they report violations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Books(Protocol):
     cluster: Cluster
     incarnations: Incarnations
     chains: dict[tuple[int, TopicPartition], Chain]
-    """By node id and partition: the log, that of a process that is gone too."""
+    """By node id and partition: the replica's log, also if its process has ended."""
     committed: dict[TopicPartition, Chain]
     acked: dict[TopicPartition, int]
-    """Below it lies something that was acknowledged with acks=all."""
+    """The end offset of the records that were acknowledged with acks=all."""
 
     def report(self, invariant: str, text: str) -> None:
-        """Something must not happen, and has: it is said after the event."""
+        """Reports a violation after the current event."""
 
     def fail(self, invariant: str, text: str) -> None:
         """Raises Violation."""

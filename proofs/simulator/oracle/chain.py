@@ -1,6 +1,6 @@
-"""A log as the oracle compares it: where each batch ends, and a digest of everything up to there.
+"""A log as the oracle compares it: the end of each batch, and a digest of everything up to there.
 
-Two logs are the same up to an offset where their digests there are: no bytes are looked at twice.
+Two logs are identical up to an offset if their digests there are. So the oracle reads no bytes twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OVERHEAD, DELTA_AT = 12, 23
 
 
 class Chain:
-    """Batches of a log, from offset 0."""
+    """The batches of a log, from offset 0."""
 
     __slots__ = ("batches", "digests", "ends")
 
@@ -33,45 +33,45 @@ class Chain:
         return self.ends[-1] if self.ends else 0
 
     def index(self, offset: int) -> int:
-        """How many batches end at or before the offset."""
+        """Counts the batches that end at or before the offset."""
         return bisect_right(self.ends, offset)
 
     def digest_at(self, offset: int) -> int | None:
-        """The digest up to an offset, None where no batch ends there."""
+        """Returns the digest up to an offset, or None if no batch ends there."""
         count = self.index(offset)
         if count == 0:
             return 0 if offset == 0 else None
         return self.digests[count - 1] if self.ends[count - 1] == offset else None
 
     def agrees(self, other: Chain, offset: int) -> bool:
-        """Whether both are the same below the offset, which both have."""
+        """Whether both are identical below the offset, which both have."""
         mine = self.digest_at(offset)
         return mine is not None and mine == other.digest_at(offset)
 
     def common_end(self, other: Chain) -> int:
-        """Up to where both are the same."""
+        """Returns the offset up to which both are identical."""
         return next((end for end in reversed(self.ends) if self.agrees(other, end)), 0)
 
     def add(self, batch: bytes, end: int) -> None:
-        """The next batch."""
+        """Adds a batch."""
         self.digests.append(hash((self.digests[-1] if self.digests else 0, batch)))
         self.ends.append(end)
         self.batches.append(batch)
 
     def add_all(self, data: Bytes) -> None:
-        """The next batches."""
+        """Adds batches."""
         for batch, end in split(data):
             self.add(batch, end)
 
     def take(self, other: Chain, offset: int) -> None:
-        """Goes on as the other does, up to the offset."""
+        """Takes over the other chain's batches up to the offset."""
         for number in range(len(self.ends), other.index(offset)):
             self.ends.append(other.ends[number])
             self.digests.append(other.digests[number])
             self.batches.append(other.batches[number])
 
     def forget_below(self, other: Chain, offset: int) -> None:
-        """The log begins at the offset: what it had below is nobody's business, and the other stands for it."""
+        """Lets the log begin at the offset. Below it, the batches of the other chain stand in for the deleted ones."""
         count, others = self.index(offset), other.index(offset)
         if count == others and self.digests[:count][-1:] == other.digests[:others][-1:]:
             return
@@ -82,12 +82,12 @@ class Chain:
             self.add(batch, end)
 
     def cut(self, offset: int) -> None:
-        """Ends at or before the offset."""
+        """Removes the batches that end after the offset."""
         count = self.index(offset)
         del self.ends[count:], self.digests[count:], self.batches[count:]
 
     def copy(self) -> Chain:
-        """Another of the same batches."""
+        """Returns a copy."""
         chain = Chain()
         chain.ends, chain.digests, chain.batches = self.ends[:], self.digests[:], self.batches[:]
         return chain
@@ -99,7 +99,7 @@ class Chain:
 
 
 def split(data: Bytes) -> Iterator[tuple[bytes, int]]:
-    """The whole batches in ``data``, each with the offset behind it."""
+    """Yields the whole batches in ``data``, each with the offset after it."""
     position = 0
     while len(data) - position >= OVERHEAD:
         base, length, _ = _header.unpack_from(data, position)

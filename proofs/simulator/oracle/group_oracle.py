@@ -22,7 +22,7 @@ NONE = ""
 
 @dataclass(slots=True)
 class Commit:
-    """One attempt to commit an offset."""
+    """An attempt to commit an offset."""
 
     name: str
     topic_id: bytes
@@ -30,30 +30,30 @@ class Commit:
     acked: float | None = None
     """None: nobody knows whether it was written, or will be."""
     is_refused: bool = False
-    """The coordinator has said that it has not written it."""
+    """The coordinator has refused to write it."""
 
 
 class GroupOracle:
-    """Keeps what the members of all groups have sent and were told."""
+    """Records what the members of all groups have sent and received."""
 
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
         self._owners: dict[tuple[str, int, bytes, int], str] = {}
         self._commits: dict[Place, list[Commit]] = {}
         self.joined = 0
-        """How often a member was given partitions."""
+        """The number of times that a member was assigned partitions."""
 
     def owns(self, group: str, generation: int, member: str, topic_id: bytes, partition: int) -> None:
-        """The coordinator has given the partition to the member."""
+        """Notes that the coordinator has assigned the partition to the member."""
         self.joined += 1
         key = group, generation, topic_id, partition
         owner = self._owners.setdefault(key, member)
         if owner != member:
-            text = f"group {group}, {generation}: partition {partition} of {topic_id.hex()[:8]}: {owner} and {member}"
+            text = f"group {group}, {generation}: partition {partition} of {topic_id.hex()[:8]}: {owner}, {member}"
             self._oracle.report("one owner", text)
 
     def commits(self, group: str, tp: TopicPartition, topic_id: bytes) -> Commit:
-        """An offset is being committed."""
+        """Notes an attempt to commit an offset."""
         of_place = self._commits.setdefault((group, tp), [])
         name = f"{group}/{tp.topic}/{tp.partition}/{len(of_place)}"
         commit = Commit(name, topic_id, self._oracle.cluster.scheduler.now)
@@ -61,20 +61,22 @@ class GroupOracle:
         return commit
 
     def has_committed(self, commit: Commit) -> None:
-        """It was acknowledged."""
+        """Notes an acknowledged commit."""
         commit.acked = self._oracle.cluster.scheduler.now
 
     @property
     def places(self) -> list[Place]:
-        """Wherever anything was committed."""
+        """Returns every place with a commit."""
         return list(self._commits)
 
     def unanswered(self, text: str) -> None:
-        """A member waited for its coordinator, to which nothing happened, in vain."""
+        """Notes that a member waited in vain for a coordinator without faults."""
         self._oracle.report("answered", text)
 
     def check(self, place: Place, found: str, topic_id: bytes | None) -> None:
-        """At the end the commit called ``found`` is told, NONE: no offset. ``topic_id``: of the topic of that name."""
+        """Checks the commit called ``found``, which a coordinator returned at the end; NONE means no offset.
+        ``topic_id`` is the id of the topic with that name now.
+        """
         commits = self._commits[place]
         acked = [each for each in commits if each.acked is not None and each.topic_id == topic_id]
         last = max((each.sent for each in acked), default=None)
@@ -84,8 +86,8 @@ class GroupOracle:
             return
         told = next(each for each in commits if each.name == found)
         if topic_id is not None and told.topic_id != topic_id:
-            self._oracle.fail("offsets", f"{place}: {told} is of a topic that is gone")
+            self._oracle.fail("offsets", f"{place}: {told} is returned, but its topic was deleted")
         if told.is_refused:
-            self._oracle.fail("offsets", f"{place}: {told} was refused, and is told")
+            self._oracle.fail("offsets", f"{place}: {told} was refused, but is returned")
         if told.acked is not None and last is not None and told.acked < last:
-            self._oracle.fail("offsets", f"{place}: {told} is told, a later one was acknowledged: {acked[-1]}")
+            self._oracle.fail("offsets", f"{place}: {told} is returned, a later one was acknowledged: {acked[-1]}")

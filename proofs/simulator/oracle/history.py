@@ -1,4 +1,4 @@
-"""What the clients have done and been told."""
+"""Records what the clients have sent and what brokers answered."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pybroker.cluster.producer_ids import MAX_KNOWN_ID
 from pybroker.topic_partition import TopicPartition
 
 SAFE = "t"
-"""The topic that nobody deletes and nobody hides: of it everything is expected."""
+"""The topic that nobody deletes or damages. All invariants must hold for it."""
 
 
 class Acked(NamedTuple):
-    """Records that were acknowledged with acks=all."""
+    """Records that a broker has acknowledged with acks=all."""
 
     tp: TopicPartition
     values: tuple[bytes, ...]
     offset: int
     is_first: bool
-    """It was sent once only."""
+    """The records were sent only once."""
 
 
 class Transaction:
@@ -33,34 +33,34 @@ class Transaction:
         self.values: dict[bytes, TopicPartition] = {}
         self.may_be_committed = False
         self.outcome: bool | None = None
-        """Whether it is committed; None where the writer was not told."""
+        """Whether it is committed; None if the writer got no answer."""
 
     def sends(self, tp: TopicPartition, values: Iterable[bytes]) -> None:
-        """A batch of it is being sent."""
+        """Notes that a batch of it is being sent."""
         self.values.update(dict.fromkeys(values, tp))
 
     def ends(self, committed: bool) -> None:
-        """It is being ended."""
+        """Notes the attempt to end it."""
         self.may_be_committed = committed
 
     def has_ended(self, committed: bool) -> None:
-        """So the coordinator has said."""
+        """Notes the coordinator's answer that it has ended."""
         self.outcome = committed
 
     def check(self, visible: Mapping[bytes, TopicPartition]) -> None:
-        """All of it is visible, or nothing; as the writer was told."""
+        """Checks that all of its records are visible, or none, as the writer was told."""
         seen = [value for value in self.values if value in visible]
         missing = [value for value in self.values if value not in visible]
         if seen and missing:
-            raise Violation("transaction", f"{self.name}: {seen} are visible, {missing} are not")
+            raise Violation("transaction", f"{self.name}: {seen} are visible, but {missing} are not")
         if seen and not self.may_be_committed:
-            raise Violation("transaction", f"{self.name}: {seen} are visible, and nobody has committed them")
+            raise Violation("transaction", f"{self.name}: {seen} are visible, but nobody has committed them")
         if missing and self.outcome:
-            raise Violation("transaction", f"{self.name} was committed, {missing} are not visible")
+            raise Violation("transaction", f"{self.name} was committed, but {missing} are not visible")
 
 
 class History:
-    """One history's clients."""
+    """Records the clients of one history."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -68,39 +68,39 @@ class History:
         self.attempts: dict[bytes, TopicPartition] = {}
         self.transactions: list[Transaction] = []
         self.given_up: set[str] = set()
-        """Writers that do not know what became of a batch; it may still come."""
+        """Writers that do not know the fate of a batch. It may still arrive."""
         self.refused: dict[bytes, Guest] = {}
-        """What brokers have refused, as its writer had no right."""
+        """What brokers have refused, because its writer had no right."""
         self.is_over: Callable[[TopicPartition], bool] = lambda tp: False
-        """Whether nobody needs to write there any more."""
+        """Whether nobody needs to write there any longer."""
         self._producers = MAX_KNOWN_ID
 
     def new_producer(self) -> int:
-        """An id that no producer had before, and none is given: brokers go on behind the lower ones of their logs."""
+        """Returns a producer id that no producer has or will get: brokers start above the lower ids in their logs."""
         self._producers += 1
         return self._producers
 
     def begin(self, name: str) -> Transaction:
-        """A transaction begins."""
+        """Notes the begin of a transaction."""
         transaction = Transaction(name)
         self.transactions.append(transaction)
         return transaction
 
     def sent(self, tp: TopicPartition, values: tuple[bytes, ...]) -> None:
-        """A batch is being sent."""
+        """Notes that a batch is being sent."""
         for value in values:
             self.attempts[value] = tp
 
     def acked(self, tp: TopicPartition, values: tuple[bytes, ...], offset: int, *, is_first: bool) -> None:
-        """It was acknowledged; -1: as a duplicate of which the offset is not known any more."""
+        """Notes an acknowledged batch. Offset -1: a duplicate whose offset the broker no longer knows."""
         self.acks.append(Acked(tp, values, offset, is_first))
 
     def gave_up(self, writer: str, tp: TopicPartition, values: tuple[bytes, ...]) -> None:
-        """Nobody knows what became of it."""
+        """Notes a batch whose fate nobody knows."""
         self.given_up.add(writer)
 
     def out_of_order(self, tp: TopicPartition, values: tuple[bytes, ...]) -> None:
-        """A leader lacks what came before, and that was acknowledged with acks=all."""
+        """Reports a leader that lacks earlier records which were acknowledged with acks=all."""
         if self.is_over(tp):
             return
-        raise Violation("sequence", f"{tp}: what came before {values} was acknowledged, and is not there")
+        raise Violation("sequence", f"{tp}: what came before {values} was acknowledged, but is missing")

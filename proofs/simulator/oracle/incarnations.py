@@ -1,7 +1,7 @@
-"""Which topic a name has meant: topics are deleted, and others of the same name are made.
+"""Tells apart the topics that have had one name, because topics are deleted and created again.
 
-The oracle keeps its books by partition of a topic, not of a name. The first topic of a name is called as the name
-says, the second ``name#2`` and so on; no topic can have such a name.
+The oracle keeps its records by partition of a topic, not of a name. It calls the first topic of a name by the name, the
+second ``name#2`` and so on. No topic can have such a name.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ NOTES = f"{znodes.DELETED_TOPICS}/"
 
 
 class Incarnations:
-    """All topics that there ever were, and which of them were deleted."""
+    """All topics that ever existed, and which of them were deleted."""
 
     def __init__(self) -> None:
         self.noted: set[bytes] = set()
-        """Ids of topics whose deletion was noted in the store: only these may lose their logs."""
+        """The ids of topics whose deletion is noted in the store. Only these may lose their logs."""
         self._keys: dict[tuple[bytes, int], TopicPartition] = {}
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._count: Counter[str] = Counter()
 
     def store_changed(self, path: str) -> None:
-        """A node of the store is not what it was: it may be the note of a deletion."""
+        """Reacts to a changed node of the store, which may be the note of a deletion."""
         if path.startswith(NOTES):
             self.noted.add(from_base64(path[len(NOTES) :].partition("/")[0]))
 
     def key(self, topic_id: bytes, name: str, index: int) -> TopicPartition:
-        """What the oracle calls a partition of that topic."""
+        """Returns the oracle's name of a partition of that topic."""
         found = self._keys.get((topic_id, index))
         if found is None:
             found = self._keys[topic_id, index] = TopicPartition(self._named(topic_id, name), index)
@@ -48,11 +48,11 @@ class Incarnations:
         return known
 
     def find(self, topic_id: bytes, index: int) -> TopicPartition | None:
-        """As ``key``, of a topic that was seen before."""
+        """Like ``key``, for a topic that was seen before."""
         return self._keys.get((topic_id, index))
 
     def id_of(self, key: TopicPartition) -> bytes:
-        """The id of the topic."""
+        """Returns the id of the topic."""
         return self._ids[key.topic]
 
     def is_deleted(self, key: TopicPartition) -> bool:
@@ -60,11 +60,11 @@ class Incarnations:
         return self._ids[key.topic] in self.noted
 
     def all_of(self, tp: TopicPartition) -> list[TopicPartition]:
-        """Every partition that the name has meant."""
+        """Returns every partition that has had the name."""
         return [key for key in self._keys.values() if real(key) == tp]
 
 
 def real(key: TopicPartition) -> TopicPartition:
-    """What brokers and clients call it."""
+    """Returns the name that brokers and clients use."""
     name, mark, _ = key.topic.partition("#")
     return TopicPartition(name, key.partition) if mark else key

@@ -1,4 +1,4 @@
-"""What must stay on the disks, whatever becomes of the coordination store.
+"""Checks what must stay on the disks, whatever happens to the coordination store.
 
 * A folder of a log that has records goes only for three reasons (``kept``). The deletion of its topic was noted, the
   replica has moved to other brokers, or another folder of the machine has the same records. A copy that a move makes
@@ -37,26 +37,26 @@ class Keeping:
     def __init__(self, oracle: Books) -> None:
         self.oracle = oracle
         self.estranged: dict[TopicPartition, tuple[int, ...]] = {}
-        """The replicas that were in sync, or eligible, when the topic's nodes went."""
+        """The replicas that were in sync, or eligible, when the topic's nodes disappeared."""
         self.away: set[Place] = set()
-        """Replicas that the store has said to be elsewhere."""
+        """Replicas that the store has placed elsewhere."""
         self._excused: set[Place] = set()
-        """Logs that may start again once: their machine has lost something."""
+        """Logs that may start again once, because their machine has lost something."""
         self.is_adrift = False
         """The store has gone back in time, or is empty."""
 
     def watch(self, machine: Machine) -> None:
-        """Hears of every folder that goes from its disk."""
+        """Watches for every folder that is removed from the machine's disk."""
         machine.disk.on_removal = partial(self._removed, machine)
 
     # What happens
 
     def estrange(self, key: TopicPartition, holders: tuple[int, ...]) -> None:
-        """Nobody can read any more where that partition is."""
+        """Notes that the nodes of that partition are gone or unreadable."""
         self.estranged.setdefault(key, holders)
 
     def state_written(self, tp: TopicPartition, topic_id: bytes | None, data: bytes) -> None:
-        """A partition's state is another one; ``topic_id``: what its topic's node says, None: unreadable."""
+        """Reacts to a partition's new state. ``topic_id``: the id in its topic's node, None: unreadable."""
         try:
             state = znodes.decode_state(tp.partition, data, 0, UNKNOWN)
         except NOT_OURS:
@@ -68,17 +68,17 @@ class Keeping:
                 self.estranged[key] = tuple(id for id in self.estranged[key] if id in (*state.isr, *state.elr))
 
     def is_hopeless(self, tp: TopicPartition) -> bool:
-        """Whether nobody needs to be able to write there any more."""
+        """Whether nobody needs to be able to write there any longer."""
         return self.is_adrift or any(real(key) == tp for key in self.estranged)
 
     def lost(self, node_id: int) -> None:
-        """A machine has lost what was not synced: nothing is asked of it."""
+        """Notes that a machine has lost what was not synced, and so owes nothing."""
         self._excused.update(place for place in self.oracle.chains if place[0] == node_id)
         for key, holders in self.estranged.items():
             self.estranged[key] = tuple(id for id in holders if id != node_id)
 
     def guards(self, node_id: int) -> bool:
-        """Whether that machine is the last that has something of which nobody can read where it is."""
+        """Whether that machine is the last one with records whose place nobody can read."""
         return self.is_adrift or any(holders == (node_id,) for holders in self.estranged.values())
 
     def _removed(self, machine: Machine, path: str) -> None:
@@ -90,7 +90,7 @@ class Keeping:
         if place in self.away:
             self.oracle.chains.pop(place, None)
         elif chain.end and not self._has_more(machine.disk, path, key, chain):
-            self.oracle.report("kept", f"{key}: broker {machine.node_id} removes {path}, nobody has deleted the topic")
+            self.oracle.report("kept", f"{key}: broker {machine.node_id} removes {path} of a topic that exists")
 
     def _has_more(self, disk: Disk, path: str, key: TopicPartition, chain: Chain) -> bool:
         others = [each for each in self._folders(disk, key) if each != path]
@@ -100,26 +100,26 @@ class Keeping:
         return end == 0 or any(log_on(disk, each, before).agrees(chain, end) for each in others)
 
     def opened_anew(self, place: Place, before: Chain, log: Log) -> None:
-        """A broker has opened the log again."""
+        """Checks a log that a broker has opened again."""
         node_id, key = place
         is_excused = place in self._excused or place in self.away or self.oracle.incarnations.is_deleted(key)
         self._excused.discard(place)
         if before.end and not log.log_end_offset and not is_excused:
-            self.oracle.report("kept", f"{key}: broker {node_id} starts again, where it had {before}")
+            self.oracle.report("kept", f"{key}: broker {node_id} starts again, but had {before}")
 
     # At the end
 
     def check_end(self) -> None:
-        """What was acknowledged is on the disks."""
+        """Checks that acknowledged records are on the disks."""
         for key, end in self.oracle.acked.items():
             if self.oracle.incarnations.is_deleted(key):
                 continue
             if self.is_adrift and not any(self._has(machine, key, end) for machine in self._machines()):
-                self.oracle.fail("kept", f"{key}: what was acknowledged below {end} is on no disk")
+                self.oracle.fail("kept", f"{key}: no disk has all acknowledged records below {end}")
             for node_id in self.estranged.get(key, ()):
                 machine = self.oracle.cluster.machines[node_id]
                 if not self._has(machine, key, end):
-                    self.oracle.fail("kept", f"{key}: broker {node_id} was in sync, and lacks something below {end}")
+                    self.oracle.fail("kept", f"{key}: broker {node_id} was in sync, but lacks records below {end}")
 
     def _machines(self) -> list[Machine]:
         return list(self.oracle.cluster.machines.values())
@@ -130,12 +130,12 @@ class Keeping:
         return any(log_on(disk, path, committed).agrees(committed, end) for path in self._folders(disk, key))
 
     def _folders(self, disk: Disk, key: TopicPartition) -> list[str]:
-        """The folders on that disk that are of that partition."""
+        """Returns the folders of that partition on that disk."""
         folders = [path for path, node in disk.names.items() if node is None]
         return [path for path in folders if self._key_of(disk, path) == key]
 
     def _key_of(self, disk: Disk, path: str) -> TopicPartition | None:
-        """Whose log lies in a folder, by the topic id that it says."""
+        """Returns the partition of the log in a folder, by the topic id in it."""
         mark = disk.names.get(f"{path}/{partition_metadata.FILE_NAME}")
         if mark is None:
             return None
@@ -148,13 +148,13 @@ class Keeping:
 
 
 def _index_of(folder: str) -> int | None:
-    """``t-0``, and ``t-0.4f1d…-delete`` or its like."""
+    """Parses the partition of ``t-0``, and of ``t-0.4f1d…-delete`` or the like."""
     found = parse_folder(folder.partition(".")[0] if folder.endswith(MARKS) else folder)
     return None if found is None else found.partition
 
 
 def log_on(disk: Disk, path: str, before: Chain | None = None) -> Chain:
-    """The records in a folder; what retention has removed is taken from ``before``."""
+    """Returns the records in a folder. ``before`` stands in for what retention has removed."""
     names = sorted(name for name in disk.children.get(path, ()) if name.endswith(".log"))
     chain = Chain()
     if names and before is not None:

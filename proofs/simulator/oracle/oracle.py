@@ -48,7 +48,7 @@ _TOPICS = f"{znodes.TOPICS}/"
 
 
 class Violation(Exception):
-    """An invariant does not hold."""
+    """A broken invariant."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
@@ -56,7 +56,7 @@ class Violation(Exception):
 
 
 class Seen(NamedTuple):
-    """A replica when it was looked at last."""
+    """A replica when the oracle last looked at it."""
 
     log: Log
     start: int
@@ -81,24 +81,24 @@ class Oracle:
         self.keeping = Keeping(self)
         self.retention = Retention(self)
         self.chains: dict[tuple[int, TopicPartition], Chain] = {}
-        """By node id and partition: the log, that of a process that is gone too."""
+        """By node id and partition: the replica's log, also if its process has ended."""
         self.committed: dict[TopicPartition, Chain] = {}
         self.acked: dict[TopicPartition, int] = {}
-        """Below it lies something that was acknowledged with acks=all."""
+        """The end offset of the records that were acknowledged with acks=all."""
         self.authority: dict[TopicPartition, PartitionImage] = {}
-        """What the store says."""
+        """The partitions' state in the store."""
         self.tainted: set[tuple[int, TopicPartition]] = set()
         self.trimmed: set[TopicPartition] = set()
-        """What was committed but not acknowledged may have gone there."""
+        """Partitions that may have lost records that were committed but not acknowledged."""
         self.min_isr: dict[str, int] = {}
         self.commits = 0
         self._seen: dict[tuple[int, TopicPartition], Seen] = {}
         self._logs: dict[tuple[int, TopicPartition], Log] = {}
-        """The logs of which ``chains`` speaks, as long as their process runs."""
+        """The logs that ``chains`` describes, while their process runs."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._cuts: dict[Log, int] = {}
         self._failing: dict[Log, Seen] = {}
-        """Logs as they were when their log dir failed, in the event that goes on."""
+        """Logs as they were when their log dir failed during the current event."""
         self._answers: list[tuple[TopicPartition, int]] = []
         self._elected: dict[TopicPartition, PartitionImage] = {}
         self._reported: Violation | None = None
@@ -106,9 +106,7 @@ class Oracle:
     # What happens
 
     def report(self, invariant: str, text: str) -> None:
-        """Something must not happen, and has: to be said after the event, as production code may catch whatever
-        is raised now.
-        """
+        """Reports a violation after the current event, because production code may catch what is raised now."""
         self._reported = self._reported or Violation(invariant, text)
 
     @staticmethod
@@ -117,11 +115,11 @@ class Oracle:
         raise Violation(invariant, text)
 
     def was_cut(self, log: Log, offset: int) -> None:
-        """A log is being shortened."""
+        """Notes a truncation."""
         self._cuts[log] = min(self._cuts.get(log, offset), offset)
 
     def dir_fails(self, log_dir: LogDir) -> None:
-        """A log dir is about to go offline, in the middle of an event that may have moved high watermarks before."""
+        """Notes a log dir that is about to go offline. The current event may have moved high watermarks before."""
         for machine in self.cluster.machines.values():
             replicas = None if machine.process is None else machine.process.replicas()
             for partition in replicas.partitions if replicas is not None else ():
@@ -129,7 +127,7 @@ class Oracle:
                     self._failing[partition.log] = _seen(partition)
 
     def store_changed(self, paths: Iterable[str]) -> None:
-        """Nodes of the store are not what they were."""
+        """Reacts to changed nodes of the store."""
         for path in paths:
             self.incarnations.store_changed(path)
             self.retention.store_changed(path)
@@ -141,7 +139,7 @@ class Oracle:
                     self._read_topic(path[len(_TOPICS) :])
 
     def _read_topic(self, name: str) -> None:
-        """Whether a topic's own node is there, and can be read."""
+        """Whether a topic's own node exists and can be read."""
         if self._decoded(name) is None:
             for tp in [tp for tp in self.authority if real(tp).topic == name]:
                 self._gone(tp)
@@ -170,22 +168,26 @@ class Oracle:
             self.keeping.state_written(TopicPartition(name, int(index)), topic and topic[0], node.data)
 
     def _gone(self, tp: TopicPartition) -> None:
-        """The partitions of which nobody can read any more where they are."""
+        """Notes partitions whose nodes are gone or unreadable."""
         state = self.authority.pop(tp)
         self._elected.pop(tp, None)
         if not self.incarnations.is_deleted(tp):
             holders = tuple(id for id in {*state.isr, *state.elr} if (id, tp) not in self.tainted)
             self.keeping.estrange(tp, holders)
-            self.cluster.note(f"{tp}: is estranged, brokers {list(holders)} have all of it")
+            self.cluster.note(f"{tp}: is estranged; brokers {list(holders)} have all of it")
 
     def drift(self) -> None:
-        """The store is not what it was: from now on only what was acknowledged before counts, and that it is kept."""
+        """Notes that the store was replaced. From now on only acknowledged records count, and only that disks keep
+        them.
+        """
         self.keeping.is_adrift = True
         self.authority.clear()
         self._elected.clear()
 
     def would_be_safe(self, tree: Tree) -> bool:
-        """Whether everybody whom that tree has in sync has everything: a backup cannot say who has left since."""
+        """Whether all replicas that are in sync in that tree have everything. A backup cannot say which have left the
+        ISR since.
+        """
         for path, node in tree.nodes.items():
             if path.startswith(_TOPICS) and path.endswith("/state"):
                 _, _, _, name, _, index, _ = path.split("/")
@@ -209,17 +211,17 @@ class Oracle:
             self.keeping.away.update((id, tp) for id in self.cluster.machines if id not in state.replicas)
 
     def answered(self, process: Process, tp: TopicPartition, base_offset: int) -> None:
-        """A broker acknowledges what begins at that offset."""
+        """Notes that a broker acknowledges the batch at that offset."""
         partition = process.broker.replicas.partitions.topics.get(tp.topic, {}).get(tp.partition)
         if partition is not None and not self.keeping.is_adrift:
             self._answers.append((self.incarnations.key(partition.topic_id, *tp), base_offset))
 
     def partitions(self) -> list[TopicPartition]:
-        """The existing partitions, as brokers call them."""
+        """Returns the existing partitions, under the brokers' names."""
         return [real(tp) for tp in self.authority]
 
     def lost_unsynced(self, node_id: int) -> None:
-        """A machine has lost what was not synced."""
+        """Notes that a machine has lost what was not synced."""
         for tp, state in self.authority.items():
             if node_id in state.replicas:
                 self.tainted.add((node_id, tp))
@@ -232,8 +234,8 @@ class Oracle:
     def unprotected(self, node_id: int) -> list[TopicPartition]:
         """The partitions that may lose something with what that machine has not synced.
 
-        ``min.insync.replicas`` of 2 is a promise for one loss at a time. As long as nobody has noticed the loss of a
-        machine, the others may leave the in-sync set one by one. Of 1 it is none.
+        ``min.insync.replicas`` of 2 protects against one loss at a time. As long as nobody has noticed the loss of a
+        machine, the others may leave the ISR one by one. A value of 1 protects against none.
         """
         found = [tp for tp, state in self.authority.items() if node_id in state.replicas]
         return [tp for tp in found if not self._protects(self.authority[tp], node_id, tp)]
@@ -244,9 +246,7 @@ class Oracle:
         return bool(others) and not has_losses and self.min_isr.get(real(tp).topic, 1) > 1
 
     def trim_to_acked(self, tp: TopicPartition) -> None:
-        """Every replica may have lost what was not synced: only what was acknowledged must be there. What was deleted,
-        up to the highest log start, is kept: it stands for what such a log lacks.
-        """
+        """Forgets what was committed but not acknowledged, because every replica may have lost what was not synced."""
         if tp in self.committed:
             starts = [seen.start for (_, each), seen in self._seen.items() if each == tp]
             self.committed[tp].cut(max(self.acked.get(tp, 0), *starts, 0))
@@ -257,7 +257,7 @@ class Oracle:
                     self.cluster.scheduler.touched[machine.process.loop] = None
 
     def process_ended(self, process: Process) -> None:
-        """A process is gone, perhaps in the middle of an event."""
+        """Notes the end of a process, perhaps in the middle of an event."""
         if process.broker is not None:
             self.look_before_end(process)
         for node, tp in tuple(self._seen):
@@ -268,7 +268,7 @@ class Oracle:
     # After each event
 
     def check(self) -> None:
-        """Looks at everything that may have changed."""
+        """Checks everything that may have changed."""
         if self._reported is not None:
             raise self._reported
         touched = self.cluster.scheduler.touched
@@ -286,8 +286,7 @@ class Oracle:
             self._check_answers()
 
     def look_before_end(self, process: Process) -> None:
-        """At one broker's replicas before it deletes some, in the middle of an event: the same event may have moved
-        their high watermarks.
+        """Checks one broker's replicas before it deletes some. The current event may have moved their high watermarks.
         """
         try:
             self.look(process)
@@ -295,7 +294,7 @@ class Oracle:
             self._reported = self._reported or violation
 
     def look(self, process: Process) -> None:
-        """At one broker's replicas."""
+        """Checks one broker's replicas."""
         replicas, node_id = process.replicas(), process.node_id
         if replicas is None or node_id is None or self.keeping.is_adrift:
             return
@@ -307,7 +306,7 @@ class Oracle:
                     self._look_at_failed(process, partition, node_id)
                     continue
                 if log.recovery_point > log.log_end_offset:
-                    self.fail("synced", f"{log} of broker {node_id} counts as synced up to {log.recovery_point}")
+                    self.fail("synced", f"{log} of broker {node_id} has synced {log.recovery_point}, beyond its end")
                 key = (node_id, key_of(partition.topic_id, *partition.topic_partition))
                 seen = self._seen.get(key)
                 if (
@@ -323,7 +322,7 @@ class Oracle:
                     self._look_at(process, partition, key, seen)
 
     def _look_at_failed(self, process: Process, partition: Any, node_id: int) -> None:
-        """Once after its log dir has failed, at what its high watermark had passed by then."""
+        """Checks a log once after its log dir has failed, up to its high watermark at that time."""
         last = self._failing.pop(partition.log, None)
         if last is not None:
             key = (node_id, self.incarnations.key(partition.topic_id, *partition.topic_partition))
@@ -347,7 +346,7 @@ class Oracle:
                 raise Violation("one leader", f"{tp}: {other} and {node_id} lead in epoch {epoch}")
             if seen is not None and seen.leads and seen.epoch == epoch and high_watermark < seen.high_watermark:
                 raise Violation("watermark", f"{tp}: fell from {seen.high_watermark} to {high_watermark} in {epoch}")
-        led = leads or (seen is not None and seen.leads)  # it may have been told of its end in the same turn
+        led = leads or (seen is not None and seen.leads)  # the log may have learned of its end in the same turn
         self._check_watermark(process, partition, chain, high_watermark, leads=leads, led=led)
 
     def _check_watermark(
@@ -357,15 +356,15 @@ class Oracle:
         committed = self.committed.setdefault(tp, Chain())
         known = min(high_watermark, committed.end)
         if not leads and ((node_id, tp) in self.tainted or tp in self.trimmed):
-            return  # it may lack something, or have what nobody was promised
+            return  # it may lack something, or have records that nobody acknowledged
         if known and not chain.agrees(committed, known):
             raise Violation("agreement", f"{tp} below {known}: broker {node_id} has {chain}, committed is {committed}")
         if high_watermark > committed.end:
             self._commit(process, partition, chain, high_watermark, led=led)
 
     def _chain(self, key: tuple[int, TopicPartition], log: Log) -> Chain:
-        """The log as it is now."""
-        if log.log_dir.offline:  # what it has is on its disk, but it lets nobody read it
+        """Returns the log as it is now."""
+        if log.log_dir.offline:  # its records are on its disk, but it refuses to read them
             return log_on(self.cluster.machines[key[0]].disk, log.folder, self.committed.get(key[1]))
         chain = self.chains.get(key)
         cut = self._cuts.pop(log, None)
@@ -387,7 +386,7 @@ class Oracle:
         return chain
 
     def _commit(self, process: Process, partition: Any, chain: Chain, high_watermark: int, *, led: bool) -> None:
-        """A high watermark has passed what was not committed before."""
+        """Commits records that a high watermark has passed for the first time."""
         tp = self.incarnations.key(partition.topic_id, *partition.topic_partition)
         if chain.digest_at(high_watermark) is None:
             raise Violation("agreement", f"{tp}: watermark {high_watermark} lies in a batch or beyond {chain}")
@@ -410,13 +409,13 @@ class Oracle:
             self._check_members(tp, state)
 
     def _look_at_others(self, process: Process) -> None:
-        """Where faults end, one event may run a leader and then who hears of it."""
+        """Checks the other brokers too. When faults end, one event may run a leader and then its followers."""
         for machine in self.cluster.machines.values():
             if machine.process is not None and machine.process is not process:
                 self.look(machine.process)
 
     def _newest(self, node_id: int, tp: TopicPartition) -> Chain:
-        """A replica as it is now, in the middle of an event too."""
+        """Returns a replica as it is now, even in the middle of an event."""
         process = self.cluster.machines[node_id].process
         replicas = None if process is None else process.replicas()
         name, index = real(tp)
@@ -426,7 +425,7 @@ class Oracle:
         return self.chains.get((node_id, tp)) or Chain()
 
     def _check_state(self, tp: TopicPartition, state: PartitionImage) -> None:
-        """The controller has decided."""
+        """Checks a state that the controller has written."""
         committed = self.committed.get(tp)
         if committed is None:
             return
@@ -463,7 +462,7 @@ class Oracle:
     # At the end
 
     def check_end(self) -> None:
-        """All is well again: every replica has everything, and the same."""
+        """Checks at the end that every replica has everything, and the same."""
         self.check()
         for tp, state in self.authority.items():
             committed = self.committed.get(tp, Chain())

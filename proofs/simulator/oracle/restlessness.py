@@ -1,4 +1,4 @@
-"""Whether a broker asks the coordination store all the time: a loop that nothing slows down is nobody's intention."""
+"""Finds a broker that queries the coordination store all the time, in a loop without a pause."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 WINDOW_S = 2.0
 LIMIT = 800
-"""Requests in a window. The busiest history without a defect, in which a broker's sessions end and its controllers
-change all the time, has some 400; a loop without a pause over 1,500."""
+"""The most requests in a window. The busiest history without a defect makes some 400: sessions expire and controllers
+change all the time. A loop without a pause makes over 1,500.
+"""
 
 
 class Restlessness:
@@ -22,11 +23,11 @@ class Restlessness:
         self.most = 0
 
     def store_replaced(self) -> None:
-        """Every broker reads all of it: what was asked before does not count."""
+        """Starts to count again, because every broker reads all of the new store."""
         self._counts.clear()
 
     def asked(self, place: int) -> None:
-        """A request to the store."""
+        """Counts a request to the store."""
         now = self._oracle.cluster.scheduler.now
         since, count = self._counts.get(place, (now, 0))
         if now - since > WINDOW_S:

@@ -1,7 +1,7 @@
-"""What retention may remove: nothing without a limit, and no more than a limit in bytes says (``retention``).
+"""Checks what retention removes: nothing without a limit, and no more than a limit in bytes permits (``retention``).
 
-The oracle reads the limits from the store. Brokers and controllers do not hear of a change at once, so every limit
-that a topic has ever had counts.
+The oracle reads the limits from the store. Brokers and controllers learn of a change late, so every limit that a topic
+has ever had counts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Retention:
     def __init__(self, oracle: Books) -> None:
         self._oracle = oracle
         self._times: set[str] = set()
-        """Topics that had a limit of time."""
+        """Topics that have had a limit of time."""
         self._sizes: dict[str, int] = {}
-        """The least limit of size."""
+        """The lowest limit of size."""
 
     def store_changed(self, path: str) -> None:
-        """A node of the store is not what it was: it may be a configuration."""
+        """Reacts to a changed node of the store, which may be a configuration."""
         node = self._oracle.cluster.store.tree.nodes.get(path)
         if node is not None and path.startswith(CONFIGS):
             try:
@@ -45,12 +45,12 @@ class Retention:
                 self._sizes[name] = min(size, self._sizes.get(name, size))
 
     def check(self, key: TopicPartition, topic: str, log: Log, *, led: bool) -> None:
-        """The log does not begin at 0. ``led``: it begins later than it did, by its leader's own decision; followers
-        may lack what the leader has counted.
+        """Checks a log that does not begin at 0. ``led``: its own leader moved its start. Followers may lack records
+        that the leader has counted.
         """
         if topic in self._times:
             return
         if topic not in self._sizes:
-            self._oracle.fail("retention", f"{key}: begins at {log.log_start_offset}, and nothing limits it")
+            self._oracle.fail("retention", f"{key}: begins at {log.log_start_offset}, but has no limit")
         elif led and log.size < self._sizes[topic]:
-            self._oracle.fail("retention", f"{key}: {log.size} bytes are left, of {self._sizes[topic]} that may stay")
+            self._oracle.fail("retention", f"{key}: {log.size} bytes are left, although {self._sizes[topic]} may stay")

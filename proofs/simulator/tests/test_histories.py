@@ -1,4 +1,4 @@
-"""Every invariant holds after every event of thousands of histories; a seed is a history."""
+"""Checks every invariant after every event of thousands of histories. A seed gives one history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GATE = 50
 NIGHTLY = 2_000
 AT_ONCE = 500
 GUESTS = 9
-"""A history with an authorizer."""
+"""A seed whose history has an authorizer."""
 
 
 def checked(first: int, end: int, processes: int) -> Report:
@@ -56,7 +56,7 @@ def test_every_invariant_holds_in_two_thousand_histories(first: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [7, 24])
 def test_a_seed_is_a_history_in_every_process(seed: int) -> None:
-    """Whatever the seed of its hashes; the second one has members of groups of both protocols."""
+    """The seed of the process's hashes must not matter. The second history has members of groups of both protocols."""
     here = run(seed, traced=True)
     assert here.trace == run(seed, traced=True).trace
     for hash_seed in ("0", "2"):
@@ -101,12 +101,14 @@ def test_guests_are_served_and_refused_in_histories() -> None:
 
 
 def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
-    """Brokers go on behind the ids that their logs know: so two producers had one id."""
+    """Brokers allocate ids above those in their logs, so two producers had one id."""
     assert History(drawn(0)).new_producer() > MAX_KNOWN_ID
 
 
 def test_replicas_are_looked_at_before_they_are_deleted() -> None:
-    """A batch was acknowledged and its topic deleted in one event: nobody had seen that it was committed."""
+    """A batch was acknowledged and its topic deleted in one event. The oracle had not seen that the batch was
+    committed.
+    """
     seen: dict[Partition, int] = {}
     ends: list[bool] = []
     look, take_out = Oracle.look_before_end, PartitionTable.take_out
@@ -139,7 +141,7 @@ def test_what_is_seen_in_the_middle_of_an_event_is_told_after_it() -> None:
 
 
 def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
-    """A broker that had stopped was started again, and was not told to stop."""
+    """The simulator restarted a stopped broker, and did not stop it again."""
     struck: list[float] = []
 
     def strikes_later(world: World) -> None:
@@ -155,7 +157,9 @@ def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
 def test_what_a_leader_commits_in_the_event_in_which_its_log_dir_fails_is_committed(
     is_late: bool, named_by: str
 ) -> None:
-    """Others heard of it, and the oracle had not looked; what a leader commits after that nobody has been promised."""
+    """Other brokers learned the high watermark before the oracle had looked. What the leader commits later was never
+    acknowledged.
+    """
     failed: list[Log] = []
     update = Log.update_high_watermark
 
@@ -177,7 +181,7 @@ def test_what_a_leader_commits_in_the_event_in_which_its_log_dir_fails_is_commit
 
 
 def test_a_log_that_a_stop_has_closed_is_looked_at_before_its_machine_is_silent() -> None:
-    """A follower appended, answered and stopped in one event; the oracle missed what it had."""
+    """A follower appended, answered and stopped in one event, and the oracle missed its records."""
     assert run(8451, drawn(8451)).invariant == ""
 
 
@@ -186,5 +190,5 @@ def test_a_store_that_is_restored_again_and_again_makes_nobody_restless() -> Non
 
 
 def test_what_lies_below_a_log_start_need_not_be_what_was_committed() -> None:
-    """A follower came back with a record that nobody else had; by then the log began behind it, everywhere."""
+    """A follower came back with a record that nobody else had. By then the log began after it on every broker."""
     assert run(16389, drawn(16389)).invariant == ""

@@ -1,4 +1,4 @@
-"""Which folders may go from a disk: the oracle's rule."""
+"""Checks which folders a broker may remove from a disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG, COPY = "/disk/t-0", "/disk2/t-0.4f1d-future"
 
 
 def batch(offset: int, epoch: int) -> bytes:
-    """One record."""
+    """Makes a batch of one record."""
     return struct.pack(">qiibihi", offset, 15, epoch, 2, 0, 0, 0)
 
 
@@ -37,7 +37,7 @@ def folder(disk: Disk, path: str, data: bytes) -> None:
 
 
 def world_with(committed: bytes) -> tuple[World, TopicPartition]:
-    """A world in which that much of ``t-0`` was committed."""
+    """Makes a world in which that much of ``t-0`` was committed."""
     world = World(0, drawn(0, ""))
     key = world.oracle.incarnations.key(TOPIC_ID, "t", 0)
     chain = world.oracle.committed[key] = Chain()
@@ -46,7 +46,7 @@ def world_with(committed: bytes) -> tuple[World, TopicPartition]:
 
 
 def is_allowed(removed: str, folders: dict[str, bytes], committed: bytes) -> bool:
-    """Whether the oracle lets a folder go."""
+    """Whether the oracle permits the removal of a folder."""
     world, _ = world_with(committed)
     oracle, machine = world.oracle, world.cluster.add_machine(1)
     oracle.keeping.watch(machine)
@@ -95,7 +95,7 @@ def test_a_replica_out_of_sync_owes_nothing_of_an_estranged_topic(topic_id: byte
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_only_a_log_of_a_deleted_topic_starts_again(is_deleted: bool) -> None:
-    """A broker that starts may read of the topic first, and then of its deletion."""
+    """A starting broker may load the topic first, and then learn of its deletion."""
     world, key = world_with(OLD)
     if is_deleted:
         world.oracle.incarnations.noted.add(TOPIC_ID)

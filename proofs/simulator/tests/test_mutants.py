@@ -1,6 +1,6 @@
-"""Protocols that Kafka once had are found out, and by an invariant that says what is wrong.
+"""Checks that an invariant finds protocols that Kafka once had, and says what is wrong.
 
-The gate's sample of what ``test_defects.py`` runs nightly.
+The gate runs a sample of what ``test_defects.py`` runs nightly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ HISTORIC = {
     "a_late_marker_ends_the_next_transaction": "KIP-1228",
 }
 HISTORIES_MORE = 40
-"""Where the histories that are known have changed with the broker's steps: a defect of ten or twenty still shows."""
+"""More histories to try. If a change of the broker's steps has changed the known ones, a defect still shows in ten or
+twenty.
+"""
 DEFECTS = {each.name: each for each in all_defects() if each.name in HISTORIC and each.test.startswith(HISTORIES)}
 
 

@@ -1,4 +1,4 @@
-"""What the loops of simulated processes owe a history."""
+"""Checks what the loops of simulated processes report to a history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proofs.simulator.world import drawn, run
 from pyclient.protocol.errors import NotController
 
 STEP_S = 0.1
-"""Of the simulated clock."""
+"""A step of the simulated clock."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def fail(error: Exception) -> None:
 
 
 def test_what_a_task_raises_and_nobody_looks_at_is_told(loop: ProcessLoop) -> None:
-    """asyncio says so when the task goes, in a finalizer, where what is raised goes unheard."""
+    """asyncio reports it in the task's finalizer, and Python ignores what a finalizer raises."""
     loop.start(fail(ValueError("one")))
     loop.start(fail(NotController("an answer")))
     loop.scheduler.run(1.0)
@@ -69,7 +69,7 @@ def test_a_crash_in_the_background_of_a_broker_is_a_violation() -> None:
 def test_tasks_of_a_history_that_has_ended_say_nothing_any_more(
     loop: ProcessLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where an audit of one group fails, nobody looks at that of the other."""
+    """If the audit of one group fails, nobody awaits that of the other."""
     unheard: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", unheard.append)
     tasks = [loop.start(fail(ValueError())), loop.start(fail(ValueError()))]

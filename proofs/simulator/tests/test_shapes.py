@@ -1,4 +1,4 @@
-"""Every invariant holds in histories of each shape, unless a defect is planted (``test_defects.py``)."""
+"""Checks that every invariant holds in histories of each shape, unless a defect is planted (``test_defects.py``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proofs.simulator.shapes import SHAPES
 
 HISTORIES, THOUSANDS = 60, 3_000
 RARE = ("commits", "diverging logs", "haste", "moves", "much power", "topics")
-"""Shapes with defects that take thousands of histories to find."""
+"""Shapes of defects that take thousands of histories to find."""
 
 
 @pytest.mark.nightly
