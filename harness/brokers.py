@@ -28,7 +28,7 @@ from harness.keywords import key_with_dots, with_dots
 from harness.wire_client import Wire
 
 START_TIMEOUT_S = 120.0
-#: A JVM on a machine that is busy with other tests takes its time.
+#: A JVM starts slowly on a machine that is busy with other tests.
 KAFKA_START_TIMEOUT_S = 180.0
 WORKERS = 8
 LOWEST_PORT, PORTS_EACH = 16_384, 2_048
@@ -40,10 +40,10 @@ class BrokerError(RuntimeError):
 
 
 def _ports() -> Iterator[int]:
-    """All of this process: another worker of pytest has others, and the kernel hands out none of them (from 32768)."""
+    """Yields the ports of this process. Other workers of pytest have others. The kernel assigns others, from 32768."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     own = range(LOWEST_PORT + worker * PORTS_EACH, LOWEST_PORT + (worker + 1) * PORTS_EACH)
-    start = os.getpid() % PORTS_EACH  # another run of pytest begins elsewhere
+    start = os.getpid() % PORTS_EACH  # another run of pytest begins at another port
     yield from itertools.cycle([*own[start:], *own[:start]])
 
 
@@ -87,7 +87,7 @@ class Broker(ABC):
     @property
     @abstractmethod
     def log_dir(self) -> Path:
-        """The folder that holds ``topic-partition`` folders."""
+        """The folder that contains the ``topic-partition`` folders."""
 
     @property
     def bootstrap(self) -> str:
@@ -99,7 +99,7 @@ class Broker(ABC):
 
     @property
     def pid(self) -> int:
-        """The process that serves."""
+        """The process that serves clients."""
         if self.process is None:
             raise BrokerError("the broker was not started")
         return self.process.pid
@@ -112,20 +112,20 @@ class Broker(ABC):
         return self.log_dir / f"{topic}-{partition}"
 
     def make_topic(self, name: str, partitions: int = 1, **config: object) -> None:
-        """Creates a topic; settings have ``_`` for ``.``."""
+        """Creates a topic. Settings have ``_`` for ``.``."""
         with Wire(self.address) as wire:
             wire.create_topic(name, partitions, with_dots(config))
 
     def leader_of(self, place: object) -> tuple[str, int]:
-        """The address of a partition's leader."""
+        """Returns the address of a partition's leader."""
         return self.address
 
     def logged(self) -> str:
-        """What the broker wrote to its log so far."""
+        """Returns the broker's log so far."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def start(self, *, wait: bool = True) -> Self:
-        """Starts the process; ``wait`` until it takes requests.
+        """Starts the process. With ``wait``, returns when it accepts requests.
 
         Raises:
             BrokerError: it ended, or was not ready in time.
@@ -150,26 +150,26 @@ class Broker(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Writes what a start needs."""
+        """Writes the files that a start needs."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """The command line of the process."""
+        """Returns the command line of the process."""
 
     @abstractmethod
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Returns when requests are served.
+        """Returns when the broker serves requests.
 
         Raises:
             BrokerError: the process ended or the time is over.
         """
 
     def kill(self) -> None:
-        """kill -9, and waits until the process is gone."""
+        """Kills the process with SIGKILL, and waits until it is gone."""
         self._end(signal.SIGKILL, 30)
 
     def stop(self, timeout_s: float = 60) -> int:
-        """SIGTERM; returns the exit code."""
+        """Sends SIGTERM and returns the exit code."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def _end(self, number: signal.Signals, timeout_s: float) -> int:
@@ -188,12 +188,12 @@ class Broker(ABC):
         return code
 
     def restart(self) -> Self:
-        """Stops in order and starts again."""
+        """Stops the broker in order and starts it again."""
         self.stop()
         return self.start()
 
     def crash(self) -> Self:
-        """kill -9 and starts again."""
+        """Kills the broker with SIGKILL and starts it again."""
         self.kill()
         return self.start()
 
@@ -217,7 +217,7 @@ class OurBroker(Broker):
         return self.data_dir / "broker-1"
 
     def _prepare(self) -> None:
-        """Needs nothing."""
+        """Writes nothing."""
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "pybroker", "--data-dir", str(self.data_dir)]
@@ -238,7 +238,7 @@ class OurBroker(Broker):
             code = self.process.wait()
             raise BrokerError(f"no ready line but {line!r}, exit code {code}{self._tail()}")
         assert int(match[3]) == self.pid, "a single broker runs in the process that was started"
-        if self.port == 0:  # else the line may name another: advertised.listeners
+        if self.port == 0:  # otherwise the line may name another one: advertised.listeners
             self.port = int(match[2])
 
 
@@ -300,7 +300,7 @@ class RealKafka(Broker):
         raise BrokerError(f"Kafka {what}{self._tail()}")
 
     def _serves(self) -> bool:
-        """Whether the broker has joined its own cluster; it prints nothing by which one could tell."""
+        """Whether the broker has joined its own cluster. It prints nothing that says so."""
         try:
             with Wire(self.address, 5) as wire:
                 return bool(wire.ask("Metadata", 1, topics=[]).brokers)

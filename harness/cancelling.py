@@ -1,4 +1,4 @@
-"""A coroutine that is cancelled at its n-th step, which is what a task does between two waits; counted, not timed."""
+"""Cancels a coroutine at its n-th step, the work between two waits. Steps are counted, not timed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Operation = Callable[[], Coroutine[Any, Any, object]]
 def stepping(
     work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object], is_late: bool = False
 ) -> Generator[Any, Any, Any]:
-    """Does the work; ``reached()`` is called within its step of number ``at``, before it waits. ``is_late``: after the
-    wait, and the work gets a cancellation in the place of what it waited for.
+    """Does the work. It calls ``reached()`` within step number ``at``, before the wait. ``is_late``: it calls it after
+    the wait, and a cancellation replaces the awaited result.
     """
     step, value, error = 0, None, None
     while True:

@@ -29,7 +29,7 @@ PATIENCE_S = 5.0
 
 
 class Partition(NamedTuple):
-    """A partition as Metadata has it."""
+    """A partition in a Metadata response."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -37,7 +37,7 @@ class Partition(NamedTuple):
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
+    """Whether the process exists and has not ended."""
     try:
         return bool(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -45,7 +45,8 @@ def is_running(pid: int) -> bool:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Sends a signal to a process that may have ended; 0 is none, not our own process group."""
+    """Sends a signal to a process that may have ended. A pid of 0 gets none, because that means our own process group.
+    """
     if pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -62,7 +63,7 @@ def consecutive_ports(count: int) -> int:
 
 
 class Brokers(ABC):
-    """Several brokers, on 127.0.0.1 unless told otherwise, and what they say of themselves."""
+    """Several brokers, on 127.0.0.1 by default, and the metadata that they return."""
 
     def __init__(self, data_dir: Path, brokers: int) -> None:
         self.data_dir = data_dir
@@ -74,35 +75,35 @@ class Brokers(ABC):
         return ",".join("{}:{}".format(*self.address(broker)) for broker in self.ports)
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Where clients reach it."""
+        """The address that clients connect to."""
         return "127.0.0.1", self.ports[broker]
 
     @abstractmethod
     def start(self) -> Self:
-        """Starts all brokers; returns when all take requests."""
+        """Starts all brokers. Returns when all accept requests."""
 
     @abstractmethod
     def stop(self) -> int:
-        """Stops all in order; returns the exit code."""
+        """Stops all brokers in order. Returns the exit code."""
 
     @abstractmethod
     def pid(self, broker: int) -> int:
-        """The broker's process, 0 if it has none."""
+        """Returns the pid of the broker, or 0 if it has no process."""
 
     @abstractmethod
     def kill(self, broker: int) -> None:
-        """kill -9."""
+        """Kills a broker with SIGKILL."""
 
     @abstractmethod
     def keep(self) -> None:
-        """Starts those again that have ended by themselves, as service managers do."""
+        """Restarts brokers that have ended by themselves, as service managers do."""
 
     @abstractmethod
     def log_dir(self, broker: int) -> Path:
-        """Where the broker has its logs; the first of its disks."""
+        """Returns the broker's log dir, the first of its disks."""
 
     def log_dirs(self, broker: int) -> list[Path]:
-        """All its disks."""
+        """Returns all log dirs of the broker."""
         return [self.log_dir(broker)]
 
     def __enter__(self) -> Self:
@@ -113,7 +114,7 @@ class Brokers(ABC):
         """Ends every process."""
 
     def metadata(self, topic: str, without: int | None = None) -> Any:
-        """Metadata as the first broker has it that answers; ``without`` one that is not asked."""
+        """Returns Metadata from the first broker that answers, except ``without``."""
 
         def ask() -> Any:
             for broker in self.ports:
@@ -128,11 +129,11 @@ class Brokers(ABC):
         return until(ask, "a broker that answers")
 
     def controller(self, without: int | None = None) -> int:
-        """The controller's id."""
+        """Returns the controller's id."""
         return int(self.metadata("-", without).controller_id)
 
     def partitions(self, topic: str, without: int | None = None) -> dict[int, Partition]:
-        """The partitions of a topic."""
+        """Returns the partitions of a topic."""
         rows = self.metadata(topic, without).topics[0].partitions
         return {
             row.partition_index: Partition(row.leader_id, tuple(row.replica_nodes), tuple(row.isr_nodes))
@@ -145,14 +146,15 @@ class Brokers(ABC):
         return bool(found) and all(len(row.isr) == len(row.replicas) and row.leader >= 0 for row in found)
 
     def is_led(self, topic: str) -> bool:
-        """Whether the leader of every partition says so itself: it may hear of that later than another broker."""
+        """Whether the leader of every partition says so itself. It may learn of its election later than another broker.
+        """
         numbers = defaultdict(list)
         for number, row in self.partitions(topic).items():
             numbers[row.leader].append(number)
         return all(leader >= 0 and self.leads(leader, topic, *numbers[leader]) for leader in numbers)
 
     def leads(self, broker: int, topic: str, *partitions: int) -> bool:
-        """Whether a broker says itself that it leads these partitions."""
+        """Whether a broker itself says that it leads these partitions."""
         rows = [{"partition_index": each, "timestamp": -1, "current_leader_epoch": -1} for each in partitions]
         topics = [{"name": topic, "partitions": rows}]
         try:
@@ -163,11 +165,11 @@ class Brokers(ABC):
         return all(row.error_code == 0 for row in reply.topics[0].partitions)
 
     def brokers(self, without: int | None = None) -> list[int]:
-        """The ids of the brokers that are registered."""
+        """Returns the ids of the registered brokers."""
         return sorted(row.node_id for row in self.metadata("-", without).brokers)
 
     def reassign(self, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
-        """Moves partitions to other replicas; returns when they are there, in sync, and nowhere else."""
+        """Reassigns partitions. Returns when the new replicas, and only they, are in sync."""
         rows = [{"partition_index": number, "replicas": list(to)} for number, to in replicas.items()]
         topics = [{"name": topic, "partitions": rows}]
         with Wire(self.address(1)) as wire:
@@ -183,11 +185,11 @@ class Brokers(ABC):
         until(done, f"{topic} to be at {replicas}")
 
     def create_topic(self, name: str, partitions: int, replicas: int, **config: object) -> None:
-        """Creates a topic and waits for its leaders; settings have ``_`` for ``.``."""
+        """Creates a topic and waits for its leaders. Settings have ``_`` for ``.``."""
         self._created(name, self.try_to_create(name, partitions, replicas, (), **config))
 
     def place_topic(self, name: str, replicas: Mapping[int, Sequence[int]], **config: object) -> None:
-        """The same with these replicas, the leader first."""
+        """Creates a topic with these replicas, the leader first, and waits for its leaders."""
         rows = [{"partition_index": number, "broker_ids": list(ids)} for number, ids in replicas.items()]
         self._created(name, self.try_to_create(name, -1, -1, rows, **config))
 
@@ -198,7 +200,7 @@ class Brokers(ABC):
     def try_to_create(
         self, name: str, partitions: int, replicas: int, assignments: Sequence[Any] = (), **config: object
     ) -> Any:
-        """Asks for a topic; its row of the reply."""
+        """Sends a CreateTopics request, and returns the topic's row of the reply."""
         configs = [{"name": key_with_dots(key), "value": str(value)} for key, value in config.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
         topic |= {"assignments": list(assignments), "configs": configs}
@@ -206,11 +208,11 @@ class Brokers(ABC):
             return wire.ask("CreateTopics", 5, topics=[topic], timeout_ms=30_000, validate_only=False).topics[0]
 
     def alive(self) -> int:
-        """A broker that answers."""
+        """Returns a broker that answers."""
         return until(lambda: next(filter(self.known_to, self.ids), 0), "a broker that answers")
 
     def known_to(self, broker: int) -> list[int]:
-        """The brokers that this one knows of; none while it does not answer."""
+        """Returns the brokers that this one knows, or none if it does not answer."""
         try:
             with Wire(self.address(broker), PATIENCE_S) as wire:
                 return [row.node_id for row in wire.ask("Metadata", 12, topics=[]).brokers]
@@ -218,7 +220,7 @@ class Brokers(ABC):
             return []
 
     def halt(self, broker: int) -> None:
-        """The broker does nothing until ``resume``, but keeps its connections."""
+        """Halts the broker until ``resume``. It keeps its connections."""
         send(self.pid(broker), signal.SIGSTOP)
 
     def resume(self, broker: int) -> None:
@@ -227,29 +229,29 @@ class Brokers(ABC):
 
 
 class Cluster(Brokers):
-    """``python -m pybroker --processes N``; brokers are named by their ids, 1 to N."""
+    """``python -m pybroker --processes N``. The brokers have the ids 1 to N."""
 
     def __init__(self, data_dir: Path, brokers: int = 3, zookeeper: str | None = None, **config: object) -> None:
         """``zookeeper``: ``host:port,…/chroot``; ``config``: Kafka's keys with ``_`` for ``.``."""
         super().__init__(data_dir, brokers)
         self.zookeeper = zookeeper
         self.config = {key: str(value) for key, value in with_dots(config).items()}
-        #: Variables that the brokers have in their environment beside ours.
+        #: Environment variables that the brokers get in addition to ours.
         self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.log_file = data_dir.with_name(data_dir.name + ".stderr")
 
     def log_dir(self, broker: int) -> Path:
-        """Where the broker has its logs."""
+        """Returns the broker's log dir."""
         other = self._folder_of(broker)
         return (other if other.exists() else self.data_dir) / f"broker-{broker}"
 
     def revive(self, broker: int) -> None:
-        """Waits until a broker that was killed has another process: the supervisor sees to it."""
+        """Waits until the supervisor has restarted a killed broker."""
         until(lambda: is_running(self.pid(broker)), f"broker {broker} to have another process")
 
     def start(self) -> Self:
-        """Starts all brokers; returns when all take requests.
+        """Starts all brokers. Returns when all accept requests.
 
         Raises:
             BrokerError: they did not.
@@ -265,7 +267,7 @@ class Cluster(Brokers):
     def _spawn(
         self, data_dir: Path, config: Mapping[str, str], *own: object
     ) -> tuple[subprocess.Popen[bytes], list[int]]:
-        """A process that has said that it is ready, and the ports that it said."""
+        """Starts a process and waits for its ready line. Returns the process and its ports."""
         command = [sys.executable, "-m", "pybroker", *map(str, own), "--data-dir", str(data_dir)]
         for key, value in config.items():
             command += ["--set", f"{key}={value}"]
@@ -288,8 +290,8 @@ class Cluster(Brokers):
 
     @contextlib.contextmanager
     def joined(self, broker: int, **config: object) -> Iterator[subprocess.Popen[bytes]]:
-        """Another broker, which the supervisor does not know, with settings of its own; killed at the end if it has
-        not left before.
+        """Starts another broker, outside the supervisor and with settings of its own. It is killed at the end if it has
+        not ended before.
         """
         own = {key: str(value) for key, value in with_dots(config).items()}
         place = ("--zookeeper", self.zookeeper) if self.zookeeper else ("--join",)
@@ -307,15 +309,15 @@ class Cluster(Brokers):
             del self.ports[broker]
 
     def _folder_of(self, broker: int) -> Path:
-        """The data folder of one that has ``joined`` on a ZooKeeper."""
+        """Returns the data folder of a ``joined`` broker on a ZooKeeper."""
         return self.data_dir / f"other-{broker}"
 
     def logged(self) -> str:
-        """What supervisor and brokers wrote to their log so far."""
+        """Returns the log of the supervisor and the brokers so far."""
         return self.log_file.read_text(errors="replace")
 
     def stop(self) -> int:
-        """SIGTERM to the supervisor; returns the exit code."""
+        """Sends SIGTERM to the supervisor and returns the exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(60)
@@ -333,15 +335,15 @@ class Cluster(Brokers):
     # -- one broker ------------------------------------------------------------------------------
 
     def pid(self, broker: int) -> int:
-        """The broker's process, 0 if it has none."""
+        """Returns the pid of the broker, or 0 if it has no process."""
         try:
             return int((self.log_dir(broker) / "pid").read_text())
         except (FileNotFoundError, ValueError):
             return 0
 
     def keep(self) -> None:
-        """The supervisor does."""
+        """Does nothing, because the supervisor restarts its brokers."""
 
     def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
-        """Ends the broker's process; the supervisor starts another one."""
+        """Kills the broker's process. The supervisor starts another one."""
         send(self.pid(broker), number)

@@ -1,4 +1,4 @@
-"""The ``pybroker`` command as a user types it: a process each, with pipes for its streams.
+"""Runs the ``pybroker`` command as a user types it, each time in a process with pipes for its streams.
 
 ``Scripts`` also makes a folder ``bin`` with ``kafka-topics.sh`` and so on, so that the lines of Kafka's documents run
 unchanged but for the address.
@@ -25,11 +25,11 @@ TIMEOUT_S = 120
 
 
 class CommandFailed(AssertionError):
-    """A command ended otherwise than it should; the text has what it printed."""
+    """A command ended with another exit code than expected. The text contains its output."""
 
 
 def run(*words: object, code: int = 0, stdin: str | bytes = b"", timeout_s: float = TIMEOUT_S) -> str:
-    """Runs ``pybroker …``, returns its stdout.
+    """Runs ``pybroker …`` and returns its stdout.
 
     Raises:
         CommandFailed: its exit code is not ``code``.
@@ -38,7 +38,7 @@ def run(*words: object, code: int = 0, stdin: str | bytes = b"", timeout_s: floa
 
 
 def complaint(*words: object, code: int = 1, stdin: str | bytes = b"") -> str:
-    """What a command that must fail says on stderr, which is one line.
+    """Returns the single line that a failing command writes to stderr.
 
     Raises:
         CommandFailed: it did not fail so, or said more.
@@ -63,7 +63,7 @@ def _ended(
 
 
 class Scripts:
-    """A folder in which ``bin/kafka-topics.sh`` is ours."""
+    """A folder whose ``bin/kafka-topics.sh`` runs our command."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class Scripts:
             script.chmod(0o755)
 
     def __call__(self, line: str, code: int = 0) -> str:
-        """Runs a line of a document in the folder, returns its stdout.
+        """Runs a line of a document in the folder and returns its stdout.
 
         Raises:
             CommandFailed: its exit code is not ``code``.

@@ -1,4 +1,4 @@
-"""A real ZooKeeper ensemble for tests: Debian's package, servers that are started, killed and started again.
+"""A real ZooKeeper ensemble for tests, from Debian's package, whose servers can be killed and restarted.
 
 ``Ensemble(folder, 3)`` runs three servers as processes of their own on free ports of 127.0.0.1, with their data
 under ``folder``. ``hosts`` is what clients are given.
@@ -28,11 +28,13 @@ TICK_MS = 500
 
 
 class EnsembleError(RuntimeError):
-    """A server could not be started; the text has what it printed."""
+    """A server could not be started. The text contains its output."""
 
 
 class Tls(NamedTuple):
-    """Files of a server that also listens by TLS, in PEM: its key with its certificate, and whom it trusts."""
+    """PEM files of a server that also listens with TLS: its key with its certificate, and the certificates that it
+    trusts.
+    """
 
     keys: Path
     authority: Path
@@ -56,7 +58,7 @@ class Server:
         self._log: IO[bytes] | None = None
 
     def configure(self, members: list[str]) -> None:
-        """Writes what the server reads."""
+        """Writes the server's configuration."""
         data = self.folder / "data"
         data.mkdir(parents=True)
         (data / "myid").write_text(str(self.number))
@@ -79,13 +81,13 @@ class Server:
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
     def let_in(self, users: Mapping[str, str]) -> None:
-        """Writes the users of SASL with their passwords, which the next start reads."""
+        """Writes the SASL users with their passwords. The next start reads them."""
         assert self.logins is not None
         options = " ".join(f'user_{name}="{password}"' for name, password in users.items())
         self.logins.write_text(f"Server {{ {SASL}.DigestLoginModule required {options}; }};\n")
 
     def start(self) -> None:
-        """Starts the process; it serves when ``mode`` says so."""
+        """Starts the process. It serves clients once ``mode`` is not empty."""
         self._log = (self.folder / "log").open("ab")
         classes = ":".join([str(self.folder), str(JAR), *([] if self.tls is None else map(str, OF_TLS))])
         logins = [] if self.logins is None else [f"-Djava.security.auth.login.config={self.logins}"]
@@ -97,12 +99,12 @@ class Server:
         )
 
     def signal(self, number: int) -> None:
-        """Sends a signal, to halt (SIGSTOP) or to go on (SIGCONT)."""
+        """Sends a signal, to halt (SIGSTOP) or continue (SIGCONT) the process."""
         assert self.process is not None
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends the process by SIGKILL, if it runs."""
+        """Kills the process with SIGKILL, if it runs."""
         if self.process is not None and self._log is not None:
             self.process.kill()
             self.process.wait()
@@ -110,14 +112,14 @@ class Server:
             self.process = None
 
     def mode(self) -> str:
-        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        """Returns ``standalone``, ``leader`` or ``follower``, or an empty text while the server does not serve."""
         for line in self.ask("srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")
         return ""
 
     def ask(self, word: str) -> str:
-        """The answer to one of the four-letter words."""
+        """Returns the answer to one of the four-letter words."""
         with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 2) as connection:
             connection.sendall(word.encode())
             chunks = iter(lambda: connection.recv(1 << 16), b"")
@@ -126,7 +128,7 @@ class Server:
 
 
 class Ensemble:
-    """Servers that are one ZooKeeper."""
+    """The servers of one ZooKeeper."""
 
     def __init__(
         self,
@@ -136,8 +138,8 @@ class Ensemble:
         tls: Tls | None = None,
         users: Mapping[str, str] | None = None,
     ) -> None:
-        """``host``: the address on which the servers listen; with ``tls`` on a second port, too. ``users``: of SASL,
-        with their passwords.
+        """``host``: the address on which the servers listen. ``tls``: they also listen with TLS on a second port.
+        ``users``: the SASL users with their passwords.
         """
         ports = [free_port(host) for _ in range(3 * servers)]
         folders = [folder / f"zookeeper-{n + 1}" for n in range(servers)]
@@ -153,11 +155,11 @@ class Ensemble:
 
     @property
     def tls_hosts(self) -> str:
-        """The same by TLS."""
+        """``host:port`` of every server's TLS port, comma-separated."""
         return ",".join(f"{server.host}:{server.tls_port}" for server in self.servers)
 
     def start(self) -> None:
-        """Starts every server that does not run; returns when all serve."""
+        """Starts every server that does not run. Returns when all serve clients."""
         for server in self.servers:
             if server.process is None:
                 server.start()
@@ -165,7 +167,7 @@ class Ensemble:
             self.wait_for(server)
 
     def wait_for(self, server: Server) -> None:
-        """Waits until the server serves."""
+        """Waits until the server serves clients."""
         deadline = time.monotonic() + PATIENCE_S
         while not server.mode():
             dead = server.process is None or server.process.poll() is not None
@@ -174,7 +176,7 @@ class Ensemble:
             time.sleep(0.05)
 
     def leader(self) -> Server:
-        """The server that leads, or the only one."""
+        """Returns the leader, or the only server."""
         return next(server for server in self.servers if server.mode() in ("leader", "standalone"))
 
     def stop(self) -> None:
@@ -193,7 +195,7 @@ def ensemble(
     tls: Tls | None = None,
     users: Mapping[str, str] | None = None,
 ) -> Iterator[Ensemble]:
-    """A running ensemble; none of it is left at the end.
+    """Runs an ensemble, and leaves none of it at the end.
 
     Raises:
         EnsembleError: the package is missing, or a server does not start.

@@ -1,4 +1,4 @@
-"""The user as whom tests, their bare client and the processes they start connect to brokers that serve SASL_SSL alone.
+"""The user as which tests and their processes connect to brokers that only serve SASL_SSL.
 
 Loads and drivers have no settings for a login. So the environment names the user, and processes inherit it. Without it,
 nobody logs in.
@@ -20,19 +20,19 @@ MECHANISM: Final = "PLAIN"
 
 
 class Entrance(NamedTuple):
-    """A user, and the file with the certificate of the authority that is trusted."""
+    """A user, and the file with the certificate of the trusted authority."""
 
     user: str
     password: str
     ca: str
 
     def by_tls(self, connected: socket.socket, host: str) -> ssl.SSLSocket:
-        """Returns the connection to that host, encrypted."""
+        """Returns the encrypted connection to that host."""
         return _context(self.ca).wrap_socket(connected, server_hostname=host)
 
     @property
     def proof(self) -> bytes:
-        """The bytes that PLAIN sends."""
+        """Returns the bytes that PLAIN sends."""
         return f"\0{self.user}\0{self.password}".encode()
 
 
@@ -42,14 +42,14 @@ def _context(ca: str) -> ssl.SSLContext:
 
 
 def current() -> Entrance | None:
-    """Returns the user of the environment, None if there is none."""
+    """Returns the user of the environment, or None."""
     text = os.environ.get(VARIABLE)
     return Entrance(*json.loads(text)) if text else None
 
 
 @contextmanager
 def used_by_all(entrance: Entrance) -> Iterator[None]:
-    """Lets this process, and those that it starts meanwhile, log in as this user."""
+    """Lets this process, and the ones that it starts meanwhile, log in as this user."""
     os.environ[VARIABLE] = json.dumps(entrance)
     try:
         yield

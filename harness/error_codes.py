@@ -1,4 +1,4 @@
-"""Kafka's error codes by name, as far as several parts of the suite go by them (the protocol's table of errors)."""
+"""Kafka's error codes by name, as far as several parts of the suite use them (the protocol's table of errors)."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ TRANSACTION_ABORTABLE: Final = 120
 INVALID_REGULAR_EXPRESSION: Final = 128
 
 COORDINATOR_NOT_READY: Final = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
-"""Asked a moment later, the coordinator is there."""
+"""Errors of a coordinator that will be ready a moment later."""
 
 TOPIC_NOT_READY: Final = (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
-"""Errors of a topic that has just been made: a moment later it is there, and has a leader."""
+"""Errors of a new topic that will have a leader a moment later."""
 
 DISK_GONE: Final = (KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
-"""A partition whose disk has failed says this, until another replica leads it."""
+"""Errors of a partition whose disk has failed, until another replica leads it."""

@@ -1,4 +1,4 @@
-"""The golden files: what real clients said to a real Kafka, and what it answered.
+"""The golden files: the requests of real clients to a real Kafka, and its responses.
 
     # Fetch 11                              API and version, for the reader
     > 0000005a0001000b00000005…             the request, a whole frame in hexadecimal
@@ -23,7 +23,7 @@ _WIDTH = 98
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its response, frames with their length."""
+    """A request and its response: frames that begin with their length."""
 
     title: str
     request: bytes
@@ -46,7 +46,7 @@ class Exchange:
 
 
 def read(path: Path) -> list[Exchange]:
-    """The exchanges of a golden file."""
+    """Reads the exchanges of a golden file."""
     found: list[Exchange] = []
     for block in path.read_text().split("# ")[1:]:
         title, _, frames = block.partition("\n")
@@ -56,7 +56,7 @@ def read(path: Path) -> list[Exchange]:
 
 
 def write(path: Path, exchanges: Iterable[Exchange]) -> None:
-    """Makes a golden file."""
+    """Writes a golden file."""
     lines = []
     for exchange in exchanges:
         lines.append(f"# {exchange.title}")

@@ -1,4 +1,4 @@
-"""Brokers that ask who a client is, and let it do what ACLs allow: ours and the real one.
+"""Brokers with authentication and ACLs: ours and the real one.
 
 Clients of the plain listener and ``admin`` may do everything, the other users what ACLs allow.
 """
@@ -28,7 +28,7 @@ ALLOWED_URLS: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
 
 
 def jaas(mechanism: str, **options: str) -> str:
-    """``sasl.jaas.config``, as Java reads it."""
+    """Returns ``sasl.jaas.config`` as Java reads it."""
     words = "".join(f' {name}="{text}"' for name, text in options.items())
     return f"{MODULES}.{LOGIN_MODULES[mechanism]} required{words};"
 
@@ -48,7 +48,7 @@ class Guarded(Broker):
         self.keys = keys
         protocols = ("SASL_PLAINTEXT", "SASL_SSL") if store else ("SASL_PLAINTEXT",)
         self.addresses = {protocol: f"{self.host}:{free_port()}" for protocol in protocols}
-        """Of the listeners that ask for a name, by their protocol."""
+        """The addresses of the listeners with authentication, by protocol."""
         mechanisms = [each for each in LOGIN_MODULES if keys or each != "OAUTHBEARER"]
         options: dict[str, dict[str, str]] = {mechanism: {} for mechanism in mechanisms}
         options["PLAIN"] = {f"user_{name}": PASSWORD for name in users}
@@ -75,7 +75,7 @@ class Guarded(Broker):
 
     @property
     def guarded(self) -> str:
-        """The address of the listener that asks for a name, without TLS."""
+        """The address of the listener with authentication and without TLS."""
         return self.addresses["SASL_PLAINTEXT"]
 
     def _listeners(self) -> str:
@@ -84,11 +84,11 @@ class Guarded(Broker):
 
 
 class GuardedBroker(Guarded, OurBroker):
-    """Ours."""
+    """Our broker with authentication and ACLs."""
 
 
 class GuardedKafka(Guarded, RealKafka):
-    """A real Kafka."""
+    """A real Kafka with authentication and ACLs."""
 
     def _properties(self) -> dict[str, str]:
         validator = f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"

@@ -1,7 +1,7 @@
-"""A process that hangs: it exists, keeps its connections, and does nothing, until it may go on.
+"""Makes a process hang: it exists and keeps its connections, but does nothing until it is released.
 
-Its main thread is held as a debugger holds one. To the kernel that is not a halted process (SIGSTOP), which who watches
-it could tell from one that is slow.
+A tracer holds its main thread, as a debugger does. For the kernel that is not a halted process (SIGSTOP), which an
+observer could tell from a slow one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
 WALL = 0x40000000
-"""waitpid: also for what is no child."""
+"""For waitpid: also wait for a process that is not our child."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -21,14 +21,14 @@ _libc.ptrace.restype = ctypes.c_long
 
 
 def _ptrace(request: int, pid: int) -> None:
-    """Raises OSError."""
+    """Calls ptrace. Raises OSError."""
     if _libc.ptrace(request, pid, None, None) == -1:
         raise OSError(ctypes.get_errno(), f"ptrace of process {pid}")
 
 
 @contextlib.contextmanager
 def hanging(pid: int) -> Iterator[None]:
-    """Holds the process until the end; from one thread only.
+    """Holds the process until the block ends, from one thread only.
 
     Raises:
         OSError: it is not there, or not ours.

@@ -1,4 +1,4 @@
-"""Where tokens of OAUTHBEARER come from: a key, and an endpoint that gives them out by client credentials."""
+"""An issuer of OAUTHBEARER tokens: a key, and an endpoint that grants tokens for client credentials."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ LIFETIME_S = 3600
 
 
 class Issuer:
-    """Signs tokens; ``url`` is its endpoint."""
+    """Signs tokens. ``url`` is its endpoint."""
 
     def __init__(self) -> None:
         self._key = RSAKey.generate_key(2048, {"kid": "one"})
         self.url = ""
 
     def write_keys(self, path: Path) -> Path:
-        """Writes the public key, as brokers read it (JWKS)."""
+        """Writes the public key in the form that brokers read (JWKS)."""
         path.write_text(json.dumps({"keys": [self._key.as_dict(private=False)]}))
         return path
 
     def token(self, user: str) -> str:
-        """A token of that user."""
+        """Returns a token of that user."""
         now_s = int(time.time())
         claims = {"sub": user, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s, "exp": now_s + LIFETIME_S}
         return str(jwt.encode({"alg": "RS256", "kid": "one"}, claims, self._key))
@@ -40,7 +40,7 @@ class Issuer:
 
 @contextmanager
 def serving() -> Iterator[Issuer]:
-    """An issuer whose endpoint gives each client a token of its client id."""
+    """Runs an issuer whose endpoint gives each client a token of its client id."""
     issuer = Issuer()
 
     class Endpoint(BaseHTTPRequestHandler):
@@ -56,7 +56,7 @@ def serving() -> Iterator[Issuer]:
             self.wfile.write(reply)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Is quiet."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
         issuer.url = f"http://127.0.0.1:{server.server_port}/token"

@@ -1,6 +1,6 @@
-"""A JVM that runs Kafka's Java clients and tools on demand: the near side of ``harness/java/Driver.java``.
+"""A JVM that runs Kafka's Java clients and tools on demand, the Python side of ``harness/java/Driver.java``.
 
-Its start costs a second of CPU; what it then runs is warm. So tests share one.
+A start costs a second of CPU, and later calls find a warm JVM. So tests share one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from harness import peers
 from harness.witnesses import used
 
-#: Longer than any client of the suite waits for its broker.
+#: Exceeds the time that any client of the suite waits for its broker.
 CALL_TIMEOUT_S = 180.0
 
 
@@ -31,7 +31,7 @@ class JvmError(RuntimeError):
 
 
 class Answer(NamedTuple):
-    """What a call gave: its result or its error, and what a consumer's rebalance listener heard meanwhile."""
+    """The result or the error of a call, and the events of a consumer's rebalance listener since the last one."""
 
     result: Any
     error: JvmError | None
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """What a tool printed."""
+    """The output of a tool."""
 
     code: int
     output: str
@@ -47,7 +47,9 @@ class Printed(NamedTuple):
 
 
 class Jvm:
-    """The process; starts at once, ends with ``close`` or with this process. ``options`` are further ones of Java."""
+    """The process, which starts at once. It ends with ``close`` or with this process. ``options`` are more options of
+    Java.
+    """
 
     def __init__(self, heap: str = "512m", options: Sequence[str] = ()) -> None:
         command = peers.program("Driver", heap=heap, options=[*peers.SHORT_LIVED, *options])
@@ -59,7 +61,7 @@ class Jvm:
         self._reader.start()
 
     def ask(self, call: str, on: str | None = None, **arguments: object) -> Answer:
-        """One call, of the client ``on`` or of the JVM itself; may be used by several threads.
+        """Sends one call to the client ``on`` or to the JVM itself. Several threads may use it.
 
         Raises:
             JvmError: no answer in ``CALL_TIMEOUT_S``, or the JVM has ended.
@@ -77,7 +79,7 @@ class Jvm:
             raise JvmError(["NoAnswer"], f"no answer to {call} in {CALL_TIMEOUT_S} s") from None
 
     def tool(self, main_class: str, *arguments: str, stdin: str = "") -> Printed:
-        """Runs the main method of a tool of Kafka's; they run one after the other."""
+        """Runs the main method of a Kafka tool. Tools run one after the other."""
         used("Java")
         words: dict[str, Any] = {"class": main_class, "arguments": arguments, "stdin": stdin}
         answer = self.ask("tool", **words)
@@ -86,7 +88,7 @@ class Jvm:
         return Printed(*answer.result)
 
     def close(self) -> None:
-        """Ends the process; clients in it are not closed."""
+        """Ends the process without closing its clients."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()

@@ -1,4 +1,4 @@
-"""Three real Kafka brokers in KRaft's combined mode: each is broker and controller. Killed and started one by one.
+"""Three real Kafka brokers in KRaft's combined mode: each is broker and controller, and can be killed and restarted.
 
 What they share with several of ours (``clusters.Cluster``) has the same names.
 """
@@ -16,11 +16,11 @@ from harness.brokers import RealKafka, free_port
 from harness.clusters import Brokers
 
 PATIENCE_S = 240.0
-"""A broker of thousands of partitions on a busy machine takes minutes to start."""
+"""A broker with thousands of partitions takes minutes to start on a busy machine."""
 
 
 class Member(RealKafka):
-    """One of the three. ``_prepare`` differs from a broker's alone: the quorum is everybody."""
+    """One of the brokers. Its ``_prepare`` differs from a single broker's, because all brokers form the quorum."""
 
     def __init__(self, data_dir: Path, number: int, cluster: KafkaCluster, **config: str) -> None:
         super().__init__(data_dir, **config)
@@ -49,7 +49,7 @@ class Member(RealKafka):
 
 
 class KafkaCluster(Brokers):
-    """Brokers 1 to N; none comes back by itself: ``revive``."""
+    """Brokers 1 to N. A killed one stays down until ``revive``."""
 
     def __init__(self, data_dir: Path, brokers: int = 3, **config: object) -> None:
         super().__init__(data_dir, brokers)
@@ -63,7 +63,7 @@ class KafkaCluster(Brokers):
         return ",".join(f"{id}@127.0.0.1:{member.controller_port}" for id, member in self.members.items())
 
     def start(self) -> Self:
-        """Starts all brokers; returns when all take requests."""
+        """Starts all brokers. Returns when all accept requests."""
         for member in self.members.values():
             member.start(wait=False)
         for member in self.members.values():
@@ -71,30 +71,30 @@ class KafkaCluster(Brokers):
         return self
 
     def stop(self) -> int:
-        """SIGTERM to all at once; returns the largest exit code."""
+        """Sends SIGTERM to all at once. Returns the largest exit code."""
         for member in self.members.values():
             assert member.process is not None
             member.process.terminate()
         return max(member.stop() for member in self.members.values())
 
     def pid(self, broker: int) -> int:
-        """The broker's process, 0 if it has none."""
+        """Returns the pid of the broker, or 0 if it has no process."""
         member = self.members[broker]
         return member.pid if member.alive else 0
 
     def kill(self, broker: int) -> None:
-        """kill -9."""
+        """Kills a broker with SIGKILL."""
         self.members[broker].kill()
 
     def keep(self) -> None:
-        """None ends by itself."""
+        """Does nothing, because no broker ends by itself."""
 
     def revive(self, broker: int) -> None:
-        """Starts a broker that was killed; returns when it takes requests."""
+        """Starts a killed broker. Returns when it accepts requests."""
         self.members[broker].start(wait=False).wait_ready(PATIENCE_S)
 
     def logged(self) -> str:
-        """What the brokers wrote to their logs so far."""
+        """Returns the brokers' logs so far."""
         return "".join(member.logged() for member in self.members.values())
 
     def __exit__(self, *_: object) -> None:

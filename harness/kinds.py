@@ -1,4 +1,4 @@
-"""What the protocol tells apart by numbers, other than errors."""
+"""Numbers of the protocol other than error codes."""
 
 from __future__ import annotations
 

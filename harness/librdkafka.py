@@ -1,4 +1,4 @@
-"""librdkafka's consumer, whose waits end.
+"""librdkafka's consumer, with a limit on each wait.
 
 A synchronous ``commit`` of confluent-kafka waits without a limit, and no signal reaches a thread in there: it gets a
 thread of its own here. ``close`` may never end where a rebalance is pending, one time in ten on a loaded machine. The
@@ -29,7 +29,7 @@ COMMIT_TIMEOUT_S = 120.0
 
 
 def within(timeout_s: float, call: Callable[[], T], what: str) -> T:
-    """What ``call`` returns or raises, made by a thread of its own.
+    """Calls ``call`` on a thread of its own, and returns its result.
 
     Raises:
         TimeoutError: it did not end in time; the thread stays in there, alone.
@@ -58,7 +58,7 @@ def _raise(error: BaseException) -> Any:
 
 
 class Consumer(confluent_kafka.Consumer):
-    """``confluent_kafka.Consumer`` that comes back from ``close`` and ``commit``."""
+    """A ``confluent_kafka.Consumer`` whose ``close`` and ``commit`` return."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         used("librdkafka")
@@ -74,17 +74,17 @@ class Consumer(confluent_kafka.Consumer):
         super().subscribe(*arguments, **options)
 
     def poll(self, *arguments: Any, **options: Any) -> Any:
-        """The next message, or None."""
+        """Returns the next message, or None."""
         self._polled = time.monotonic()
         return super().poll(*arguments, **options)
 
     def consume(self, *arguments: Any, **options: Any) -> Any:
-        """The next messages."""
+        """Returns the next messages."""
         self._polled = time.monotonic()
         return super().consume(*arguments, **options)
 
     def close(self) -> None:
-        """Leaves the group; one that was put out of it is left alone, and never deallocated, which closes it too."""
+        """Leaves the group. An evicted consumer is kept forever, because its deallocation would close it."""
         if time.monotonic() - self._polled > self._max_poll_interval_s:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
             return
@@ -96,7 +96,7 @@ class Consumer(confluent_kafka.Consumer):
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
     def _leave(self) -> None:
-        """Unsubscribes, and serves the callbacks of that and of what came before."""
+        """Unsubscribes, and serves the callbacks up to that of the unsubscription."""
         with contextlib.suppress(confluent_kafka.KafkaException, RuntimeError):
             self.unsubscribe()
             deadline = time.monotonic() + LEAVE_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Several brokers of ours as on machines of their own: one process each, on a ZooKeeper, without a supervisor.
+"""Several of our brokers as on machines of their own: one process each, on a ZooKeeper, without a supervisor.
 
 Each has its own data folder. With a ``Network``, it also has an address in a namespace of its own, so that it can be
 cut from others, from ZooKeeper, or from its clients. A broker that has ended stays so until ``revive``.
@@ -18,7 +18,7 @@ from harness.network import Network
 
 
 class Machine(OurBroker):
-    """One of them; ``arguments`` come behind its own."""
+    """One broker. ``arguments`` follow its own."""
 
     def __init__(self, data_dir: Path, number: int, zookeeper: str, disks: int = 1, **config: str) -> None:
         self.log_dirs = [data_dir / f"broker-{number}", *(data_dir / f"disk-{each}" for each in range(1, disks))]
@@ -49,7 +49,7 @@ class Machines(Brokers):
         disks: int = 1,
         **config: object,
     ) -> None:
-        """``disks``: log dirs of each; ``config``: Kafka's keys with ``_`` for ``.``."""
+        """``disks``: the number of log dirs of each broker. ``config``: Kafka's keys with ``_`` for ``.``."""
         super().__init__(data_dir, brokers)
         self.network = network
         self.environment: dict[str, str] = {}
@@ -62,19 +62,19 @@ class Machines(Brokers):
         self.ports = {id: member.port for id, member in self.members.items()}
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Where clients reach it."""
+        """The address that clients connect to."""
         return self.members[broker].address
 
     def log_dir(self, broker: int) -> Path:
-        """Where the broker has its logs."""
+        """Returns the broker's log dir."""
         return self.members[broker].log_dir
 
     def log_dirs(self, broker: int) -> list[Path]:
-        """All its disks."""
+        """Returns all log dirs of the broker."""
         return self.members[broker].log_dirs
 
     def start(self) -> Self:
-        """Starts all brokers; returns when all take requests."""
+        """Starts all brokers. Returns when all accept requests."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for member in self.members.values():
             self._start(member)
@@ -89,36 +89,36 @@ class Machines(Brokers):
         member.start(wait=False)
 
     def stop(self) -> int:
-        """SIGTERM to all at once; returns the largest exit code."""
+        """Sends SIGTERM to all at once. Returns the largest exit code."""
         running = [member for member in self.members.values() if member.alive]
         for member in running:
             os.kill(member.pid, signal.SIGTERM)
         return max((member.stop() for member in running), default=0)
 
     def pid(self, broker: int) -> int:
-        """The broker's process, 0 if it has none."""
+        """Returns the pid of the broker, or 0 if it has no process."""
         member = self.members[broker]
         return member.pid if member.alive else 0
 
     def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
-        """Ends the broker's process; none follows it by itself."""
+        """Kills the broker's process. Nothing restarts it."""
         if number == signal.SIGKILL:
             self.members[broker].kill()
         else:
             self.members[broker].stop()
 
     def revive(self, broker: int) -> None:
-        """Starts a broker that has ended; one that runs is left alone. Does not wait until it takes requests."""
+        """Starts a broker that has ended, and ignores one that runs. Does not wait until it accepts requests."""
         if not self.members[broker].alive:
             self._start(self.members[broker])
 
     def keep(self) -> None:
-        """As a machine's service manager does."""
+        """Restarts brokers that have ended, as a machine's service manager does."""
         for broker in self.ids:
             self.revive(broker)
 
     def logged(self) -> str:
-        """What the brokers wrote to their logs so far."""
+        """Returns the brokers' logs so far."""
         return "".join(f"--- broker {id}\n{member.logged()}" for id, member in self.members.items())
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""A group member by hand: the classic protocol, one request at a time."""
+"""A group member that a test drives: the classic protocol, one request at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Member:
-    """Joins, syncs, beats and leaves when a test says so; keeps what the broker told it last."""
+    """Joins, syncs, sends heartbeats and leaves on demand. It keeps the broker's last answers."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Member:
         return self.leader == self.member_id
 
     def post_join(self, version: int = 7) -> None:
-        """Sends a join, after fetching a member id where one is required; the reply comes when the round ends."""
+        """Sends a join, after fetching a member id if one is required. The reply comes when the round ends."""
         self._send_join(version)
         if version >= 4 and not self.member_id and self.instance_id is None:
             reply = self.wire.reply("JoinGroup", version)
@@ -80,7 +80,7 @@ class Member:
         )
 
     def joined(self, version: int = 7) -> Any:
-        """The reply to a join; what a good one says is kept."""
+        """Receives the reply to a join, and keeps its values if it is good."""
         reply, self._early_reply = self._early_reply, None
         if reply is None:
             reply = self.wire.reply("JoinGroup", version)
@@ -91,7 +91,7 @@ class Member:
         return reply
 
     def join(self, version: int = 7) -> Any:
-        """A join and its reply."""
+        """Sends a join and returns its reply."""
         self.post_join(version)
         return self.joined(version)
 
@@ -122,7 +122,7 @@ class Member:
         return self
 
     def heartbeat(self, version: int = 4, **changes: Any) -> int:
-        """The error code."""
+        """Sends a heartbeat and returns its error code."""
         fields = {
             "group_id": self.group,
             "generation_id": self.generation,
@@ -132,7 +132,7 @@ class Member:
         return int(self.wire.ask("Heartbeat", version, **{**fields, **changes}).error_code)
 
     def commit(self, topic: str, offset: int, *, metadata: str = "", **changes: Any) -> int:
-        """The error code of committing one offset of partition 0."""
+        """Commits one offset of partition 0 and returns the error code."""
         row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": metadata}
         fields = {
             "group_id": self.group,
@@ -145,11 +145,11 @@ class Member:
         return int(reply.topics[0].partitions[0].error_code)
 
     def commit_outside(self, topic: str, offset: int) -> int:
-        """The error code of a commit without a generation."""
+        """Commits without a generation and returns the error code."""
         return self.commit(topic, offset, generation_id_or_member_epoch=-1, member_id="")
 
     def leave(self) -> int:
-        """The error code of the member's own row."""
+        """Leaves, and returns the error code of the member's own row."""
         row = {"member_id": self.member_id, "group_instance_id": self.instance_id}
         reply = self.wire.ask("LeaveGroup", 4, group_id=self.group, members=[row])
         assert reply.error_code == 0
@@ -157,7 +157,7 @@ class Member:
 
 
 def find_coordinator(wire: Wire, group: str) -> Any:
-    """The reply for one group, once `__consumer_offsets` is made and the group loaded."""
+    """Returns the reply for one group, once `__consumer_offsets` exists and the group is loaded."""
     asked = {"key": group, "key_type": kinds.GROUP}
     not_ready = error_codes.COORDINATOR_NOT_READY
     reply = settled(lambda: wire.ask("FindCoordinator", 3, **asked), not_ready, f"a coordinator of group {group}")
@@ -166,7 +166,7 @@ def find_coordinator(wire: Wire, group: str) -> Any:
 
 
 def committed(wire: Wire, group: str, topic: str, partition: int = 0) -> int:
-    """The committed offset, or -1."""
+    """Returns the committed offset, or -1."""
     find_coordinator(wire, group)
     reply = wire.ask(
         "OffsetFetch",
@@ -181,7 +181,7 @@ def committed(wire: Wire, group: str, topic: str, partition: int = 0) -> int:
 
 
 def describe(wire: Wire, group: str) -> Any:
-    """The row of one group."""
+    """Returns the row of one group."""
     find_coordinator(wire, group)
     return _describe(wire, group)
 

@@ -21,7 +21,7 @@ _number = itertools.count(1)
 
 
 class NetworkError(RuntimeError):
-    """``ip`` has failed; the text has what it printed."""
+    """``ip`` has failed. The text contains its output."""
 
 
 def _ip(*words: object) -> str:
@@ -32,7 +32,7 @@ def _ip(*words: object) -> str:
 
 
 def is_possible() -> bool:
-    """Whether namespaces and a bridge can be made here."""
+    """Whether this process can make namespaces and a bridge."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     try:
@@ -43,10 +43,10 @@ def is_possible() -> bool:
 
 
 class Network:
-    """Machines by name; each has an address, and a namespace in which its processes run (``enter``)."""
+    """Machines by name. Each has an address and a namespace; ``enter`` starts processes there."""
 
     def __init__(self, machines: list[int]) -> None:
-        #: Networks of several runs on one machine differ by the process.
+        #: The process id tells the networks of several runs on one machine apart.
         self.tag = f"{os.getpid() % 100_000}x{next(_number)}"
         third, second = os.getpid() % 250, (os.getpid() // 250) % 250
         self.prefix = f"10.{second}.{third}"
@@ -55,27 +55,27 @@ class Network:
         self.cuts: set[tuple[object, object]] = set()
 
     def address(self, end: object) -> str:
-        """The address of a machine, or of ``CLIENTS`` or ``SERVICES``."""
+        """Returns the address of a machine, or of ``CLIENTS`` or ``SERVICES``."""
         host = {CLIENTS: 1, SERVICES: 2}.get(end) if isinstance(end, str) else 10 + int(str(end))
         return f"{self.prefix}.{host}"
 
     def enter(self, machine: int) -> list[str]:
-        """What a command must be started with to run on that machine; it becomes the process itself."""
+        """Returns the prefix of a command that runs on that machine, in the same process."""
         return ["ip", "netns", "exec", self._namespace(machine)]
 
     def cut(self, sender: object, receiver: object) -> None:
-        """What ``sender`` sends to ``receiver`` is lost from now on."""
+        """Drops what ``sender`` sends to ``receiver`` from now on."""
         self.cuts.add((sender, receiver))
         self._neighbour(sender, receiver, NOWHERE)
 
     def isolate(self, machine: int, ends: list[object]) -> None:
-        """Cuts a machine from those, in both directions."""
+        """Cuts a machine off from those, in both directions."""
         for end in ends:
             self.cut(machine, end)
             self.cut(end, machine)
 
     def heal(self) -> None:
-        """Nothing is lost any more."""
+        """Ends all cuts."""
         for sender, receiver in list(self.cuts):
             self._neighbour(sender, receiver, self._hardware(receiver))
         self.cuts.clear()
@@ -89,7 +89,7 @@ class Network:
         return f"{self.bridge}-{machine}"
 
     def _hardware(self, end: object) -> str:
-        """The hardware address of a machine; both ends of ours have the bridge's."""
+        """Returns the hardware address of a machine. Both ends of our own have the bridge's."""
         return f"02:00:00:00:01:{10 + end:02x}" if isinstance(end, int) else "02:00:00:00:01:01"
 
     def __enter__(self) -> Self:

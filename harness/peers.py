@@ -26,23 +26,23 @@ from harness.witnesses import used
 
 KAFKA_VERSION = "4.4.0"
 HERE = Path(__file__).resolve().parent
-#: The artifacts of this version that the pom asks for; the others come with them.
+#: The artifacts of this version that the pom names. Maven adds their dependencies.
 DIRECT = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime")
-#: Options of every JVM that the suite starts for a moment.
+#: Options of every JVM that the suite starts for a short time.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class PeerError(RuntimeError):
-    """A peer could not be fetched, or a tool of it failed; the text holds what it printed."""
+    """A peer could not be fetched, or its tool failed. The text contains the output."""
 
 
 def folder() -> Path:
-    """Where the peers live: ``PYBROKER_PEERS``, else ``.peers`` of the checkout."""
+    """Returns the folder of the peers: ``PYBROKER_PEERS``, or ``.peers`` of the checkout."""
     return Path(os.environ.get("PYBROKER_PEERS") or HERE.parent / ".peers")
 
 
 def libs() -> Path:
-    """The folder of Kafka's jars, fetched on the first call (some 90 MB).
+    """Returns the folder of Kafka's jars. The first call fetches them (some 90 MB).
 
     Raises:
         PeerError: maven is missing or failed.
@@ -61,7 +61,7 @@ def _complete(target: Path) -> bool:
 
 @contextlib.contextmanager
 def lock() -> Iterator[None]:
-    """Held while a process fetches or compiles, because several may need the same at once."""
+    """Is held while a process fetches or compiles, because several may need the same at once."""
     folder().mkdir(parents=True, exist_ok=True)
     with (folder() / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -69,7 +69,7 @@ def lock() -> Iterator[None]:
 
 
 def jars_of(pom: Path, name: str) -> Path:
-    """The folder of the jars that another pom asks for, fetched on the first call.
+    """Returns the folder of the jars that another pom names. The first call fetches them.
 
     Raises:
         PeerError: maven is missing or failed.
@@ -83,7 +83,7 @@ def jars_of(pom: Path, name: str) -> Path:
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
-    """The interpreter of a virtual environment that has these, made on the first call.
+    """Returns the interpreter of a virtual environment with these packages. The first call makes it.
 
     Raises:
         PeerError: pip failed.
@@ -99,7 +99,7 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
 
 
 def _install(target: Path, requirements: Sequence[str]) -> None:
-    """Makes it where it will be, because its scripts name their folder."""
+    """Makes the environment in its final place, because its scripts contain the path of their folder."""
     venv.create(target, clear=True, with_pip=True)
     command = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -143,7 +143,7 @@ def compiled(name: str) -> Path:
 
 
 def _compile(source: Path, jars: Path, jar: Path) -> None:
-    """The jar gets its name when it is complete; others may be running from it."""
+    """Compiles into a temporary jar and then renames it, because others may be running from the old one."""
     javac = shutil.which("javac")
     if javac is None:
         raise PeerError("javac is not installed: run `sh install.sh tests`")
@@ -163,7 +163,7 @@ def _compile(source: Path, jars: Path, jar: Path) -> None:
 
 
 def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED, more: Sequence[Path] = ()) -> list[str]:
-    """The start of a command line that runs a class of the peers, or of the jars ``more``."""
+    """Returns the beginning of a command line that runs a class of the peers, or of the jars ``more``."""
     java = shutil.which("java")
     if java is None:
         raise PeerError("java is not installed: run `sh install.sh tests`")
@@ -191,7 +191,8 @@ def _archive(main_class: str) -> Path:
 
 @contextlib.contextmanager
 def _archiving(main_class: str) -> Iterator[Path | None]:
-    """Where a run may leave its class archive; it gets its name when it is whole, because others may be reading it."""
+    """Yields where a run may write its class archive, and then renames it, because others may be reading the old one.
+    """
     archive = _archive(main_class)
     if archive.exists() or not os.access(libs().parent, os.W_OK):
         yield None
@@ -205,12 +206,12 @@ def _archiving(main_class: str) -> Iterator[Path | None]:
 
 
 def program(name: str, *arguments: str, heap: str = "256m", options: Sequence[str] = SHORT_LIVED) -> list[str]:
-    """The command line of a program of the suite's own, ``harness/java/<name>.java``."""
+    """Returns the command line of one of the suite's own programs, ``harness/java/<name>.java``."""
     return [*jvm(heap, options, [compiled(name)]), name, *arguments]
 
 
 class Java:
-    """Runs the classes of the peers, one JVM each."""
+    """Runs classes of the peers, each in a JVM of its own."""
 
     def __call__(
         self,

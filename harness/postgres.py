@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, on a socket in its folder."""
+"""A PostgreSQL server for tests, on a socket in its folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 120
 
 
 def tool(name: str) -> str:
-    """A program of the server; Debian keeps them out of the way."""
+    """Returns the path of a program of the server. Debian keeps them out of the PATH."""
     places = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     found = shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", "")]))
     assert found, f"{name} is missing: sh install.sh tests"
@@ -23,14 +23,14 @@ def tool(name: str) -> str:
 
 
 def as_server(*command: object) -> None:
-    """PostgreSQL refuses to run as root."""
+    """Runs a command, as user postgres if we are root, because PostgreSQL refuses to run as root."""
     user: dict[str, Any] = {"user": "postgres"} if os.getuid() == 0 else {}
     subprocess.run(list(map(str, command)), check=True, timeout=TIMEOUT_S, cwd="/", stdout=subprocess.DEVNULL, **user)
 
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Its URL, while it runs; pytest's own folders are closed to other users."""
+    """Runs a server and yields its URL. It stays out of pytest's folders, which are closed to other users."""
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
         if os.getuid() == 0:
             shutil.chown(name, "postgres")

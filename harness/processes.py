@@ -1,4 +1,4 @@
-"""What a process costs and holds, read from /proc."""
+"""The CPU time, memory and files of a process, read from /proc."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cpu:
 
 
 def cpu(pid: int) -> Cpu:
-    """CPU time of all threads of a process, those that have ended among them.
+    """Returns the CPU time of all threads of a process, also of those that have ended.
 
     The scheduler's nanoseconds (``schedstat``) are exact but end with their thread and know no user/system split; the
     ticks of ``stat`` hold everything, at 10 ms.
@@ -36,7 +36,7 @@ def cpu(pid: int) -> Cpu:
 
 
 def cpu_ns(pid: int) -> int:
-    """Nanoseconds on a CPU of the threads that now live, from ``schedstat``: fine enough for idle processes."""
+    """Returns the CPU time of the threads that now live, from ``schedstat``. It is fine enough for idle processes."""
     return sum(
         int((task / "schedstat").read_text().split()[0])
         for task in Path(f"/proc/{pid}/task").iterdir()
@@ -44,17 +44,17 @@ def cpu_ns(pid: int) -> int:
 
 
 def rss_kib(pid: int) -> int:
-    """Resident memory in KiB."""
+    """Returns the resident memory in KiB."""
     return _status(pid, "VmRSS")
 
 
 def peak_rss_kib(pid: int) -> int:
-    """The largest resident memory so far (or since ``reset_peak``), in KiB."""
+    """Returns the largest resident memory so far (or since ``reset_peak``), in KiB."""
     return _status(pid, "VmHWM")
 
 
 def reset_peak(pid: int) -> None:
-    """Lets ``peak_rss_kib`` start again from now."""
+    """Restarts the measurement of ``peak_rss_kib``."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
@@ -66,7 +66,7 @@ def _status(pid: int, name: str) -> int:
 
 
 def available_memory() -> int:
-    """Bytes that the machine could give to a process now."""
+    """Returns the bytes that the machine could give to a process now."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -74,24 +74,24 @@ def available_memory() -> int:
 
 
 def open_files(pid: int) -> int:
-    """How many file descriptors a process holds."""
+    """Returns the number of file descriptors that a process holds."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def family_cpu_s(pid: int) -> float:
-    """Seconds of CPU of a process and all below it, those that have ended and were waited for among them."""
+    """Returns the CPU seconds of a process and its descendants, also of those that have ended and were waited for."""
     own = 0.0
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process has just ended
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         own = sum(map(int, fields[11:15])) / TICKS_PER_SECOND
     return own + sum(family_cpu_s(child) for child in children(pid))
 
 
 def children(pid: int) -> list[int]:
-    """The processes that live right below this one."""
+    """Returns the direct children of this process."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread of it
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one of its threads
                 found += map(int, (task / "children").read_text().split())
     return found

@@ -1,4 +1,4 @@
-"""A TCP proxy between clients and a broker that loses, delays and cuts on purpose.
+"""A TCP proxy between clients and a broker that loses, delays and cuts messages on purpose.
 
 It understands just enough of the protocol to know which reply belongs to which request. Every frame starts with its
 length. Then a request has api key, version and correlation id, and a reply has the correlation id. So a test can say
@@ -20,7 +20,7 @@ from typing import Self
 from harness.wire_client import ConnectionClosed, Wire
 
 PRODUCE = 0
-#: With this SO_LINGER a close sends RST, not FIN.
+#: With this SO_LINGER, a close sends RST instead of FIN.
 RESET = struct.pack("ii", 1, 0)
 Rule = Callable[[int, int], bool]
 
@@ -36,9 +36,9 @@ class FaultProxy:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self.listener.getsockname()[:2]
         self.delay_s = 0.0
-        #: Swallows requests, or replies, without a word: the connections stay open.
+        #: Drops requests, or replies, without notice: the connections stay open.
         self.swallows_requests = self.swallows_replies = False
-        #: New connections are closed at once.
+        #: Closes new connections at once.
         self.refuses = False
         self.lost: list[tuple[int, int]] = []
         self.cuts = 0
@@ -55,7 +55,7 @@ class FaultProxy:
         return f"{self.address[0]}:{self.address[1]}"
 
     def lose_replies(self, api_key: int = PRODUCE, *, every: int = 1, count: int = 1_000_000) -> None:
-        """From now on, loses every n-th reply to this kind of request and cuts its connection, ``count`` times."""
+        """Loses every n-th reply to this kind of request and cuts its connection, ``count`` times, from now on."""
         seen = 0
         left = count
 
@@ -72,11 +72,11 @@ class FaultProxy:
         self._rule = rule
 
     def cut_produces(self, sizes: Iterable[int]) -> None:
-        """The next produce requests are cut: so many bytes of each arrive, then its connection is reset."""
+        """Cuts the next produce requests: so many bytes of each arrive, then its connection is reset."""
         self._cut_sizes = iter(sizes)
 
     def cut_size(self, api_key: int) -> int | None:
-        """Where this request is to be cut; called by the links."""
+        """Returns where this request is to be cut. Links call it."""
         if api_key != PRODUCE:
             return None
         with self._lock:
@@ -85,18 +85,18 @@ class FaultProxy:
             return size
 
     def cut_replies(self, sizes: Iterable[int]) -> None:
-        """Of the next replies only so many bytes arrive each, then its connection is reset."""
+        """Cuts the next replies: so many bytes of each arrive, then its connection is reset."""
         self._reply_sizes = iter(sizes)
 
     def reply_cut_size(self) -> int | None:
-        """Where this reply is to be cut; called by the links."""
+        """Returns where this reply is to be cut. Links call it."""
         with self._lock:
             size = next(self._reply_sizes, None)
             self.cuts += size is not None
             return size
 
     def black_hole(self, *, requests: bool = True, replies: bool = True) -> None:
-        """Takes everything and passes nothing on; a connection that has lost something stays dead after ``heal``."""
+        """Drops everything that arrives. A connection that has lost something stays dead after ``heal``."""
         self.swallows_requests, self.swallows_replies = requests, replies
 
     def heal(self) -> None:
@@ -114,14 +114,14 @@ class FaultProxy:
             link.reset()
 
     def half_close(self, *, client: bool) -> None:
-        """Every connection gets a FIN on the client's side, or on the broker's; the other direction goes on."""
+        """Sends a FIN on every connection to the client, or to the broker. The other direction stays open."""
         with self._lock:
             links = list(self._links)
         for link in links:
             link.half_close(link.client if client else link.broker)
 
     def loses(self, api_key: int, correlation_id: int) -> bool:
-        """Whether the rule takes this reply; called by the links, one at a time."""
+        """Whether the rule drops this reply. Links call it, one at a time."""
         with self._lock:
             taken = self._rule is not None and self._rule(api_key, correlation_id)
             if taken:
@@ -159,16 +159,16 @@ class FaultProxy:
 
 
 class Link:
-    """One proxied connection: a thread in each direction."""
+    """One proxied connection, with a thread for each direction."""
 
     def __init__(self, proxy: FaultProxy, client: socket.socket, broker: Wire) -> None:
         self.proxy = proxy
         self.client = Wire.of(client)
         self.broker = broker
         self.keys: dict[int, int] = {}
-        #: A request was swallowed: nothing that comes after it is passed on.
+        #: A request was dropped, so nothing after it is forwarded.
         self.is_dead = False
-        #: A reply was swallowed: no other is passed on.
+        #: A reply was dropped, so no other is forwarded.
         self.is_mute = False
         for wire in (self.client, self.broker):
             wire.socket.settimeout(None)
@@ -182,7 +182,7 @@ class Link:
         return self.client.socket.fileno() < 0
 
     def reset(self) -> None:
-        """Ends both connections with RST; what is in flight is lost."""
+        """Resets both connections with RST, and loses what is in flight."""
         for wire in (self.client, self.broker):
             with contextlib.suppress(OSError):
                 wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -190,7 +190,7 @@ class Link:
             wire.close()
 
     def half_close(self, wire: Wire) -> None:
-        """A FIN on this side; what comes from there is still forwarded."""
+        """Sends a FIN on this side. What comes from there is still forwarded."""
         with contextlib.suppress(OSError):
             wire.socket.shutdown(socket.SHUT_WR)
 

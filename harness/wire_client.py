@@ -26,12 +26,12 @@ NO_UUID = uuid.UUID(int=0)
 
 
 class ConnectionClosed(ConnectionError):
-    """The broker closed the connection (or reset it) where a reply was due."""
+    """The broker closed or reset the connection although a reply was due."""
 
 
 @cache
 def message_class(name: str) -> Any:
-    """A message class of kafka-python (or of ``wire.messages``), such as ``ProduceRequest``."""
+    """Returns a message class of kafka-python (or of ``harness.messages``), such as ``ProduceRequest``."""
     for module in MODULES:
         found = getattr(importlib.import_module(module), name, None)
         if found is not None:
@@ -46,7 +46,7 @@ def api_key(name: str) -> int:
 def encode_request(
     name: str, version: int, fields: Mapping[str, Any], correlation_id: int = 1, client_id: str = "raw"
 ) -> bytes:
-    """One request as a frame, length included. Structs are given as dicts."""
+    """Returns one request as a frame with its length. Structs are dicts."""
     kind = message_class(name + "Request")
     request = _build(kind[None], kind._struct, fields, version)
     request.with_header(correlation_id, client_id)
@@ -54,7 +54,7 @@ def encode_request(
 
 
 def _build(kind: Any, struct_field: Any, values: Mapping[str, Any], version: int) -> Any:
-    """Turns dicts into the nested message classes."""
+    """Converts dicts into the nested message classes."""
     built = {}
     for name, value in values.items():
         field = struct_field.fields[name]
@@ -68,12 +68,12 @@ def _build(kind: Any, struct_field: Any, values: Mapping[str, Any], version: int
 
 
 def decode_response(name: str, version: int, frame: bytes) -> Any:
-    """A reply (without its length) as a message of kafka-python."""
+    """Returns a reply (without its length) as a message of kafka-python."""
     return message_class(name + "Response").decode(frame, version=version, header=True)
 
 
 def request_header(key: int, version: int, correlation_id: int = 1, client_id: str | None = "raw") -> bytes:
-    """A request header v1, by hand."""
+    """Returns a request header v1, made by hand."""
     head = struct.pack(">hhi", key, version, correlation_id)
     if client_id is None:
         return head + struct.pack(">h", -1)
@@ -88,7 +88,7 @@ class Wire:
     """A connection to a broker."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30, entrance: Entrance | None = None) -> None:
-        """``entrance``: the user who comes, if not that of the environment.
+        """``entrance``: the user that connects, by default that of the environment.
 
         Raises:
             ConnectionRefusedError: the broker does not let the user in.
@@ -111,7 +111,7 @@ class Wire:
 
     @classmethod
     def of(cls, connected: socket.socket) -> Self:
-        """The frames of a socket that exists already."""
+        """Reads frames from an existing socket."""
         wire = cls.__new__(cls)
         wire._use(connected)
         return wire
@@ -143,7 +143,7 @@ class Wire:
             raise ConnectionClosed(str(error)) from error
 
     def receive(self) -> bytes:
-        """The next reply without its length.
+        """Returns the next reply without its length.
 
         Raises:
             ConnectionClosed: the broker closed the connection.
@@ -165,13 +165,13 @@ class Wire:
         return bytes(data)
 
     def post(self, name: str, version: int, **fields: Any) -> int:
-        """Sends a request without waiting for the reply; returns its correlation id."""
+        """Sends a request without waiting for the reply. Returns its correlation id."""
         self.correlation_id += 1
         self.send(encode_request(name, version, fields, self.correlation_id))
         return self.correlation_id
 
     def reply(self, name: str, version: int, correlation_id: int | None = None) -> Any:
-        """The next reply, which must be that of the given request."""
+        """Returns the next reply, which must be that of the given request."""
         frame = self.receive()
         expected = self.correlation_id if correlation_id is None else correlation_id
         (found,) = struct.unpack_from(">i", frame)
@@ -179,12 +179,12 @@ class Wire:
         return decode_response(name, version, frame)
 
     def ask(self, name: str, version: int, **fields: Any) -> Any:
-        """A request and its reply."""
+        """Sends a request and returns its reply."""
         self.post(name, version, **fields)
         return self.reply(name, version)
 
     def closed_by_peer(self, timeout_s: float = 60) -> bool:
-        """Whether the broker closes the connection without a word within the time."""
+        """Whether the broker closes the connection without a reply in time."""
         self.socket.settimeout(timeout_s)
         try:
             return self.socket.recv(1) == b""
@@ -193,10 +193,10 @@ class Wire:
         except TimeoutError:
             return False
 
-    # What many tests need; the versions are common ones, not the point.
+    # What many tests need. They do not depend on these versions.
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """The advertised range of each API key."""
+        """Returns the advertised range of each API key."""
         rows = self.ask("ApiVersions", 0).api_keys
         return {row.api_key: (row.min_version, row.max_version) for row in rows}
 
@@ -220,7 +220,7 @@ class Wire:
         assert reply.responses[0].error_code == 0, reply
 
     def metadata(self, name: str) -> Any:
-        """The row of one topic, retried while the broker has not heard of it yet."""
+        """Returns the row of one topic, and asks again until the broker knows it."""
 
         def ask() -> Any:
             reply = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
@@ -233,7 +233,7 @@ class Wire:
         return found
 
     def new_producer_id(self) -> int:
-        """An id for idempotent batches (epoch 0)."""
+        """Returns a producer id for idempotent batches (epoch 0)."""
         fields = {"transactional_id": None, "transaction_timeout_ms": 60_000}
         not_ready = error_codes.COORDINATOR_NOT_READY
         reply = settled(lambda: self.ask("InitProducerId", 2, **fields), not_ready, "a producer id")
@@ -243,7 +243,7 @@ class Wire:
     def produce(
         self, topic: str, records: bytes, partition: int = 0, *, acks: int = -1, version: int = 9
     ) -> Any:
-        """Sends one partition's records; returns the partition's row of the reply."""
+        """Produces one partition's records. Returns the partition's row of the reply."""
         data = {"name": topic, "partition_data": [{"index": partition, "records": records}]}
         reply = self.ask(
             "Produce", version, transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=[data]
@@ -251,7 +251,7 @@ class Wire:
         return reply.responses[0].partition_responses[0]
 
     def fetch(self, topic: str, offset: int, partition: int = 0, **options: Any) -> Any:
-        """Fetches from one partition; returns the partition's row of the reply."""
+        """Fetches from one partition. Returns the partition's row of the reply."""
         version = options.pop("version", 12)
         row = {
             "partition": partition,
@@ -271,7 +271,9 @@ class Wire:
         return reply.responses[0].partitions[0]
 
     def offset(self, topic: str, timestamp: int, partition: int = 0, version: int = 7, **fields: Any) -> Any:
-        """ListOffsets of one partition: -1 latest, -2 earliest, -3 largest timestamp, else by time."""
+        """Returns an offset of one partition by ListOffsets: -1 latest, -2 earliest, -3 largest timestamp, otherwise by
+        time.
+        """
         row = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
         reply = self.ask(
             "ListOffsets",
@@ -282,7 +284,7 @@ class Wire:
         return reply.topics[0].partitions[0]
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The high watermark, asked again while the broker is not yet leader of a topic just made."""
+        """Returns the high watermark, and asks again until the new topic has a leader."""
         not_ready = error_codes.TOPIC_NOT_READY
         row = settled(lambda: self.offset(topic, -1, partition), not_ready, f"a leader of {topic} {partition}")
         assert row.error_code == 0, row

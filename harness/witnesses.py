@@ -1,4 +1,4 @@
-"""Which clients took part in a test: each says so where it is made, and the report asks at the test's end."""
+"""Records which clients took part in a test: each reports where it is created, and the report collects them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _seen: set[str] = set()
 
 
 def used(name: str) -> None:
-    """A client of this name takes part in the test that runs."""
+    """Notes that a client of this name takes part in the current test."""
     _seen.add(name)
 
 
 def taken() -> list[str]:
-    """The clients that took part since the last call, in alphabetical order."""
+    """Returns the clients that took part since the last call, in alphabetical order."""
     names = sorted(_seen - {BARE} or _seen)
     _seen.clear()
     return names
