@@ -1,4 +1,4 @@
-"""The conformance suite: what a Kafka broker must do, tried from outside by sockets, bytes and foreign clients.
+"""The conformance suite checks from outside what a Kafka broker must do, by sockets, bytes and foreign clients.
 
 Start with ``scenarios`` (what users do), ``api`` (one request at a time) and ``wire`` (bytes). ``drivers`` are the
 clients, ``data`` is what they write. ``faults`` and ``differential`` are campaigns, ``bench`` measures, ``report``

@@ -17,13 +17,13 @@ OUTPUT = "cpu_s"
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and of those that it has waited for."""
+    """Returns the CPU seconds of this process and of those that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 class Worker:
-    """In a worker of xdist: tells at its end what it took."""
+    """Reports the CPU time of a worker of xdist at its end."""
 
     def __init__(self, config: Any) -> None:
         self.output: dict[str, float] = config.workeroutput
@@ -47,7 +47,7 @@ class Budget:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """xdist calls it when a worker has ended."""
+        """Adds a worker's time; xdist calls this when the worker has ended."""
         self.workers_s += getattr(node, "workeroutput", {}).get(OUTPUT, 0.0)
 
     @pytest.hookimpl(trylast=True)
@@ -65,7 +65,7 @@ class Budget:
 
 
 def register(config: pytest.Config) -> None:
-    """Registers what this process needs for ``--cpu-budget``; nothing where the option is not given."""
+    """Registers what this process needs for ``--cpu-budget``, or nothing without the option."""
     limit_s = config.getoption(OPTION)
     if limit_s is not None:
         config.pluginmanager.register(Worker(config) if hasattr(config, "workeroutput") else Budget(limit_s), "budget")

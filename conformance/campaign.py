@@ -1,4 +1,4 @@
-"""The long suites, by their names: ``python -m conformance.campaign NAME [options]``, or ``tox -e campaign -- NAME``.
+"""Runs the long suites by name: ``python -m conformance.campaign NAME [options]``, or ``tox -e campaign -- NAME``.
 
 A campaign is one command or some: tests that are marked ``campaign``, or a program of its own. Each of them gets the
 options after the name: ``-k kills`` is for pytest, ``--seeds 0-1000`` for the simulator. Ctrl-C ends it in order.
@@ -25,7 +25,7 @@ from conformance.tiers import CAMPAIGN
 
 ROOT: Final = Path(__file__).parents[1]
 GRACE_S: Final = 60.0
-"""So long a command may take to stop what it started, once it is interrupted."""
+"""The time that an interrupted command has to stop what it started."""
 MARK: Final = "CONFORMANCE_CAMPAIGN"
 """Set in the environment of a campaign's processes, so that they can be found after ``setsid``."""
 UNKNOWN: Final = 2
@@ -41,7 +41,9 @@ class Suite:
     options: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """The command line. The faulthandler is for runs that hang: a campaign's tests have limits of their own."""
+        """Returns the command line. Its faulthandler is for runs that hang, because a campaign's tests have limits of
+        their own.
+        """
         ignored = [f"--ignore={path}" for path in self.ignored]
         own = ["-m", CAMPAIGN, "-o", "faulthandler_timeout=0", *self.options, *self.paths, *ignored]
         return [sys.executable, "-m", "pytest", *own]
@@ -49,26 +51,26 @@ class Suite:
 
 @dataclass(frozen=True)
 class Program:
-    """A module that is a program."""
+    """A module that runs as a program."""
 
     module: str
     arguments: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """The command line."""
+        """Returns the command line."""
         return [sys.executable, "-m", self.module, *self.arguments]
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """What it does, how many hours that takes on two cores, and its commands."""
+    """What a campaign does, how many hours it takes on two cores, and its commands."""
 
     what: str
     hours: float
     commands: tuple[Suite | Program, ...]
 
     def takes(self) -> str:
-        """The hours, as people say them."""
+        """Returns the hours in words."""
         return f"{self.hours:g} h" if self.hours >= 1 else f"{self.hours * 60:.0f} min"
 
 
@@ -160,18 +162,18 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
         (Program("conformance.bench.hostility"), Program("conformance.bench.hostility", ("--brokers", "3"))),
     ),
 }
-"""By their names. ``conformance/tests/test_environments.py`` checks that no marked test is left out."""
+"""The campaigns by name. ``conformance/tests/test_environments.py`` checks that no marked test is left out."""
 
 
 def listed() -> str:
-    """A line for each campaign."""
+    """Returns a line for each campaign."""
     width = max(map(len, CAMPAIGNS))
     lines = (f"  {name:{width}}  {each.takes():>6}  {each.what}" for name, each in CAMPAIGNS.items())
     return "\n".join(["campaigns:", *lines])
 
 
 def unknown(name: str) -> str:
-    """What to say of a name that no campaign has."""
+    """Returns the error message for an unknown name."""
     near = difflib.get_close_matches(name, CAMPAIGNS, 1)
     return f"there is no campaign {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
@@ -217,7 +219,7 @@ def kill_all(mark: str) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes with that mark: a zombie has no environment any more."""
+    """Returns the processes with that mark. A zombie has no environment and is not among them."""
     variable = f"{MARK}={mark}".encode()
     found = []
     for file in Path("/proc").glob("[0-9]*/environ"):
@@ -229,7 +231,7 @@ def marked(mark: str) -> list[int]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM raise KeyboardInterrupt once: tox and ``timeout`` repeat them."""
+    """Makes SIGINT and SIGTERM raise KeyboardInterrupt only once, because tox and ``timeout`` repeat them."""
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = {kind: signal.getsignal(kind) for kind in kinds}
 

@@ -1,4 +1,4 @@
-"""Requests by hand, one API a file: what a broker answers to each, right and wrong, whatever client sends it.
+"""Requests made by hand, one API a file: what a broker must answer to each, right or wrong.
 
 Start with ``test_produce`` and ``test_fetch``. Requests are kafka-python's messages, sent by ``harness.wire_client``.
 """

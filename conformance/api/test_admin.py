@@ -70,7 +70,7 @@ def config_rows(*rows: tuple[str, int, str | None]) -> list[dict[str, Any]]:
 
 
 def alter(wire: Wire, topic: str, *rows: tuple[str, int, str | None], validate_only: bool = False) -> int:
-    """The error code of an incremental change."""
+    """Sends an incremental change and returns its error code."""
     resource = {"resource_type": kinds.Resource.TOPIC, "resource_name": topic, "configs": config_rows(*rows)}
     reply = wire.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=validate_only)
     return int(reply.responses[0].error_code)
@@ -142,7 +142,7 @@ def test_semantic_39_records_of_a_compacted_topic_are_not_deleted(wire: Wire, ne
 
 
 def create(wire: Wire, name: str, partitions: int = 1, replicas: int = 1, **changes: Any) -> int:
-    """The error code of creating one topic."""
+    """Creates one topic and returns the error code."""
     topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
     topic |= {"assignments": [], "configs": []}
     options = {"timeout_ms": 30_000, "validate_only": False}

@@ -25,7 +25,7 @@ METADATA, FETCH, LIST_GROUPS = 3, 1, 16
 
 @pytest.fixture(autouse=True)
 def serves_afterwards(broker: Broker) -> Iterator[None]:
-    """Whatever a test sends, the next client is served."""
+    """Checks after each test that the broker serves the next client."""
     yield
     with Wire(broker.address) as wire:
         assert wire.versions()
@@ -56,7 +56,7 @@ def test_case_45_the_limit_of_a_frame_is_configured(new_broker: NewBroker) -> No
 @pytest.mark.nightly
 @pytest.mark.ours
 def test_case_46_memory_grows_with_what_arrived_not_with_what_was_declared(broker: Broker) -> None:
-    """60 clients that declare 90 MB and send two bytes end a Kafka with a heap of 1 GiB."""
+    """Sixty clients that declare 90 MB and send two bytes end a Kafka with a heap of 1 GiB."""
     before = rss_kib(broker.pid)
     liars = [Wire(broker.address) for _ in range(60)]
     for wire in liars:
@@ -168,7 +168,7 @@ def test_case_49_a_silent_connection_is_closed_after_its_idle_time(new_broker: N
 @pytest.mark.ours
 @pytest.mark.campaign
 def test_case_49_a_frame_that_drips_in_is_closed(broker: Broker) -> None:
-    """One byte now and then is no life sign: a frame has a deadline of its own, half a minute."""
+    """One byte now and then does not keep a connection alive: a frame has a deadline of its own, half a minute."""
     with Wire(broker.address) as slow:
         slow.send(struct.pack(">i", 10_000))
         start = time.monotonic()

@@ -24,7 +24,7 @@ from harness.wire_client import Wire
 
 
 def filled(wire: Wire, topic: str, count: int = 5, size: int = 10, partition: int = 0) -> None:
-    """``count`` batches of one record each, whose timestamps are 1000, 1010, 1020, …"""
+    """Produces ``count`` batches of one record each, with the timestamps 1000, 1010, 1020, …"""
     for number in range(count):
         data = batch([b"%d" % number + b"." * size], base_timestamp=1_000 + 10 * number)
         assert wire.produce(topic, data, partition).error_code == 0

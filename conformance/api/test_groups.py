@@ -25,14 +25,14 @@ from harness.wire_client import Wire
 
 @pytest.fixture
 def member(broker: Broker, group: str, wire: Wire) -> Iterator[Member]:
-    """A member that has not joined yet, of a group whose coordinator has loaded."""
+    """Returns a member that has not joined yet, of a group whose coordinator has loaded."""
     find_coordinator(wire, group)
     with Member(broker, group) as one:
         yield one
 
 
 def send_join(member: Member, version: int) -> int:
-    """The error code of one join, as it is."""
+    """Sends one join and returns its error code, without a retry."""
     member._send_join(version)
     reply = member.wire.reply("JoinGroup", version)
     member.member_id = reply.member_id or member.member_id
@@ -66,7 +66,7 @@ def test_semantic_26_session_timeouts_have_bounds(member: Member, session_ms: in
 
 @pytest.fixture
 def pair(broker: Broker, member: Member) -> Iterator[tuple[Member, Member]]:
-    """Two members of a stable group; the first leads."""
+    """Returns two members of a stable group. The first is its leader."""
     member.join_alone()
     with Member(broker, member.group) as second:
         second.post_join()

@@ -1,4 +1,4 @@
-"""A thousand groups: listed, found again after a kill, deleted."""
+"""A thousand groups are listed, found again after a kill, and deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPS = 1_000
 
 
 def commit_all(wire: Wire, names: list[str]) -> set[int]:
-    """One offset for each group, pipelined; the error codes."""
+    """Commits one offset for each group, pipelined. Returns the error codes."""
     codes = set()
     for at in range(0, len(names), 50):
         part = names[at : at + 50]
@@ -29,7 +29,7 @@ def commit_all(wire: Wire, names: list[str]) -> set[int]:
 
 
 def listed(wire: Wire, **filters: Any) -> set[str]:
-    """The groups of the broker, once its coordinators have loaded."""
+    """Returns the groups of the broker, once its coordinators have loaded."""
     fields = {"states_filter": [], "types_filter": [], **filters}
     replies: list[Any] = []
 
@@ -43,7 +43,7 @@ def listed(wire: Wire, **filters: Any) -> set[str]:
 
 
 def fetched(wire: Wire, names: list[str]) -> list[int]:
-    """The offsets, all groups in one request."""
+    """Fetches the offsets of all groups in one request."""
     topics = [{"name": "t", "partition_indexes": [0]}]
     groups = [{"group_id": name, "topics": topics} for name in names]
     reply = wire.ask("OffsetFetch", 8, groups=groups, require_stable=True)

@@ -24,7 +24,7 @@ LAST_SEQUENCE = 2**31 - 1
 
 
 def refused(wire: Wire, topic: str, data: bytes, version: int = 9) -> int:
-    """The error code of a produce that must leave nothing behind."""
+    """Returns the error code of a produce that must leave nothing behind."""
     before = wire.end_offset(topic)
     row = wire.produce(topic, data, version=version)
     assert row.error_code != 0
@@ -83,7 +83,7 @@ def test_case_53_other_acks_than_0_1_and_all_are_refused(wire: Wire, topic: str,
 def test_semantic_06_min_insync_replicas_counts_no_more_replicas_than_there_are(
     wire: Wire, new_topic: NewTopic
 ) -> None:
-    """With one replica, two in-sync ones can never be had: Kafka then asks for one."""
+    """With one replica, two in-sync ones are impossible, and Kafka then requires one."""
     topic = new_topic(min_insync_replicas=2)
     assert wire.produce(topic, batch([b"x"])).error_code == 0
     assert wire.produce(topic, batch([b"x"]), acks=1).error_code == 0

@@ -1,4 +1,4 @@
-"""Quotas by kafka-python's messages: set, described, removed, refused."""
+"""Sets, describes, removes and refuses quotas by kafka-python's messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_quota_of_nothing_and_an_unknown_kind_are_refused(broker: Broker) -> N
 
 
 def test_a_client_is_answered_with_the_time_that_it_has_to_wait(broker: Broker, topic: str) -> None:
-    """Another client id has no quota."""
+    """A client with another client id has no quota."""
     with Wire(broker.address) as wire:
         assert alter(wire, 1, 1000.0).error_code == 0
     try:

@@ -1,4 +1,4 @@
-"""Offsets in transactions, frame by frame: KIP-447, KIP-890, and what a crash leaves of them (case 42)."""
+"""Offsets in transactions, frame by frame: KIP-447, KIP-890, and their state after a crash (case 42)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OLDEST, OLDER, NEWEST = 0, 3, 5
 
 
 class Transactional:
-    """A producer's coordinator calls, one at a time; what is retriable is tried until it is not."""
+    """A producer that calls its coordinator, one request at a time. It repeats what is retriable."""
 
     def __init__(self, wire: Wire, group: str) -> None:
         self.wire = wire
@@ -41,7 +41,7 @@ class Transactional:
         self.begin_session()
 
     def begin_session(self) -> None:
-        """A new epoch."""
+        """Begins a new epoch."""
         until(lambda: self._found() == 0, "a transaction coordinator", 60)
         reply = self.settled(lambda: self._init(), lambda reply: int(reply.error_code))
         assert reply.error_code == 0, reply
@@ -61,7 +61,7 @@ class Transactional:
         )
 
     def settled(self, ask: Callable[[], Any], code: Callable[[Any], int]) -> Any:
-        """The first reply that is not retriable."""
+        """Returns the first reply that is not retriable."""
         replies: list[Any] = []
 
         def look() -> bool:
@@ -80,7 +80,7 @@ class Transactional:
         }
 
     def add_offsets(self) -> int:
-        """AddOffsetsToTxn, which clients of transactions v1 send before they commit."""
+        """Sends AddOffsetsToTxn, as clients of transactions v1 do before they commit."""
         reply = self.settled(
             lambda: self.wire.ask("AddOffsetsToTxn", 3, group_id=self.group, **self.claim),
             lambda reply: int(reply.error_code),
@@ -88,7 +88,7 @@ class Transactional:
         return int(reply.error_code)
 
     def commit_offset(self, topic: str, offset: int, version: int, **fields: Any) -> int:
-        """TxnOffsetCommit of partition 0."""
+        """Sends TxnOffsetCommit of partition 0."""
         row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
         topics = [{"name": topic, "partitions": [row]}]
         asked = {"group_id": self.group, **self.claim, **fields}
@@ -108,12 +108,12 @@ class Transactional:
 
 
 def code_of(reply: Any) -> int:
-    """The error of the only partition."""
+    """Returns the error code of the only partition."""
     return int(reply.topics[0].partitions[0].error_code)
 
 
 def row(wire: Wire, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
-    """Error code and offset of partition 0."""
+    """Returns the error code and the offset of partition 0."""
     wanted = [{"name": topic, "partition_indexes": [0]}]
     reply = wire.ask("OffsetFetch", 7, group_id=group, topics=wanted, require_stable=stable)
     found = reply.topics[0].partitions[0]
@@ -121,14 +121,14 @@ def row(wire: Wire, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
 
 
 def settle(wire: Wire, group: str, topic: str) -> int:
-    """The offset once no transaction holds it."""
+    """Returns the offset once no transaction holds it."""
     until(lambda: row(wire, group, topic, stable=True)[0] != UNSTABLE_OFFSET_COMMIT, "the marker", 60)
     return row(wire, group, topic, stable=True)[1]
 
 
 @pytest.fixture
 def producer(wire: Wire, group: str) -> Transactional:
-    """A transactional producer that will commit for a group whose coordinator has loaded."""
+    """Returns a transactional producer that will commit for a group whose coordinator has loaded."""
     find_coordinator(wire, group)
     return Transactional(wire, group)
 
@@ -158,7 +158,7 @@ def test_transactions_v2_add_the_group_with_the_commit(
 def test_transactions_v2_follow_each_other_without_a_pause(
     producer: Transactional, wire: Wire, group: str, topic: str
 ) -> None:
-    """The next one begins while the markers of the last are still on their way."""
+    """The next transaction begins while the markers of the last one are still being written."""
     for offset in range(50):
         assert producer.commit_offset(topic, offset, NEWEST) == 0
         assert producer.end(commit=offset % 3 != 1, version=NEWEST) == 0
@@ -208,7 +208,7 @@ def test_partitions_and_groups_that_cannot_be_are_refused(
 
 @pytest.fixture
 def static(broker: Broker, group: str, producer: Transactional) -> Iterator[Member]:
-    """The only member of a stable group, with an instance id."""
+    """Returns the only member of a stable group, with an instance id."""
     with Member(broker, group, instance_id="i") as one:
         yield one.join_alone()
 
@@ -243,7 +243,7 @@ def test_a_deleted_group_takes_along_what_a_transaction_holds(
 def test_case_42_transactions_go_on_after_the_broker_was_killed(
     new_broker: NewBroker, group: str
 ) -> None:
-    """Held before the kill, ended after it; and ended before it, found after it."""
+    """One transaction is open at the kill and ends after it. Another one ends before the kill and is found after it."""
     broker = new_broker()
     with Wire(broker.address, 60) as wire:
         for name in ("held", "ended"):

@@ -1,4 +1,6 @@
-"""Records in transactions, frame by frame: cases 33 and 36–40, semantics 8, 15, 19, 24, 36; and what a kill leaves."""
+"""Records in transactions, frame by frame: cases 33 and 36–40, semantics 8, 15, 19, 24, 36; and their state after a
+kill.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ V1, V2 = 11, 12
 
 
 class Producer:
-    """A transactional producer, one call at a time; what is retriable is tried until it is not."""
+    """A transactional producer that sends one request at a time, and repeats what is retriable."""
 
     def __init__(self, wire: Wire, topic: str) -> None:
         self.wire = wire
@@ -45,7 +47,7 @@ class Producer:
         return int(self.wire.ask("FindCoordinator", 3, key=self.name, key_type=kinds.TRANSACTION).error_code)
 
     def begin_session(self) -> None:
-        """A new epoch."""
+        """Begins a new epoch."""
         fields = {"transactional_id": self.name, "transaction_timeout_ms": 60_000}
         reply = settled(
             lambda: self.wire.ask("InitProducerId", 4, producer_id=-1, producer_epoch=-1, **fields)
@@ -58,7 +60,7 @@ class Producer:
         return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
 
     def add_partition(self, partition: int = 0) -> None:
-        """What clients of transactions v1 say before they write to a partition."""
+        """Adds a partition, as clients of transactions v1 do before they write to it."""
         topics = [{"name": self.topic, "partitions": [partition]}]
         asked = {f"v3_and_below_{key}": value for key, value in self.claim.items()}
         reply = settled(
@@ -87,7 +89,7 @@ class Producer:
         }
 
     def write(self, version: int = V2, *values: bytes, partition: int = 0, **options: Any) -> Any:
-        """Produces one batch; returns the partition's row of the reply."""
+        """Produces one batch. Returns the partition's row of the reply."""
         values = values or (b"v",)
         asked = self.ask(version, self.records(*values, **options), partition)
         row = row_of(settled(lambda: self.wire.ask(**asked), lambda reply: row_of(reply).error_code))
@@ -95,7 +97,7 @@ class Producer:
         return row
 
     def end(self, *, commit: bool, version: int = 5, **fields: Any) -> int:
-        """EndTxn; from v5 on it begins the next epoch."""
+        """Sends EndTxn. From v5 on, it begins the next epoch."""
         asked = {**self.claim, "committed": commit, **fields}
         reply = settled(lambda: self.wire.ask("EndTxn", version, **asked))
         if version >= 5 and reply.error_code == 0:
@@ -104,7 +106,7 @@ class Producer:
 
 
 def settled(ask: Callable[[], Any], code: Callable[[Any], int] = lambda reply: reply.error_code) -> Any:
-    """The first reply that is not retriable."""
+    """Returns the first reply that is not retriable."""
     replies: list[Any] = []
 
     def look() -> bool:
@@ -126,7 +128,7 @@ def added(reply: Any) -> int:
 
 
 def stable(wire: Wire, topic: str) -> int:
-    """Where read_committed ends."""
+    """Returns the last stable offset, up to which read_committed consumers can read."""
     return int(wire.offset(topic, -1, isolation_level=1).offset)
 
 
@@ -135,7 +137,7 @@ def until_stable(wire: Wire, topic: str, offset: int) -> None:
 
 
 def committed(wire: Wire, topic: str) -> list[bytes | None]:
-    """What a read_committed consumer gives its user."""
+    """Returns the records that a read_committed consumer gives its user."""
     row = wire.fetch(topic, 0, isolation_level=1)
     aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
     given: list[bytes | None] = []
@@ -152,14 +154,14 @@ def committed(wire: Wire, topic: str) -> list[bytes | None]:
 
 
 def producers(wire: Wire, topic: str) -> dict[int, Any]:
-    """DescribeProducers of partition 0."""
+    """Sends DescribeProducers of partition 0."""
     asked = [{"name": topic, "partition_indexes": [0]}]
     reply = wire.ask("DescribeProducers", 0, topics=asked)
     return {each.producer_id: each for each in reply.topics[0].partitions[0].active_producers}
 
 
 def mark(wire: Wire, producer: Producer, *, epoch: int, coordinator_epoch: int, version: int) -> int:
-    """WriteTxnMarkers for partition 0: an abort, as a coordinator would send it."""
+    """Sends WriteTxnMarkers for partition 0: an abort, as a coordinator would send it."""
     marker = {
         "producer_id": producer.id,
         "producer_epoch": epoch,

@@ -39,14 +39,14 @@ V1, V2 = 4, 5
 
 
 class Owner(NamedTuple):
-    """A producer id and epoch."""
+    """A producer id and its epoch."""
 
     id: int
     epoch: int
 
 
 class Coordinator:
-    """The coordinator calls of one transactional id."""
+    """Calls the coordinator of one transactional id."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -58,14 +58,14 @@ class Coordinator:
         return int(self.wire.ask("FindCoordinator", 3, key=self.id, key_type=kinds.TRANSACTION).error_code)
 
     def init(self, version: int = 5, *, timeout_ms: int = 60_000, owner: Owner | None = None) -> Any:
-        """The reply to InitProducerId."""
+        """Sends InitProducerId and returns the reply."""
         fields: dict[str, Any] = {"transactional_id": self.id, "transaction_timeout_ms": timeout_ms}
         if version >= 3:
             fields["producer_id"], fields["producer_epoch"] = owner or (-1, -1)
         return self.wire.ask("InitProducerId", version, **fields)
 
     def owner(self, **options: Any) -> Owner:
-        """Takes the id over, once nothing is going on any more."""
+        """Initialises the transactional id, once its last transaction has ended."""
         replies: list[Any] = []
 
         def look() -> bool:
@@ -77,7 +77,7 @@ class Coordinator:
         return Owner(replies[-1].producer_id, replies[-1].producer_epoch)
 
     def add(self, owner: Owner, *topics: str, version: int = 3) -> dict[str, int]:
-        """AddPartitionsToTxn of partition 0 of each topic; the codes."""
+        """Sends AddPartitionsToTxn of partition 0 of each topic. Returns the error codes."""
         rows = [{"name": name, "partitions": [0]} for name in topics]
         reply = self.wire.ask(
             "AddPartitionsToTxn",
@@ -91,7 +91,7 @@ class Coordinator:
         return {row.name: row.results_by_partition[0].partition_error_code for row in found}
 
     def verify(self, owner: Owner, topic: str) -> int:
-        """AddPartitionsToTxn of a broker that only asks; the code."""
+        """Sends AddPartitionsToTxn as a broker that only verifies. Returns the error code."""
         transaction = {
             "transactional_id": self.id,
             "producer_id": owner.id,
@@ -105,7 +105,7 @@ class Coordinator:
         return int(row.results_by_partition[0].partition_error_code)
 
     def end(self, owner: Owner, committed: bool = True, version: int = V1) -> Any:
-        """The reply to EndTxn."""
+        """Sends EndTxn and returns the reply."""
         return self.wire.ask(
             "EndTxn",
             version,
@@ -116,14 +116,14 @@ class Coordinator:
         )
 
     def ended(self, owner: Owner, committed: bool = True, version: int = V1) -> Owner:
-        """Ends the transaction and waits for its markers; returns the id and epoch of the next one."""
+        """Ends the transaction and waits for its markers. Returns the id and the epoch of the next one."""
         reply = self.end(owner, committed, version)
         assert reply.error_code == 0, reply
         self.until_complete()
         return Owner(reply.producer_id, reply.producer_epoch) if version >= V2 else owner
 
     def described(self) -> Any:
-        """The only row of DescribeTransactions."""
+        """Returns the only row of DescribeTransactions."""
         [row] = self.wire.ask("DescribeTransactions", 0, transactional_ids=[self.id]).transaction_states
         return row
 
@@ -135,7 +135,9 @@ class Coordinator:
         until(lambda: self.state.startswith("Complete"), "all markers", PATIENCE_S)
 
     def write(self, owner: Owner, topic: str, value: bytes = b"v", sequence: int = 0) -> int:
-        """A transactional produce of a client of transactions v2, retried while it may be; the code."""
+        """Produces in a transaction as a client of transactions v2 does, and repeats what is retriable. Returns the
+        error code.
+        """
         records = batch(
             [value],
             attributes=TRANSACTIONAL,
@@ -163,7 +165,7 @@ def coordinator(wire: Wire) -> Coordinator:
 
 
 def markers(wire: Wire, topic: str) -> int:
-    """How many markers are behind the records of these tests, which are one each."""
+    """Counts the markers after the records of these tests, which write one record each."""
     return wire.end_offset(topic)
 
 
@@ -199,7 +201,7 @@ def test_semantic_34_a_new_owner_aborts_what_is_going_on(coordinator: Coordinato
 
 
 def test_an_owner_that_knows_its_epoch_goes_on_in_the_next(coordinator: Coordinator) -> None:
-    """KIP-360; the call may be repeated."""
+    """KIP-360 lets the producer repeat the call."""
     owner = coordinator.owner()
     following = coordinator.owner(owner=owner)
     assert following == Owner(owner.id, owner.epoch + 1)
@@ -406,7 +408,7 @@ def test_a_deleted_topic_does_not_hold_up_a_transaction(
 
 @pytest.fixture
 def own(new_broker: NewBroker) -> Broker:
-    """A broker that looks for transactions that have timed out twice a second."""
+    """Starts a broker that looks twice a second for transactions that have timed out."""
     return new_broker(
         transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
         offsets_topic_replication_factor=1,
@@ -416,7 +418,7 @@ def own(new_broker: NewBroker) -> Broker:
 
 
 def test_case_35_and_36_a_timeout_aborts_and_a_crash_loses_nothing(own: Broker) -> None:
-    """The transactions are as they were after kill -9: one goes on, one is complete, one times out."""
+    """The transactions survive kill -9: one goes on, one is complete, one times out."""
     with Wire(own.address) as wire:
         wire.create_topic("t")
         ongoing, complete = Coordinator(wire), Coordinator(wire)

@@ -1,4 +1,4 @@
-"""Reads a topic as read_committed consumers see it, over the deaths of its broker."""
+"""Reads a topic as read_committed consumers do, even while its broker is killed and restarted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.wire_client import Wire
 
 
 class CommittedReader:
-    """All partitions of a topic from the beginning; ``records`` is what has come so far."""
+    """Reads all partitions of a topic from the beginning. ``records`` contains what has arrived so far."""
 
     def __init__(self, broker: Broker, topic: str, partitions: int) -> None:
         self.topic = topic
         self.records: list[Message] = []
-        #: The end of each partition, when it was last reached; control records count.
+        #: The end of each partition when it was last reached. Control records count.
         self.reached: dict[int, int] = {}
         settings = {
             "bootstrap.servers": broker.bootstrap,
@@ -35,7 +35,7 @@ class CommittedReader:
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
 
     def poll(self) -> int:
-        """Takes what has come and returns how many records there are by now."""
+        """Takes the records that have arrived, and returns how many there are by now."""
         for message in self._consumer.consume(1000, 0.2):
             error = message.error()
             if error is None:
@@ -54,7 +54,7 @@ class CommittedReader:
 
 
 def read_all(broker: Broker, topic: str, partitions: int = 1) -> list[Message]:
-    """What a topic holds for a read_committed consumer once no transaction is open in it."""
+    """Returns what a topic holds for a read_committed consumer, once no transaction is open in it."""
     ends = until(lambda: _settled_ends(broker, topic, partitions), f"no open transaction in {topic}", 90)
     with CommittedReader(broker, topic, partitions) as reader:
 
@@ -67,7 +67,7 @@ def read_all(broker: Broker, topic: str, partitions: int = 1) -> list[Message]:
 
 
 def _settled_ends(broker: Broker, topic: str, partitions: int) -> dict[int, int] | None:
-    """The ends of the partitions; None as long as the last stable offset of one is below its end."""
+    """Returns the ends of the partitions, or None while some last stable offset is below its partition's end."""
     with Wire(broker.address) as wire:
         ends = {number: wire.end_offset(topic, number) for number in range(partitions)}
         stable = {number: wire.offset(topic, -1, number, isolation_level=1).offset for number in ends}

@@ -1,4 +1,4 @@
-"""Kafka Connect's workers as processes, and a client for their REST interface."""
+"""Kafka Connect's workers as processes, and a client of their REST interface."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ DISTRIBUTED = {
 
 
 def source(path: Path, topic: str, **more: str) -> dict[str, str]:
-    """The configuration of a connector that writes a file's lines into a topic."""
+    """Returns the configuration of a connector that writes a file's lines into a topic."""
     settings = {"connector.class": f"{FILE}SourceConnector", "tasks.max": "1", "file": str(path), "topic": topic}
     return {**settings, **_dotted(more)}
 
 
 def sink(path: Path, topic: str, **more: str) -> dict[str, str]:
-    """The configuration of a connector that writes a topic's records into a file, a line each."""
+    """Returns the configuration of a connector that writes a topic's records into a file, a line each."""
     settings = {"connector.class": f"{FILE}SinkConnector", "tasks.max": "1", "file": str(path), "topics": topic}
     return {**settings, "consumer.override.auto.offset.reset": "earliest", **_dotted(more)}
 
 
 def standalone(broker: Broker, folder: Path, connectors: Mapping[str, Mapping[str, str]]) -> Application:
-    """A worker that keeps its offsets in a file and runs these connectors."""
+    """Returns a worker that keeps its offsets in a file and runs these connectors."""
     worker = {
         **COMMON,
         "bootstrap.servers": broker.bootstrap,
@@ -75,7 +75,7 @@ def standalone(broker: Broker, folder: Path, connectors: Mapping[str, Mapping[st
 
 
 class DistributedWorker(Application):
-    """A worker that keeps everything in topics; exactly-once for sources is on, unless ``settings`` say otherwise."""
+    """A worker that keeps everything in topics. Exactly-once for sources is on, unless ``settings`` say otherwise."""
 
     def __init__(
         self, broker: Broker, folder: Path, name: str = "worker", settings: Mapping[str, str] | None = None
@@ -97,7 +97,7 @@ class DistributedWorker(Application):
         until(lambda: self._ask("PUT", f"/connectors/{name}/config", config), f"{name} configured", WAIT_S)
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """As ``put``, and waits until the connector and its task run."""
+        """Creates or changes a connector, and waits until the connector and its task run."""
         self.put(name, config)
         self.await_running(name)
 
@@ -124,19 +124,19 @@ class DistributedWorker(Application):
         assert "FAILED" not in self.states(name), self._ask("GET", f"/connectors/{name}/status")
 
     def failure(self, name: str) -> str:
-        """What tasks of the connector have failed with; empty while none has."""
+        """Returns why tasks of the connector have failed, or an empty text."""
         status = self._ask("GET", f"/connectors/{name}/status")
         return "" if status is None else "".join(task.get("trace", "") for task in status["tasks"])
 
     def offsets(self, name: str) -> Any:
-        """The offsets that the connector has stored."""
+        """Returns the offsets that the connector has stored."""
         return self._ask("GET", f"/connectors/{name}/offsets")
 
     def delete(self, name: str) -> None:
         until(lambda: self._ask("DELETE", f"/connectors/{name}") is not None, f"{name} deleted", WAIT_S)
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
-        """The answer, ``{}`` for an empty one, or None while the worker does not answer or is rebalancing."""
+        """Returns the answer, ``{}`` for an empty one, or None while the worker does not answer or is rebalancing."""
         data = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(
             self._url + path, data, {"Content-Type": "application/json"}, method=method
@@ -154,7 +154,7 @@ class DistributedWorker(Application):
 
 
 def _quiet_port() -> int:
-    """A free port that no client's connection is given, so that it is still free when the worker is started again."""
+    """Returns a free port that the kernel gives no client's connection, so that it is still free at a restart."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""An application as a process with a log: started, killed, stopped, and started again."""
+"""An application as a process with a log: tests start, kill, stop and restart it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOP_TIMEOUT_S = 120
 
 
 class Application:
-    """One process; what it prints goes to ``log_file``, over all its starts."""
+    """One process. Its output goes to ``log_file``, over all its starts."""
 
     def __init__(self, command: Sequence[str], log_file: Path) -> None:
         self.command = list(command)
@@ -33,7 +33,7 @@ class Application:
         return self
 
     def logged(self) -> str:
-        """What it has printed since its last start."""
+        """Returns its output since its last start."""
         if not self.log_file.exists():
             return ""
         return self.log_file.read_bytes()[self._begin :].decode(errors="replace")
@@ -46,13 +46,13 @@ class Application:
         assert code is None, f"it ended with {code}:\n{self.logged()[-4000:]}"
 
     def kill(self) -> None:
-        """kill -9, if it runs."""
+        """Kills the process with SIGKILL, if it runs."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Sends SIGTERM and returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_TIMEOUT_S)

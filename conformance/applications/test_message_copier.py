@@ -25,7 +25,7 @@ WAIT_S = 180
 
 
 class Copying:
-    """Two copiers from topic ``in`` to topic ``out``, partition by partition."""
+    """Two copiers that copy topic ``in`` to topic ``out``, partition by partition."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.broker = broker
@@ -47,14 +47,14 @@ class Copying:
         return Application([*peers.jvm(), MAIN, *words, *flags], folder / f"{name}.log")
 
     def write(self, count: int) -> None:
-        """So many more records in each partition."""
+        """Writes that many more records to each partition."""
         for partition, done in self.written.items():
             values = [b"%d-%d" % (partition, len(done) + number) for number in range(count)]
             write(self.broker, "in", values, partition=partition)
             done += values
 
     def await_copies(self, reader: CommittedReader, count: int) -> None:
-        """Waits for so many records in committed transactions; starts copiers that have ended."""
+        """Waits for that many records in committed transactions, and restarts copiers that have ended."""
 
         def come() -> bool:
             for copier in self.copiers:
@@ -82,7 +82,7 @@ def copying(new_broker: NewBroker, tmp_path: Path) -> Iterator[Copying]:
 
 
 def copy_under_kills(copying: Copying, part: int, victims: Sequence[str]) -> None:
-    """While a part is copied, a process is killed. At the end every record is there once and in order."""
+    """Kills a process during each part of the copy. At the end, every record must be there once and in order."""
     with CommittedReader(copying.broker, "out", PARTITIONS) as reader:
         for victim in victims:
             before = sum(map(len, copying.written.values()))

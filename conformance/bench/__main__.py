@@ -27,8 +27,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Cases that go together. ``page``: the marks in docs/benchmarks.md around the figures. ``file``: the name of the
-    raw figures and of the plot. ``kinds``: what is measured, one broker each unless the suite has more."""
+    """Benchmark cases that belong together.
+
+    ``page``: the marks in docs/benchmarks.md around the figures. ``file``: the name of the raw figures and of the plot.
+    ``kinds``: the kinds of brokers to measure, one broker each unless the suite has more.
+    """
 
     cold: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
     warm: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
@@ -42,14 +45,14 @@ SETTINGS = {"group_initial_rebalance_delay_ms": "0", "log_retention_check_interv
 
 
 def say(text: str) -> None:
-    """Progress goes to stderr, a line each."""
+    """Prints progress to stderr, a line each."""
     click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
 def measure(
     suite: Suite, kind: str, number: int, load: cases.Scale, warm_up_s: float, only: set[str]
 ) -> list[report.Measurement]:
-    """One round of one broker: cold cases on a fresh broker, load until it is warm, warm cases."""
+    """Runs one round on one broker: cold cases when it is fresh, load until it is warm, then warm cases."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
     found: list[report.Measurement] = []
     try:
@@ -84,7 +87,7 @@ def run(
 
 
 def warm_up(broker: Broker, seconds: float) -> None:
-    """Load of every kind until the time is over: a JVM compiles what it meets often."""
+    """Runs load of every kind until the time is over, because a JVM compiles what it runs often."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         cases.produce_small(broker, cases.FULL)
@@ -103,9 +106,9 @@ SUITES = {
     "compaction": Suite(compaction.CASES, compaction.CASES, compaction.warm_up, "compaction", "compaction"),
     "cluster": Suite(cluster.COLD, cluster.WARM, cluster.warm_up, "cluster", "cluster", cluster.KINDS),
 }
-#: These measure clients instead of brokers.
+#: These suites measure clients instead of brokers.
 CLIENTS, SPARK = "clients", "spark"
-#: This measures brokers of several sizes.
+#: This suite measures brokers of several sizes.
 SCALE = "scale"
 ALL = sorted([*SUITES, CLIENTS, SPARK, SCALE])
 
@@ -171,12 +174,12 @@ def main(
 
 
 def origin() -> str:
-    """Which command measured it, on what."""
+    """Says which command measured the figures, on which machine."""
     return f"Measured by `{' '.join(['python -m conformance.bench', *sys.argv[1:]])}` on {report.machine()}."
 
 
 def show(page: pairs.Page, samples: pairs.Samples, writes: bool) -> None:
-    """Prints the table of our SDK and its peers; with ``writes`` renews it."""
+    """Prints the table of our SDK and the other clients. With ``writes``, also renews it."""
     click.echo(pairs.table(page, samples))
     if writes:
         pairs.write(page, samples, DOCS, origin())
@@ -184,7 +187,7 @@ def show(page: pairs.Page, samples: pairs.Samples, writes: bool) -> None:
 
 
 def show_growth(samples: list[scale.Sample], writes: bool) -> None:
-    """Prints the table of the suite ``scale``; with ``writes`` renews it."""
+    """Prints the table of the suite ``scale``. With ``writes``, also renews it."""
     click.echo(scale.table(samples))
     if writes:
         scale.write(samples, DOCS, origin())

@@ -1,4 +1,4 @@
-"""Breadth instead of depth: thousands of partitions in one broker, thousands of idle connections to it."""
+"""Measures thousands of partitions in one broker, and thousands of idle connections to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ PARTITIONS_A_TOPIC = 1_000
 
 
 def many_partitions(broker: Broker, partitions: int = PARTITIONS) -> Figures:
-    """Creates the partitions, then restarts the broker in order and after a kill -9, until it serves again."""
+    """Creates the partitions, then restarts the broker, in order and after a kill -9. Each time it waits until the
+    broker serves.
+    """
     start = time.monotonic()
     with Wire(broker.address, 120) as wire:
         for number in range(partitions // PARTITIONS_A_TOPIC):

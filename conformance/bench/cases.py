@@ -26,7 +26,7 @@ KIB = 1024
 GB = 1_000_000_000
 RECORD = bytes(range(256)) * 4
 PATIENCE_S = 120
-#: The share of the available memory that is claimed before a measurement.
+#: The share of the available memory that a measurement claims first.
 CLAIMED = 0.85
 _number = count(1)
 
@@ -35,7 +35,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much load one measurement takes."""
+    """The size of the load of one measurement."""
 
     produce_records: int
     small_records: int
@@ -74,7 +74,7 @@ class LoadError(RuntimeError):
 
 
 def create_topic(broker: Broker, partitions: int) -> str:
-    """A fresh topic that the broker leads."""
+    """Creates a new topic that the broker leads."""
     name = f"bench-{next(_number)}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
@@ -89,7 +89,7 @@ def delete_topic(broker: Broker, topic: str) -> None:
 
 
 def large_batches(bootstrap: str, batch_size: int = 1_000_000) -> Producer:
-    """librdkafka's producer of batches of up to so many bytes, acks=all."""
+    """Returns a librdkafka producer with acks=all and batches of up to so many bytes."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -103,7 +103,7 @@ def large_batches(bootstrap: str, batch_size: int = 1_000_000) -> Producer:
 
 
 def send(producer: Producer, topic: str, rows: Iterable[tuple[bytes, bytes | None, int]]) -> None:
-    """Sends value, key and partition of each; returns when all are acknowledged.
+    """Sends the value, key and partition of each record. Returns when all are acknowledged.
 
     Raises:
         LoadError: they were not in time.
@@ -135,13 +135,13 @@ def claim_memory() -> None:
 
 
 def produce_large(broker: Broker, scale: Scale) -> Figures:
-    """1 KB records in batches of up to 1 MB to 4 partitions, acks=all; then the same records are read back."""
+    """Produces 1 KB records in batches of up to 1 MB to 4 partitions with acks=all, and reads them back."""
     claim_memory()
     return transfer(broker, scale)
 
 
 def transfer(broker: Broker, scale: Scale) -> Figures:
-    """The load of ``produce_large``, into whatever memory there is."""
+    """Runs the load of ``produce_large`` without claiming memory first."""
     topic = create_topic(broker, 4)
     figures = _produce(broker, topic, scale.produce_records)
     figures |= _fetch(broker, topic, scale.produce_records)
@@ -192,7 +192,7 @@ def _fetch(broker: Broker, topic: str, records: int) -> Figures:
 
 
 def produce_small(broker: Broker, scale: Scale) -> Figures:
-    """One record of 100 B a request, 5 requests in flight, acks=1, one partition."""
+    """Produces one record of 100 B per request, with 5 requests in flight and acks=1, to one partition."""
     topic = create_topic(broker, 1)
     producer = Producer(
         {
@@ -219,7 +219,9 @@ def produce_small(broker: Broker, scale: Scale) -> Figures:
 
 
 def end_to_end(broker: Broker, scale: Scale) -> Figures:
-    """1,000 records/s of 100 B, linger 0: from ``produce`` in one process to the record in another, milliseconds."""
+    """Measures milliseconds from ``produce`` in one process to the record in another, at 1,000 records/s of 100 B with
+    linger 0.
+    """
     topic = create_topic(broker, 1)
     command = [sys.executable, "-m", "conformance.bench.latency", broker.bootstrap, topic]
     done = subprocess.run(
@@ -233,7 +235,7 @@ def end_to_end(broker: Broker, scale: Scale) -> Figures:
 
 
 def idle(broker: Broker, scale: Scale) -> Figures:
-    """Memory and CPU of an idle broker without clients."""
+    """Measures the memory and CPU of an idle broker without clients."""
     time.sleep(3)
     before, start = processes.cpu_ns(broker.pid), time.monotonic()
     time.sleep(scale.idle_s)
@@ -245,7 +247,9 @@ def idle(broker: Broker, scale: Scale) -> Figures:
 
 
 def start_to_first_ack(broker: Broker, scale: Scale) -> Figures:
-    """From the start of the process to the first acknowledged record; the producer waits for the broker to come up."""
+    """Measures the time from the start of the process to the first acknowledged record. The producer waits for the
+    broker.
+    """
     del scale
     broker.stop()
     acknowledged: list[float] = []
@@ -278,6 +282,6 @@ def start_to_first_ack(broker: Broker, scale: Scale) -> Figures:
 
 Case = Callable[[Broker, Scale], Figures]
 
-#: In the order in which they run on a fresh broker; the first ones need it fresh.
+#: In the order of the runs. The first cases need a fresh broker.
 COLD: tuple[Case, ...] = (start_to_first_ack, idle, produce_small, produce_large, end_to_end)
 WARM: tuple[Case, ...] = (produce_small, produce_large, end_to_end)

@@ -1,4 +1,4 @@
-"""What our client costs on the Python that runs it: ``python -m conformance.bench.client HOST:PORT RECORDS``.
+"""Measures our client on the Python that runs it: ``python -m conformance.bench.client HOST:PORT RECORDS``.
 
 Prints, as JSON, the CPU time that this process used for a record of 100 bytes, its network thread included. A busy
 machine makes a run longer, but hardly dearer.
@@ -19,7 +19,7 @@ TOPIC = "bench-client"
 
 
 def send(bootstrap: str, records: int) -> float:
-    """CPU seconds of one ``send`` a record, until the last is acknowledged."""
+    """Measures the CPU seconds of one ``send`` per record, until the last record is acknowledged."""
     with Producer(bootstrap, linger_ms=20, batch_size=1 << 17) as producer:
         producer.partitions_for(TOPIC)
         began = time.process_time()
@@ -30,7 +30,7 @@ def send(bootstrap: str, records: int) -> float:
 
 
 def send_many(bootstrap: str, records: int) -> float:
-    """CPU seconds of one ``send_many`` of all."""
+    """Measures the CPU seconds of one ``send_many`` of all records."""
     values = [VALUE] * records
     with Producer(bootstrap, linger_ms=20, batch_size=1 << 17) as producer:
         producer.partitions_for(TOPIC)
@@ -40,7 +40,7 @@ def send_many(bootstrap: str, records: int) -> float:
 
 
 def read(bootstrap: str, records: int) -> float:
-    """CPU seconds of ``poll`` and a look at each value."""
+    """Measures the CPU seconds of ``poll`` and of reading each value."""
     count = 0
     with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, 0)])
@@ -55,7 +55,7 @@ def main() -> None:
     bootstrap, records = sys.argv[1], int(sys.argv[2])
     with Admin(bootstrap) as admin:
         admin.create_topics(TOPIC, num_partitions=1)
-    # sent records are read afterwards, so `send` goes first
+    # this needs records, so `send` goes first
     cases = {"send": (send, records), "send_many": (send_many, 5 * records), "read": (read, records)}
     print(json.dumps({f"{name}_cpu_us": 1e6 * case(bootstrap, count) / count for name, (case, count) in cases.items()}))
 

@@ -57,7 +57,7 @@ PAGE = Page("clients", "Case (ours / theirs), 100 B", PAIRS)
 
 
 def run(load: Load, bootstrap: str) -> Sample:
-    """Puts one load on the broker. Raises WorkerError."""
+    """Runs one load on the broker. Raises WorkerError."""
     command = [sys.executable, "-m", f"conformance.bench.workers.{load.worker}", bootstrap]
     return pairs.run(load, [*command, load.case, str(load.records)], TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""How fast a broker compacts: ``python -m conformance.bench --suite compaction``.
+"""Measures how fast a broker compacts: ``python -m conformance.bench --suite compaction``.
 
 A topic of one partition is filled while its policy is ``delete``. Then the policy becomes ``compact``. The time runs
 until ``cleaner-offset-checkpoint`` says that everything but the active segment is compacted. Each of the keys has been
@@ -19,24 +19,24 @@ from harness.wire_client import Wire
 MB = 1_000_000
 TURNS = 4
 SEGMENT_BYTES = 16 << 20
-#: A prime: multiples of it walk through the keys without order.
+#: A prime, so that its multiples visit the keys without order.
 STRIDE = 7_919
 PATIENCE_S = 300
 CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 def compact_large(broker: Broker, scale: Scale) -> Figures:
-    """Records of 1 KB."""
+    """Compacts records of 1 KB."""
     return _named("compact_1k", _compact(broker, 1000, scale.produce_records // 3))
 
 
 def compact_small(broker: Broker, scale: Scale) -> Figures:
-    """Records of 100 bytes."""
+    """Compacts records of 100 bytes."""
     return _named("compact_100", _compact(broker, 100, scale.produce_records * 3 // 2))
 
 
 def warm_up(broker: Broker, seconds: float) -> None:
-    """Compactions of both kinds until the time is over."""
+    """Runs compactions of both kinds until the time is over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         _compact(broker, 1000, 150_000)

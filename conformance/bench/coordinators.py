@@ -11,12 +11,12 @@ from conformance.bench.transactions import transactions
 from harness.brokers import Broker
 
 REQUESTS: tuple[Case, ...] = (commits, heartbeats, consumer_heartbeats, joins, transactions)
-#: Cases that run once, on a broker that has served the others.
+#: Cases that run once, after the broker has served the others.
 LARGE: tuple[Case, ...] = (classic_rebalance, consumer_rebalance)
 
 
 def warm_up(broker: Broker, seconds: float) -> None:
-    """Requests of every kind until the time is over."""
+    """Sends requests of every kind until the time is over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for case in REQUESTS:

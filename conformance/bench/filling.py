@@ -1,4 +1,4 @@
-"""A topic that can be read, filled by raw requests: one batch again and again."""
+"""Fills a topic for consumers, with raw requests that repeat one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator does all day: commits, fetches of offsets, heartbeats of both protocols, joins.
+"""Measures the everyday requests to a coordinator: commits, fetches of offsets, heartbeats of both protocols, joins.
 
 Eight connections, five requests in flight on each (a real Kafka serves one at a time per connection).
 """
@@ -34,7 +34,7 @@ def _measured(broker: Broker, clients: list[Client], requests: int, name: str) -
 def _repeated(
     broker: Broker, total: int, name: str, api: str, version: int, fields: Callable[[int], Mapping[str, Any]]
 ) -> Figures:
-    """The same request per connection, over and over; the first reply is what all must be."""
+    """Sends the same request over and over on each connection. Every reply must be the same."""
     clients: list[Client] = []
     for place in range(CONNECTIONS):
         frame = encode_request(api, version, fields(place))
@@ -47,7 +47,7 @@ def _repeated(
 
 
 def _groups(broker: Broker) -> list[str]:
-    """Names of fresh groups whose coordinators are loaded."""
+    """Returns the names of new groups whose coordinators are loaded."""
     names = [f"bench-group-{next(_number)}" for _ in range(CONNECTIONS)]
     with Wire(broker.address, 60) as wire:
         for name in names:
@@ -56,7 +56,7 @@ def _groups(broker: Broker) -> list[str]:
 
 
 def commits(broker: Broker, scale: Scale) -> Figures:
-    """OffsetCommit of one partition, then OffsetFetch of it: groups without members, as simple consumers have."""
+    """Measures OffsetCommit of one partition, then OffsetFetch of it, in groups without members."""
     topic, groups = create_topic(broker, 1), _groups(broker)
     row = {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
 
@@ -78,7 +78,7 @@ def commits(broker: Broker, scale: Scale) -> Figures:
 
 
 def heartbeats(broker: Broker, scale: Scale) -> Figures:
-    """Heartbeats of the classic protocol, each connection a stable group's only member."""
+    """Measures heartbeats of the classic protocol. Each connection is the only member of a stable group."""
     members = [Member(broker, name).join_alone() for name in _groups(broker)]
 
     def beat(place: int) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ def heartbeats(broker: Broker, scale: Scale) -> Figures:
 
 
 def consumer_heartbeats(broker: Broker, scale: Scale) -> Figures:
-    """Heartbeats of the new protocol by members that have what they should."""
+    """Measures heartbeats of the new protocol, by members that already have their assignment."""
     topic, groups = create_topic(broker, 4), _groups(broker)
     with Wire(broker.address, 60) as wire:
         epochs = [_settled(wire, name, topic) for name in groups]
@@ -108,7 +108,7 @@ def consumer_heartbeats(broker: Broker, scale: Scale) -> Figures:
 
 
 def _settled(wire: Wire, group: str, topic: str) -> int:
-    """Joins a consumer group, owns what it is given, and returns the epoch."""
+    """Joins a consumer group until it owns its assignment. Returns the epoch."""
     fields: dict[str, Any] = {"group_id": group, "member_id": f"{group}-member", "member_epoch": 0}
     joining = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [topic], "topic_partitions": []}
     reply = wire.ask("ConsumerGroupHeartbeat", 1, **fields, **joining)
@@ -127,7 +127,7 @@ def _settled(wire: Wire, group: str, topic: str) -> int:
 
 
 class Joiner(Client):
-    """Joins a fresh group, syncs, leaves, and goes on to the next; by hand, since ids differ every time."""
+    """Joins a new group, syncs, leaves, and goes on to the next. It encodes by hand, because ids differ each time."""
 
     def __init__(self, place: int, groups: int) -> None:
         self.names = (f"bench-join-{place}-{next(_number)}" for _ in range(groups))
@@ -174,13 +174,13 @@ def _read_string(data: bytes, place: int) -> str:
 
 
 def _request(key: int, version: int, body: bytes) -> bytes:
-    """A frame of an old version, whose correlation id is its API key."""
+    """Returns a frame of an old version, with the API key as correlation id."""
     payload = struct.pack(">hhi", key, version, key) + _string("bench") + body
     return struct.pack(">i", len(payload)) + payload
 
 
 def joins(broker: Broker, scale: Scale) -> Figures:
-    """Groups of one: JoinGroup, SyncGroup, LeaveGroup, each round a fresh group."""
+    """Measures JoinGroup, SyncGroup and LeaveGroup of groups with one member, each round in a new group."""
     _groups(broker)
     total = scale.small_records // JOINS_SHARE
     clients: list[Client] = [Joiner(place, total // CONNECTIONS) for place in range(CONNECTIONS)]

@@ -1,4 +1,4 @@
-"""The clients as pumps: each writes a file's lines into a topic, or reads a topic back as the bytes of such a file."""
+"""Clients as pumps: each writes a file's lines into a topic, or reads a topic back into the bytes of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDLE_S = 30.0
 
 
 def kcat(*arguments: str, stdin: Path | None = None, timeout_s: float = 120) -> bytes:
-    """Runs kcat to its end and returns what it printed."""
+    """Runs kcat to its end and returns its output."""
     used("kcat")
     with (stdin or Path("/dev/null")).open("rb") as feed:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Kafka's tools for what coordinators keep: groups of both protocols, transactions, features, internal topics.
+"""Runs Kafka's tools for what coordinators keep: groups of both protocols, transactions, features, internal topics.
 
 The tools and the Java clients that give them something to show share one JVM.
 """
@@ -41,7 +41,7 @@ def java_clients() -> Iterator[JavaDriver]:
 
 @pytest.fixture(scope="module")
 def own(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
-    """A broker of this module's: it lets a transaction hang, and its internal topics are read whole."""
+    """Starts a broker for this module. It lets a transaction hang, and its internal topics are read whole."""
     config = {
         "transaction.partition.verification.enable": "false",
         "offsets.topic.num.partitions": "3",
@@ -70,7 +70,7 @@ def has_committed(consumer: Consumer, offsets: Mapping[Place, int]) -> bool:
 
 
 def table(printed: Printed) -> list[dict[str, str]]:
-    """The rows of a tool's table by its column names; cells hold no blanks."""
+    """Returns the rows of a tool's table by its column names. Cells hold no blanks."""
     lines = [line.split() for line in printed.output.splitlines() if line.strip()]
     head = next((place for place, row in enumerate(lines) if "GROUP" in row or row[0][0].isupper()), 0)
     return [dict(zip(lines[head], row, strict=False)) for row in lines[head + 1 :]] if lines else []
@@ -100,7 +100,7 @@ class Members:
             raise
 
     def _read(self) -> None:
-        """Each holds a partition or two, and all was read and committed."""
+        """Reads until each has a partition or two, and all records are read and committed."""
         read: set[tuple[Place, int]] = set()
 
         def settled() -> bool:
@@ -173,7 +173,7 @@ def test_offsets_of_a_group_at_work_are_neither_reset_nor_deleted(tool: Tool, me
 
 
 def test_an_empty_group_is_reset_loses_offsets_and_is_deleted(tool: Tool, members: Members) -> None:
-    """The last test of a group: its members leave."""
+    """This must be the last test of a group, because its members leave."""
     members.leave()
     asked = ("--group", members.group, "--topic", members.topic)
     until(lambda: "Empty" in tool(GROUPS, "--describe", "--group", members.group, "--state").output, "empty", WAIT_S)
@@ -197,7 +197,7 @@ def test_an_empty_group_is_reset_loses_offsets_and_is_deleted(tool: Tool, member
 
 
 def begun(clients: JavaDriver, broker: Broker, name: str, topics: Sequence[str]) -> JavaProducer:
-    """A producer inside a transaction with one record in each topic."""
+    """Returns a producer inside a transaction with one record in each topic."""
     producer = clients.producer(broker.bootstrap, transactional_id=name)
     producer.init_transactions()
     producer.begin()
@@ -245,7 +245,7 @@ def test_a_transaction_is_ended_by_force_and_its_producer_fenced(
 
 
 def hanging(broker: Broker, topic: str) -> None:
-    """A transactional batch whose transaction no coordinator knows, from a year ago."""
+    """Leaves a transactional batch from a year ago whose transaction no coordinator knows."""
     old = batches.now_ms() - 365 * 86_400_000
     with Wire(broker.address) as wire:
         wire.create_topic(topic)
@@ -331,7 +331,7 @@ def test_a_wrong_change_of_features_is_refused(tool: Tool, what: str, arguments:
 
 
 def dumped(clients: JavaDriver, broker: Broker, topic: str, decoder: str) -> list[str]:
-    """The records of an internal topic, as the decoder prints them."""
+    """Returns the records of an internal topic as the decoder prints them."""
     files = [str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")) if path.stat().st_size]
     assert files
     shown = clients.jvm.tool(f"{TOOLS}.DumpLogSegments", decoder, "--files", ",".join(files))

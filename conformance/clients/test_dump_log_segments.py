@@ -23,7 +23,7 @@ COMPLAINTS = re.compile(r"mismatch|does not match|Found|not valid|unmatched|corr
 
 @pytest.fixture(scope="module")
 def stopped_broker(broker_kind: type[Broker], data_root: Path, flights: Path) -> Iterator[Broker]:
-    """A broker with small segments took the file in every codec, idempotent writes and commits, and has stopped."""
+    """Returns a stopped broker that took the file in every codec, idempotent writes and commits, in small segments."""
     config = {"log.segment.bytes": str(1 << 20), "log.index.interval.bytes": "4096"}
     with broker_kind(data_root / "dump", **QUICK_GROUPS, **config) as broker:
         for codec in batches.CODEC_NAMES:
@@ -67,7 +67,7 @@ def test_log_files_of_every_codec_hold_valid_batches_and_every_record(
     assert len(files) > 2
     shown = dump(java, *files, options=("--deep-iteration", "--skip-record-metadata"))
     assert "isvalid: false" not in shown
-    # librdkafka leaves plain what does not shrink: a batch of one line, when it is starved
+    # librdkafka sends a batch uncompressed if it does not shrink: a single line, on a busy machine
     codecs = Counter(re.findall(r"compresscodec: (\w+)", shown))
     assert codecs.keys() <= {codec, "none"}
     assert codecs.most_common(1)[0][0] == codec
@@ -140,7 +140,7 @@ def test_an_active_segment_of_a_running_broker_is_read_too(
 
 
 def test_metadata_files_have_kafkas_form(stopped_broker: Broker) -> None:
-    """The small text files, which no tool of Kafka's reads: version, then what they are about."""
+    """No tool of Kafka's reads these small text files: a version, then their content."""
     folder = stopped_broker.partition_dir("idempotent")
     assert re.fullmatch(r"version: 0\ntopic_id: [\w-]{22}", (folder / "partition.metadata").read_text().strip())
     epochs = (folder / "leader-epoch-checkpoint").read_text()
@@ -157,7 +157,8 @@ def test_metadata_files_have_kafkas_form(stopped_broker: Broker) -> None:
 
 
 def test_segments_that_compaction_wrote_are_whole_and_their_indexes_agree(java: Java, new_broker: NewBroker) -> None:
-    """Batches that lost records, tombstones with their horizon, batches without records, every codec."""
+    """They contain batches that lost records, tombstones with their horizon, batches without records, and every codec.
+    """
     broker = new_broker(**EAGER)
     topic = CompactedTopic(broker, delete_retention_ms=86_400_000)
     with Wire(broker.address) as wire:

@@ -1,4 +1,4 @@
-"""A real file goes in by kcat and comes back byte-identical and in order: every client and codec, over a crash."""
+"""Checks that a real file comes back byte-identical and in order, with every client and codec, over a crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.brokers import Broker
 
 @pytest.fixture(scope="module")
 def crashed_broker(broker_kind: type[Broker], data_root: Path, flights: Path) -> Iterator[Broker]:
-    """A broker that took the file once per codec and was then killed, started, stopped and started again."""
+    """Returns a broker that took the file once per codec and was then killed, started, stopped and started again."""
     with broker_kind(data_root / "real-file", **QUICK_GROUPS) as broker:
         for codec in CODEC_NAMES:
             write_by_kcat(broker, f"flights-{codec}", flights, codec)

@@ -21,7 +21,7 @@ __all__ = ["COLD", "KINDS", "WARM", "crowd", "failover", "many_partitions", "rep
 
 
 def warm_up(trio: Trio, seconds: float) -> None:
-    """Load until the time is over."""
+    """Runs load until the time is over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         write(trio, QUICK)

@@ -1,4 +1,4 @@
-"""kill -9 of a leader, again and again: how long until its partition takes records with acks=all once more.
+"""Kills a partition's leader with SIGKILL repeatedly, and measures the time until acks=all works again.
 
 Two clients look at the same time. *Raw* asks the brokers that are left who leads, and writes, without a pause: the
 brokers' own time. librdkafka with its default settings is what an application sees.
@@ -29,7 +29,7 @@ SESSION_MS = 3000
 
 
 def failover(trio: Trio, scale: Scale) -> Figures:
-    """Median and worst of the kills, in ms, at the brokers and at librdkafka."""
+    """Returns the median and the worst failover in ms, for a raw client and for librdkafka."""
     topic = trio.new_topic(PARTITIONS, min_insync_replicas=2)
     kills = [_kill(trio, topic, number) for number in range(scale.kills)]
     until(lambda: trio.is_in_sync(topic), "all brokers to be back")
@@ -43,7 +43,9 @@ def failover(trio: Trio, scale: Scale) -> Figures:
 
 
 def failover_on_zookeeper(trio: Trio, scale: Scale) -> Figures:
-    """The same for ours on a ZooKeeper, with a session of 3 s: ms beyond the session. Kafka 4 has no ZooKeeper."""
+    """Measures the same for our brokers on a ZooKeeper with a session of 3 s, in ms after its expiry. Kafka 4 has no
+    ZooKeeper.
+    """
     if isinstance(trio, KafkaTrio):
         return {}
     with tempfile.TemporaryDirectory() as folder, ensemble(Path(folder)) as zookeeper:
@@ -57,13 +59,13 @@ def failover_on_zookeeper(trio: Trio, scale: Scale) -> Figures:
 
 
 def _kill(trio: Trio, topic: str, number: int) -> tuple[float, float]:
-    """One kill; ms to the next ack at the brokers and at librdkafka."""
+    """Kills one leader. Returns the ms to the next ack for a raw client and for librdkafka."""
     victim = trio.ids[number % len(trio.ids)]
     until(lambda: _leads(trio, topic, victim) and trio.is_in_sync(topic), f"broker {victim} to lead in {topic}")
     partition = next(n for n, row in trio.partitions(topic).items() if row.leader == victim)
     with Stream(trio.bootstrap, topic, partition) as stream:
         until(lambda: stream.acked_at > 0, "the first ack")
-        time.sleep(number * PHASE_S % 1)  # librdkafka looks after leaders once a second
+        time.sleep(number * PHASE_S % 1)  # librdkafka refreshes leaders once a second
         killed_at = time.monotonic()
         trio.kill(victim)
         raw_s = _first_ack(trio, topic, partition, victim) - killed_at
@@ -73,7 +75,7 @@ def _kill(trio: Trio, topic: str, number: int) -> tuple[float, float]:
 
 
 def _leads(trio: Trio, topic: str, broker: int) -> bool:
-    """Whether the broker leads a partition; else its leaders are asked to come back (KIP-460)."""
+    """Whether the broker leads a partition. If not, it requests the election of preferred leaders (KIP-460)."""
     if any(row.leader == broker for row in trio.partitions(topic).values()):
         return True
     if trio.is_in_sync(topic):
@@ -84,7 +86,7 @@ def _leads(trio: Trio, topic: str, broker: int) -> bool:
 
 
 def _first_ack(trio: Trio, topic: str, partition: int, victim: int) -> float:
-    """When a record is acknowledged; by the broker itself, where it is back before the others know."""
+    """Returns when a record is acknowledged, by the restarted broker itself if it is back before the others notice."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         leader = trio.partitions(topic, without=victim)[partition].leader
@@ -103,7 +105,7 @@ def _is_acked(port: int, topic: str, partition: int) -> bool:
 
 
 class Stream:
-    """librdkafka with default settings: a record every 2 ms to one partition.
+    """Runs librdkafka with default settings: it sends a record to one partition every 2 ms.
 
     acked_at: when the last ack came. A record counts by when it was handed over, so that an ack that was on its way
     when the leader died does not.
@@ -119,11 +121,11 @@ class Stream:
 
     @property
     def acked_at(self) -> float:
-        """0 before the first."""
+        """Returns the time of the last ack, or 0."""
         return self._acks[-1] if self._acks else 0.0
 
     def acked_after(self, moment: float) -> float:
-        """The first ack after the moment; 0 if there was none."""
+        """Returns the time of the first ack after the moment, or 0."""
         return next((each for each in tuple(self._acks) if each > moment), 0.0)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What replication costs: 1 KB records in batches of up to 1 MB to 4 partitions, three replicas, acks=all."""
+"""Measures the cost of replication: 1 KB records in batches of up to 1 MB to 4 partitions, three replicas, acks=all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ PARTITIONS = 4
 
 
 def replicate(trio: Trio, scale: Scale) -> Figures:
-    """CPU of all brokers per GB that the producer wrote (each is stored three times), and its throughput."""
+    """Returns the CPU of all brokers per GB that the producer wrote (each is stored three times), and its throughput.
+    """
     claim_memory()
     return write(trio, scale)
 
 
 def write(trio: Trio, scale: Scale) -> Figures:
-    """The load of ``replicate``, into whatever memory there is."""
+    """Runs the load of ``replicate`` without claiming memory first."""
     topic = trio.new_topic(PARTITIONS, min_insync_replicas=2)
     producer = large_batches(trio.bootstrap)
     before, start = trio.cpu_s(), time.monotonic()

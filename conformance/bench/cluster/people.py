@@ -1,4 +1,4 @@
-"""S100: thousands of clients at once, each with a connection to the leader of its partition, writing and reading."""
+"""Runs thousands of clients at once (S100). Each has a connection to the leader of its partition, writes and reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCE, FETCH = 8, 11
 
 
 class Person(Client):
-    """One client: writes a record with acks=all, reads it back, waits, and again."""
+    """One client: it writes a record with acks=all, reads it back, waits, and repeats that."""
 
     def __init__(self, address: tuple[str, int], produce: bytes, fetch: bytes, name: int) -> None:
         self.address = address
@@ -35,7 +35,7 @@ class Person(Client):
         return self._produce
 
     def answer(self, reply: bytes) -> bytes | Later:
-        """Correlation id, then: one topic, one partition."""
+        """Reads the reply, whose body after the correlation id has one topic and one partition."""
         return self._have_read(reply) if self._is_reading else self._have_written(reply)
 
     def _have_written(self, reply: bytes) -> bytes:
@@ -58,7 +58,7 @@ class Person(Client):
 
 
 def crowd(trio: Trio, scale: Scale) -> Figures:
-    """Seconds until all clients have had their rounds, CPU per request and memory per client of all brokers."""
+    """Measures seconds until all clients have finished, and CPU per request and memory per client of all brokers."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     topic = trio.new_topic(PARTITIONS, min_insync_replicas=2)

@@ -1,4 +1,4 @@
-"""Three brokers as the cases of this suite see them, ours and Kafka's, and what /proc says of them."""
+"""Three brokers in one interface, ours or Kafka's, with their costs from /proc."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ _number = count(1)
 
 
 class Trio(Brokers):
-    """Three brokers; ``name`` is what the report calls them."""
+    """Three brokers. ``name`` is their name in the report."""
 
     name: ClassVar[str]
 
     def revive(self, broker: int) -> None:
-        """Sees to it that a broker that was killed runs again."""
+        """Restarts a killed broker, or waits until it is back."""
 
     def pids(self) -> list[int]:
-        """Every process that the brokers need: a supervisor that keeps their metadata is one."""
+        """Returns the pid of every process that the brokers need, including a supervisor that keeps their metadata."""
         return [self.pid(broker) for broker in self.ids]
 
     def cpu_s(self) -> float:
-        """CPU time of all processes so far, seconds."""
+        """Returns the CPU seconds of all processes so far."""
         return sum(processes.cpu(pid).total_s for pid in self.pids())
 
     def rss_kib(self) -> int:
-        """Resident memory of all processes, KiB."""
+        """Returns the resident memory of all processes in KiB."""
         return sum(processes.rss_kib(pid) for pid in self.pids())
 
     def new_topic(self, partitions: int, **config: object) -> str:
-        """A fresh topic, in sync."""
+        """Creates a new topic and waits until it is in sync."""
         name = f"bench-{next(_number)}"
         self.create_topic(name, partitions, REPLICAS, **config)
         return name
 
 
 class OurTrio(Cluster, Trio):
-    """``--processes 3``."""
+    """Our brokers: ``--processes 3``."""
 
     name = "ours"
 
     def __init__(self, data_dir: Path, zookeeper: str | None = None, **config: object) -> None:
         super().__init__(data_dir, REPLICAS, zookeeper, **config)
-        first = consecutive_ports(REPLICAS)  # one that the kernel chose may be a connection's when the brokers restart
+        # a port that the kernel chose may belong to a connection when the brokers restart
+        first = consecutive_ports(REPLICAS)
         self.ports = {broker: first + place for place, broker in enumerate(self.ids)}
 
     def pids(self) -> list[int]:
-        """The supervisor is one of them."""
+        """Returns the pids, including the supervisor's."""
         assert self.process is not None
         return [self.process.pid, *super().pids()]
 
 
 class KafkaTrio(KafkaCluster, Trio):
-    """Three JVMs."""
+    """Three real Kafkas in three JVMs."""
 
     name = "kafka"
 
@@ -67,7 +68,7 @@ class KafkaTrio(KafkaCluster, Trio):
         super().__init__(data_dir, REPLICAS, **config)
 
     def revive(self, broker: int) -> None:
-        """Nobody else does."""
+        """Restarts the broker, because nobody else does."""
         KafkaCluster.revive(self, broker)
 
 

@@ -1,4 +1,4 @@
-"""10,000 partitions over three brokers: made, their controller killed, all of it stopped and started again."""
+"""Creates 10,000 partitions on three brokers, kills the controller, and restarts all brokers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PAUSE_S = 0.01
 
 
 def many_partitions(trio: Trio, scale: Scale) -> Figures:
-    """Seconds: until every partition has its leader after the creation, after a kill -9 of the controller, and after
-    a restart of everything; memory of all processes.
+    """Measures the seconds until every partition has its leader: after the creation, a kill -9 of the controller, and a
+    restart. Also measures memory.
     """
     names = [f"wide-{number}" for number in range(max(1, scale.partitions // A_TOPIC))]
     each = scale.partitions // len(names)
@@ -62,7 +62,7 @@ def _create(trio: Trio, name: str, partitions: int) -> None:
 
 
 def _until_controlled(trio: Trio, left: set[int]) -> float:
-    """When one of those who are left is the controller."""
+    """Waits until one of the remaining brokers is the controller."""
     deadline = time.monotonic() + PATIENCE_S
     without = next(iter(set(trio.ids) - left))
     while time.monotonic() < deadline:
@@ -73,7 +73,7 @@ def _until_controlled(trio: Trio, left: set[int]) -> float:
 
 
 def _wait(trio: Trio, names: list[str], partitions: int, brokers: set[int]) -> None:
-    """Until every partition is led by one of the brokers, as each of them says."""
+    """Waits until one of these brokers leads each partition and says so itself."""
     for broker in brokers:
         _wait_at(trio.ports[broker], names, partitions, lambda leader, isr: leader in brokers)
 
@@ -99,7 +99,9 @@ def _wait_at(port: int, names: list[str], partitions: int, good: Callable[[int, 
 
 
 def leaders(port: int, topic: str) -> Iterator[tuple[int, int]]:
-    """Leader and size of the ISR of every partition; by hand, as the codec of the other requests takes seconds."""
+    """Returns the leader and the ISR size of every partition. It decodes by hand, because kafka-python's codec takes
+    seconds.
+    """
     with Wire(("127.0.0.1", port), 60) as wire:
         wire.send(encode_request("Metadata", 1, {"topics": [{"name": topic}]}))
         reply = wire.receive()
@@ -119,6 +121,6 @@ def leaders(port: int, topic: str) -> Iterator[tuple[int, int]]:
 
 
 def _skip_text(data: bytes, place: int) -> int:
-    """Behind a string that may be null."""
+    """Returns the position after a nullable string."""
     size = int.from_bytes(data[place : place + 2], "big", signed=True)
     return place + 2 + max(0, size)
