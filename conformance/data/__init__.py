@@ -1,1 +1,1 @@
-"""What tests write: a real data set, batches by hand, zip bombs, compacted topics."""
+"""Data that tests write: a real data set, batches made by hand, zip bombs, compacted topics."""

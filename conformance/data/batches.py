@@ -38,7 +38,7 @@ def now_ms() -> int:
 
 
 def varint(value: int) -> bytes:
-    """Zigzag and base 128, for i32 and i64 alike."""
+    """Encodes an integer by zigzag and base 128, for i32 and i64 alike."""
     encoded = (value << 1) ^ (value >> 63)
     out = bytearray()
     while encoded > 0x7F:
@@ -54,7 +54,7 @@ def sized(data: bytes | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a batch to build; ``offset_delta`` None: its place in the batch."""
+    """One record of a batch to build. ``offset_delta`` None: its index in the batch."""
 
     value: bytes | None
     key: bytes | None = None
@@ -72,7 +72,7 @@ class Record:
 
 
 def xerial(data: bytes) -> bytes:
-    """Snappy in the framing of Kafka's Java client: blocks of 32 KiB behind a magic header."""
+    """Compresses by Snappy in the framing of Kafka's Java client: blocks of 32 KiB after a magic header."""
     out = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
     for start in range(0, len(data), 32 << 10):
         block = snappy.compress(data[start : start + (32 << 10)])
@@ -90,7 +90,7 @@ COMPRESS: Mapping[int, Callable[[bytes], bytes]] = {
 
 
 class Fields(TypedDict, total=False):
-    """Fields of a header, to be given to ``batch``."""
+    """Header fields that override those of ``batch``."""
 
     last_offset_delta: int
     max_timestamp: int
@@ -165,7 +165,7 @@ def message(
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a batch as it came back."""
+    """The header of a batch as the broker returned it."""
 
     base_offset: int
     size: int
@@ -192,7 +192,7 @@ class Header:
 
 
 def headers(data: bytes) -> list[Header]:
-    """The headers of all whole batches in what a fetch returned, or in a segment file."""
+    """Returns the headers of all whole batches in a fetch response or in a segment file."""
     found = []
     position = 0
     while position + 61 <= len(data):
@@ -209,12 +209,12 @@ def headers(data: bytes) -> list[Header]:
 
 
 def values(data: bytes) -> list[bytes | None]:
-    """The values of all records in what a fetch returned, decoded by kafka-python."""
+    """Returns the values of all records in a fetch response, decoded by kafka-python."""
     return [value for _, _, value in rows(data)]
 
 
 def rows(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of all records in what a fetch returned, decoded by kafka-python."""
+    """Returns (offset, key, value) of all records in a fetch response, decoded by kafka-python."""
     from kafka.record import MemoryRecords
 
     records = MemoryRecords(bytes(data))

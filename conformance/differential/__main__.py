@@ -22,7 +22,7 @@ from harness.brokers import KINDS as BROKERS
 
 @contextlib.contextmanager
 def two_sides(left: str, right: str) -> Iterator[tuple[Side, Side]]:
-    """Both brokers, started and warmed."""
+    """Starts and warms both brokers."""
     folder = Path(tempfile.mkdtemp(prefix="differential-"))
     try:
         with (

@@ -1,4 +1,4 @@
-"""The differences that are meant: the table of docs/differences.md, read.
+"""Reads the accepted differences from the table of docs/differences.md.
 
 A row names the API (and versions, as ``EndTxn 0-4``), the field, what Kafka says and what we say; ``*`` stands for
 anything. A difference is accepted if one row covers it. A row that covers nothing in a long run is out of date.
@@ -32,7 +32,7 @@ class Accepted:
     reason: str
 
     def covers(self, one: Difference) -> bool:
-        """``one`` has ours on the left, Kafka on the right."""
+        """Whether the row covers ``one``, with ours on the left and Kafka on the right."""
         return (
             self.api in ("*", one.api)
             and self.versions[0] <= one.version <= self.versions[1]
@@ -47,7 +47,7 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def rows(page: str) -> list[Accepted]:
-    """The rows between the marks of the page.
+    """Returns the rows between the page's marks.
 
     Raises:
         ValueError: a row lacks a column or a reason, or names no API.
@@ -74,6 +74,6 @@ def load() -> list[Accepted]:
 
 
 def unexplained(found: Iterable[Difference], table: Iterable[Accepted]) -> list[Difference]:
-    """The differences that no row covers."""
+    """Returns the differences that no row covers."""
     known = list(table)
     return [one for one in found if not any(row.covers(one) for row in known)]

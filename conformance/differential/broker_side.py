@@ -1,4 +1,4 @@
-"""One broker's side of a sequence: the names in use, the actors' memories, the connections."""
+"""One broker's side of a sequence: the names in use, the actors' state, the connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ UNKNOWN_PRODUCER = 987_654_321
 
 @dataclass
 class Actor:
-    """A client, as member of a group by either protocol and as producer. Ids are those that this broker gave."""
+    """A client that acts as a member of a group, by either protocol, and as a producer. This broker assigned its ids.
+    """
 
     number: int
     member_id: str = ""
@@ -69,13 +70,13 @@ class World:
         return self.topic_ids.get(self.topic(which), STRANGER)
 
     def topic_of(self, topic_id: uuid.UUID) -> str:
-        """The name of an id that a reply held."""
+        """Returns the name of a topic id in a reply."""
         if topic_id == NO_UUID:
             return "no topic"
         return next((name for name, known in self.topic_ids.items() if known == topic_id), "<stranger>")
 
     def name_member(self, member_id: str) -> str:
-        """What a member id is called in what is compared: numbered as they come."""
+        """Returns the name of a member id in comparisons. Members are numbered in the order of their ids' arrival."""
         if not member_id or member_id.startswith(self.prefix):
             return member_id.removeprefix(self.prefix)
         return self.names.setdefault(member_id, f"<member {len(self.names)}>")
@@ -88,7 +89,7 @@ class World:
     # Connections: a request that waits keeps its own; the actor goes on over another.
 
     def take(self, actor: int) -> Wire:
-        """A connection of an actor's on which no reply is due."""
+        """Returns a connection of the actor on which no reply is due."""
         idle = self._idle.setdefault(actor, [])
         if idle:
             return idle.pop()

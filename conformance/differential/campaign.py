@@ -1,4 +1,4 @@
-"""Many sequences against two running brokers: runs, looks again, shrinks, counts."""
+"""Runs many sequences against two running brokers, repeats and shrinks what differs, and counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _run = itertools.count(1)
 
 @dataclass
 class Finding:
-    """A difference that is there every time, with the shortest sequence that shows it."""
+    """A difference that shows every time, with the shortest sequence that shows it."""
 
     seed: int
     number: int
@@ -55,7 +55,7 @@ class Finding:
 
 @dataclass
 class Tally:
-    """What a campaign saw."""
+    """The counts of a campaign."""
 
     sequences: int = 0
     requests: int = 0
@@ -75,7 +75,7 @@ class Tally:
         )
 
     def coverage(self) -> str:
-        """A line per verb: error codes and how often each."""
+        """Returns a line per verb: its error codes and the count of each."""
         lines: dict[str, list[str]] = {}
         for (verb, code), times in sorted(self.answers.items()):
             lines.setdefault(verb, []).append(f"{code}: {times}")
@@ -83,7 +83,7 @@ class Tally:
 
 
 class Side:
-    """A running broker, warmed: its internal topics are loaded, the shared topics made."""
+    """A running, warmed broker: its internal topics are loaded and the shared topics exist."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -205,7 +205,7 @@ OWN_TOPIC = {"produce", "add_partitions", "mark", "describe_producers", "read", 
 
 
 def signature(found: Found | None) -> tuple[str, tuple[str, ...]] | None:
-    """By what a difference is known again."""
+    """Returns what identifies a difference."""
     return None if found is None else (found.step.verb, tuple(sorted({one.path for one in found.differences})))
 
 

@@ -1,4 +1,4 @@
-"""Where two trees differ."""
+"""Finds where two trees differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Difference:
 
 
 def differences(api: str, version: int, left: Any, right: Any) -> list[Difference]:
-    """All leaves that differ, in the order of the left tree."""
+    """Returns all leaves that differ, in the order of the left tree."""
     found: list[Difference] = []
     _walk(left, right, "", lambda path, a, b: found.append(Difference(api, version, path, repr(a), repr(b))))
     return found

@@ -61,7 +61,7 @@ class Asked:
     answered: bool = False
 
     def receive(self) -> None:
-        """Takes the reply that is there; a closed connection is an answer, too."""
+        """Takes the reply that has arrived. A closed connection is an answer, too."""
         try:
             self.reply = self.wire.reply(VERBS[self.step.verb].api, self.step.version)
             self.world.give_back(self.step.actor, self.wire)
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The differences of one step's answers; ``place``: the step."""
+    """The differences between the answers to one step. ``place`` is the step's number."""
 
     place: int
     step: Step
@@ -102,7 +102,7 @@ class Duel:
         self.answers: Counter[tuple[str, int]] = Counter()
 
     def run(self, steps: Sequence[Step]) -> Found | None:
-        """The first step whose answers differ; None where the sides agree to the end."""
+        """Returns the first step whose answers differ, or None if the sides agree to the end."""
         self._mixed = any(one.verb == "beat" for one in steps)
         for place, one in enumerate(steps):
             if self._over:
@@ -146,7 +146,7 @@ class Duel:
         return self.patience.late_s
 
     def _receive(self, timeout_s: float) -> bool:
-        """Takes all replies that are there, or come within the time; False where none does."""
+        """Takes all replies that arrive in time. Returns False if none does."""
         silent = {
             asked.wire.socket: asked for pair in self._waiting.values() for asked in pair if not asked.answered
         }
@@ -201,7 +201,7 @@ def _concurrent(value: Any) -> bool:
 
 
 def _codes(value: Any) -> Iterator[int]:
-    """All error codes of a reply's tree."""
+    """Returns all error codes of a reply's tree."""
     if isinstance(value, dict):
         if isinstance(code := value.get("error_code"), int):
             yield code

@@ -188,7 +188,7 @@ BOTH_ODDS = {
 
 @dataclass
 class Idea:
-    """What the generator thinks an actor has come to."""
+    """What the generator assumes about an actor's state."""
 
     role: str = "classic"
     joins: int = 0
@@ -249,7 +249,7 @@ class Draft:
 
 
 def sequence(seed: int, number: int, kinds: Sequence[str] = KINDS) -> tuple[str, list[Step]]:
-    """Kind and steps of the sequence of a number."""
+    """Returns the kind and the steps of the sequence with a number."""
     random = Random(f"{seed}:{number}")
     kind = kinds[number % len(kinds)]
     modern, apart, outside = (random.random() < odds for odds in (0.6, 0.7, 0.3))

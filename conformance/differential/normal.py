@@ -24,7 +24,7 @@ OWN_ROWS = {"ListGroups": ("groups", "group_id"), "ListTransactions": ("transact
 
 
 def reply_tree(api: str, reply: Any, world: World) -> Any:
-    """The tree of one reply."""
+    """Returns the tree of one reply."""
     fields = reply.to_dict(json=False)
     if api in OWN_ROWS:
         rows, name = OWN_ROWS[api]

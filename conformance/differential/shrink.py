@@ -1,4 +1,4 @@
-"""The shortest part of a sequence that still shows a difference."""
+"""Finds the shortest part of a sequence that still shows a difference."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Learn = Callable[[World, Actor, Step, Any], None]
 
 
 def nothing(world: World, actor: Actor, step: Step, reply: Any) -> None:
-    """Learns nothing."""
+    """Learns nothing from the reply."""
 
 
 @dataclass(frozen=True, slots=True)
