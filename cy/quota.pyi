@@ -38,7 +38,7 @@ class Allowance(Rate):
         """Counts ``amount``. Returns how many milliseconds to wait."""
     def delay_ms(self, now_ms: float) -> int:
         """Returns how many milliseconds to wait because of what was used."""
-    def use_or_wait(self, amount: float, now_ms: float) -> tuple[bool, int]:
+    def use_or_wait(self, amount: int, now_ms: int) -> tuple[bool, int]:
         """Counts ``amount``, unless it would be too much. Returns True if it was counted, and how many milliseconds to
         wait. A single use is never too much, however large, so clients always make progress.
         """
@@ -56,10 +56,10 @@ class Share:
     def __init__(
         self, produce: Allowance | None, fetch: Allowance | None, request: Allowance | None, mutations: Any
     ) -> None: ...
-    def is_within(self, api: str, response: object, size: float, now_s: float) -> bool:
+    def is_within(self, produces: bool, response: object, size: int, now_s: float) -> bool:
         """Returns True if a request of ``size`` bytes may be answered by ``response`` at once.
 
-        If so, and if the request produces, counts its bytes. Otherwise counts nothing, also if the response must be
+        If so, and if the request ``produces``, counts its bytes. Otherwise counts nothing, also if the response must be
         awaited.
         """
     def spend(self, seconds: float, now_s: float) -> bool:

@@ -16,8 +16,6 @@ from libc.stdint cimport int64_t
 
 MOST_MS = 0x7FFF_FFFF
 
-cdef str PRODUCE = "Produce"
-
 cdef enum:
     PERCENT = 100
     SECOND_MS = 1000
@@ -123,13 +121,13 @@ cdef class Allowance(Rate):
             return 0
         return min(self.until_ms(self.per_s, now_ms), self.most_ms)
 
-    def use_or_wait(self, double amount, double now_ms):
-        self.count(amount, <int64_t> now_ms)
+    def use_or_wait(self, int64_t amount, int64_t now_ms):
+        self.count(amount, now_ms)
         if self.total <= self.most_at_once:
             return True, 0
         delay_ms = self.delay_ms(now_ms)
         if delay_ms and self.total > amount:
-            self.count(-amount, <int64_t> now_ms)
+            self.count(-amount, now_ms)
             return False, delay_ms
         return True, delay_ms
 
@@ -143,13 +141,13 @@ cdef class Share:
         self.mutations = mutations
         self.is_current = True
 
-    def is_within(self, str api, response, double size, double now_s):
+    def is_within(self, bint produces, response, int64_t size, double now_s):
         cdef Allowance produce = self.produce
         if not self.is_current or (self.request is not None and self.request.total > self.request.most_at_once):
             return False
         if response is not None and getattr(response, "throttle_time_ms", None) != 0:
             return False
-        if produce is not None and api == PRODUCE:
+        if produces and produce is not None:
             if produce.total + size > produce.most_at_once:
                 return False
             produce.count(size, <int64_t> (now_s * SECOND_MS))

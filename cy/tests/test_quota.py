@@ -26,17 +26,17 @@ def used(each: Allowance) -> float:
 def test_what_is_produced_counts_until_it_would_be_too_much() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
-    assert share.is_within("Produce", ANSWER, 4000, 0.0)
-    assert share.is_within("Produce", None, 6000, 0.0)
-    assert not share.is_within("Produce", ANSWER, 1, 0.0)
+    assert share.is_within(True, ANSWER, 4000, 0.0)
+    assert share.is_within(True, None, 6000, 0.0)
+    assert not share.is_within(True, ANSWER, 1, 0.0)
     assert used(produce) == 10_000
 
 
 def test_parts_of_a_millisecond_do_not_count() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
-    assert share.is_within("Produce", ANSWER, 100, 0.0005)
-    assert share.is_within("Produce", ANSWER, 100, 1.0009)
+    assert share.is_within(True, ANSWER, 100, 0.0005)
+    assert share.is_within(True, ANSWER, 100, 1.0009)
     assert produce.measured_ms(10_999.9) == 10_999
     assert produce.per_second(11_000.9) == 10
 
@@ -45,20 +45,20 @@ def test_what_was_produced_holds_no_other_request_back() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
     produce.use(50_000, 0)
-    assert share.is_within("Fetch", ANSWER, 100, 0.0)
+    assert share.is_within(False, ANSWER, 100, 0.0)
     assert used(produce) == 50_000
 
 
 def test_a_response_that_tells_its_client_to_wait_is_not_sent_without_more_ado() -> None:
     share = Share(None, None, None, None)
-    assert not share.is_within("Fetch", SimpleNamespace(throttle_time_ms=5), 100, 0.0)
+    assert not share.is_within(False, SimpleNamespace(throttle_time_ms=5), 100, 0.0)
 
 
 def test_what_has_to_be_waited_for_and_what_can_tell_no_time_is_not_decided_here() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
     for result in (Future[None](), object()):
-        assert not share.is_within("Produce", result, 100, 0.0)
+        assert not share.is_within(True, result, 100, 0.0)
     assert used(produce) == 0
 
 
@@ -66,10 +66,10 @@ def test_time_that_was_spent_holds_every_request_back() -> None:
     request = allowance(1)
     share = Share(None, None, request, None)
     assert share.spend(0.1, 0.0)
-    assert share.is_within("Fetch", ANSWER, 100, 0.0)
+    assert share.is_within(False, ANSWER, 100, 0.0)
     assert share.spend(0.001, 0.0)
-    assert not share.is_within("Fetch", ANSWER, 100, 0.0)
-    assert not share.is_within("Produce", ANSWER, 7, 0.0)
+    assert not share.is_within(False, ANSWER, 100, 0.0)
+    assert not share.is_within(True, ANSWER, 7, 0.0)
     assert used(request) == pytest.approx(10.1)
 
 
@@ -77,15 +77,15 @@ def test_a_share_that_is_not_current_counts_nothing() -> None:
     produce, request = allowance(), allowance()
     share = Share(produce, None, request, None)
     share.is_current = False
-    assert not share.is_within("Produce", ANSWER, 1, 0.0)
-    assert not share.is_within("Fetch", ANSWER, 100, 0.0)
+    assert not share.is_within(True, ANSWER, 1, 0.0)
+    assert not share.is_within(False, ANSWER, 100, 0.0)
     assert not share.spend(1, 0.0)
     assert used(produce) == used(request) == 0
 
 
 def test_a_client_without_quotas_is_always_within_them() -> None:
     share = Share(None, None, None, None)
-    assert share.is_within("Produce", ANSWER, 1e15, 0.0)
+    assert share.is_within(True, ANSWER, 10**15, 0.0)
     assert share.spend(1000, 0.0)
 
 
@@ -93,7 +93,7 @@ def test_the_largest_bounds_and_windows_have_no_end() -> None:
     most = Allowance((2**31 - 1, (2**31 - 1) * 1000))
     most.bound = 1e308
     assert most.most_at_once == 2**62
-    assert most.use(1e15, 2**41) == 0
+    assert most.use(10**15, 2**41) == 0
     rate = Rate((2**31 - 1, (2**31 - 1) * 1000))
     rate.record(1.0, 2**41)
     assert rate.measured_ms(2**41) > 0

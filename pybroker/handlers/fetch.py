@@ -53,7 +53,10 @@ def handle(request: Fetch.Request, call: Call) -> Any:
         return Response(error_code=error.code)
     if len(context.partitions) > PIECE or call.broker.replicas.partitions.new:
         return fetch_many(context, request, call)
-    allowance = None if call.broker.quotas is None else allowance_of(call)
+    allowance = None
+    if call.broker.quotas is not None:
+        share = call.connection.share
+        allowance = share.fetch if share is not None and share.is_current else allowance_of(call)
     fetch = operation(context, request, call, allowance)
     return call.broker.replicas.fetch(fetch, request.max_wait_ms, partial(respond, context, call, allowance, fetch))
 

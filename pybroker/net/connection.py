@@ -187,7 +187,7 @@ class Connection(Channel):
             throttling = self._server.throttling
             if throttling is not None:
                 share = self.share
-                if share is None or not share.is_within(route.name, result, end - start, self.active_at):
+                if share is None or not share.is_within(route.produces, result, end - start, self.active_at):
                     result = throttling.count(route, result, call, end - start)
             if not is_ready and iscoroutine(result):
                 result = waiting.start(result, self._server.loop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
+PRODUCE = 0
 API_VERSIONS = 18
 
 
@@ -55,6 +56,8 @@ class Route(NamedTuple):
     response: type
     most_units: int
     """How many parts a request may have (``apart``)."""
+    produces: bool
+    """True for Produce, whose bytes count for the quota."""
 
 
 class Refused(Exception):
@@ -103,4 +106,5 @@ def _route(row: Row) -> Route:
         encode_apart=api.encode_response_politely,
         response=api.Response,
         most_units=row.most_units,
+        produces=api.key == PRODUCE,
     )

@@ -23,7 +23,6 @@ from cy.quota import Share
 from pybroker.net.routes import Route
 from pybroker.quotas.client_quotas import LONGEST, ClientQuotas
 
-PRODUCE: Final = "Produce"
 TOLD: Final = "throttle_time_ms"
 PERCENT: Final = 100
 
@@ -117,7 +116,7 @@ class Throttling:
         now_ms = self._now_ms()
         share = self._share(call, now_ms)
         delay_ms = 0 if share.request is None else share.request.delay_ms(now_ms)
-        if share.produce is not None and route.name == PRODUCE:
+        if route.produces and share.produce is not None:
             delay_ms = max(delay_ms, share.produce.use(size, now_ms))
         self._tell(call.connection, response, delay_ms)
 

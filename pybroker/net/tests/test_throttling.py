@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from pybroker.net.tests.harness import ECHO, WAIT, WORK, Answer, Harness, frame, scenario, turns
-from pybroker.net.throttling import PRODUCE, Throttling, _timed
+from pybroker.net.throttling import Throttling, _timed
 from pybroker.quotas.client_quotas import ClientQuotas
-from pybroker.quotas.keys import DEFAULT, Entity
-from pybroker.quotas.keys import PRODUCE as PRODUCE_RATE
+from pybroker.quotas.keys import DEFAULT, PRODUCE, Entity
 from pybroker.quotas.rate import Windows
 
 
@@ -73,14 +72,14 @@ class Throttled:
     def __init__(self, **bounds: float) -> None:
         self.loop: Any = Loop()
         self.quotas = ClientQuotas(Windows(), Windows())
-        self.quotas.update({Entity("alice"): bounds, Entity("carol"): {PRODUCE_RATE: 1.0}})
+        self.quotas.update({Entity("alice"): bounds, Entity("carol"): {PRODUCE: 1.0}})
         self.throttling = Throttling(self.quotas, self.loop)
 
-    def ask(self, connection: Connection, size: int, response: Any = None, name: str = PRODUCE) -> Any:
-        route: Any = SimpleNamespace(name=name)
+    def ask(self, connection: Connection, size: int, response: Any = None, *, produces: bool = True) -> Any:
+        route: Any = SimpleNamespace(produces=produces)
         call = SimpleNamespace(connection=connection, client_id=self.client_id)
         share = connection.share
-        if share is not None and share.is_within(name, response, size, self.loop.time()):
+        if share is not None and share.is_within(produces, response, size, self.loop.time()):
             return response  # as ``connection.Connection`` does
         return self.throttling.count(route, response, call, size)
 
@@ -103,7 +102,7 @@ def test_a_producer_is_answered_and_then_muted_until_its_rate_is_the_bound() -> 
 
 def test_only_the_bytes_of_produce_count() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
-    assert server.ask(alice, 1_000_000, Told(), name="OffsetCommit").throttle_time_ms == 0
+    assert server.ask(alice, 1_000_000, Told(), produces=False).throttle_time_ms == 0
     assert alice.held == 0
 
 
@@ -119,8 +118,8 @@ def test_of_two_delays_the_longer_one_counts() -> None:
     server.spend(alice, 0.6)
     assert server.ask(alice, 10_500, Told()).throttle_time_ms == 1000
     assert server.ask(alice, 10_500, Told()).throttle_time_ms == 11_000
-    assert server.ask(alice, 1, Told(25_000), name="Fetch").throttle_time_ms == 25_000
-    assert server.ask(alice, 1, Told(), name="Fetch").throttle_time_ms == 1000
+    assert server.ask(alice, 1, Told(25_000), produces=False).throttle_time_ms == 25_000
+    assert server.ask(alice, 1, Told(), produces=False).throttle_time_ms == 1000
     assert alice.held == len(server.loop.timers) == 1
     server.loop.advance(24.9)
     assert alice.held == 1
@@ -133,12 +132,12 @@ def test_time_counts_for_the_next_request_of_whatever_kind(client_id: str) -> No
     server, alice = Throttled(request_percentage=1), Connection()
     server.client_id = client_id
     assert server.throttling.counts_time
-    assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 0
+    assert server.ask(alice, 1, Told(), produces=False).throttle_time_ms == 0
     server.spend(alice, 0.105)
     server.loop.advance(0.0)
-    assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 500
+    assert server.ask(alice, 1, Told(), produces=False).throttle_time_ms == 500
     server.loop.advance(0.5)
-    assert server.ask(alice, 1, Told(), name="Metadata").throttle_time_ms == 0
+    assert server.ask(alice, 1, Told(), produces=False).throttle_time_ms == 0
 
 
 def test_a_response_without_the_field_only_mutes() -> None:
@@ -217,7 +216,7 @@ async def _awaited(what: Any) -> Any:
 def with_quotas(harness: Harness, **bounds: float) -> Throttling:
     """All clients of the harness have these quotas together."""
     quotas = ClientQuotas(Windows(), Windows())
-    quotas.update({Entity("ANONYMOUS"): bounds, Entity(DEFAULT): {PRODUCE_RATE: 1.0}})
+    quotas.update({Entity("ANONYMOUS"): bounds, Entity(DEFAULT): {PRODUCE: 1.0}})
     throttling = Throttling(quotas, harness.loop)
     harness.server.throttle(throttling)
     return throttling
@@ -261,7 +260,7 @@ def test_a_share_that_a_connection_keeps_ends_with_the_quotas_that_it_is_of() ->
     assert server.ask(alice, 10_000, Told()).throttle_time_ms == 0
     kept = alice.share
     assert kept.is_current
-    server.quotas.update({Entity("alice"): {PRODUCE_RATE: 500.0}})
+    server.quotas.update({Entity("alice"): {PRODUCE: 500.0}})
     assert server.ask(alice, 1, Told()).throttle_time_ms == 10_002
     assert not kept.is_current
     assert alice.share.produce.bound == 500
