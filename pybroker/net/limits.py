@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pybroker.config import BrokerConfig, ConfigError
+from pybroker.config.keys.sasl_keys import MAX_RECEIVE
 from pybroker.config.listeners import listeners, protected
 
 UNLIMITED = 1 << 62
@@ -69,6 +70,8 @@ class Limits:
     """``sasl.server.max.receive.size``: the longest frame of an unauthenticated client, which must log in within
     ``handshake_s``.
     """
+    strange_bytes_of: Mapping[str, int] = field(default_factory=dict)
+    """``listener.name.<name>.sasl.server.max.receive.size``."""
     refusal_delay_s: float = 0.1
     """``connection.failed.authentication.delay.ms``: a failed login is answered after this time."""
 
@@ -79,6 +82,10 @@ class Limits:
     def of_listener(self, name: str) -> int:
         """How many connections a listener may have."""
         return self.per_listener.get(name, UNLIMITED)
+
+    def strange_bytes_at(self, listener: str) -> int:
+        """Returns the longest frame of an unauthenticated client of a listener."""
+        return min(self.strange_bytes_of.get(listener, self.strange_bytes), self.max_request_bytes)
 
 
 def from_config(config: BrokerConfig) -> Limits:
@@ -91,14 +98,17 @@ def from_config(config: BrokerConfig) -> Limits:
     def if_set(name: str, otherwise: int) -> int:
         return int(config[name]) if config.is_set(name) else otherwise
 
-    names = [each.listener for each in listeners(config) if config.has_own(each.listener, CONNECTIONS)]
+    def of_listeners(name: str) -> dict[str, int]:
+        names = [each.listener for each in listeners(config) if config.has_own(each.listener, name)]
+        return {each: config.of_listener(each, name) for each in names}
+
     queued, idle = config["queued.max.request.bytes"], config["connections.max.idle.ms"]
     return Limits(
         max_request_bytes=config["socket.request.max.bytes"],
         queued_bytes=queued if queued > 0 else UNLIMITED,
         idle_ms=idle if idle >= 0 else UNLIMITED,
         max_connections=min(config[CONNECTIONS], descriptors_for_connections()),
-        per_listener={name: config.of_listener(name, CONNECTIONS) for name in names},
+        per_listener=of_listeners(CONNECTIONS),
         protected=protected(config),
         max_per_ip=config["max.connections.per.ip"],
         per_ip=parse_overrides(config[OVERRIDES]),
@@ -106,7 +116,8 @@ def from_config(config: BrokerConfig) -> Limits:
         backlog=if_set("socket.listen.backlog.size", 1024),
         send_buffer=config["socket.send.buffer.bytes"],
         receive_buffer=if_set("socket.receive.buffer.bytes", -1),
-        strange_bytes=min(config["sasl.server.max.receive.size"], config["socket.request.max.bytes"]),
+        strange_bytes=config[MAX_RECEIVE],
+        strange_bytes_of=of_listeners(MAX_RECEIVE),
         refusal_delay_s=config["connection.failed.authentication.delay.ms"] / 1000,
     )
 

@@ -82,7 +82,7 @@ class SaslConnection(Connection):
         self.sasl = sasl
         self._began_at = self.active_at
         self._is_refused = False
-        self._reader.max_frame = server.limits.strange_bytes
+        self._reader.max_frame = server.limits.strange_bytes_at(listener_name)
         strangers = server.strangers[listener_name]
         strangers[self] = None
         if len(strangers) > server.limits.max_handshakes:
@@ -108,7 +108,7 @@ class SaslConnection(Connection):
             raise Refused(str(error)) from None
         super()._serve(view, start, end)
         if not sasl.is_known:  # it authenticates again
-            self._reader.max_frame = self._server.limits.strange_bytes
+            self._reader.max_frame = self._server.limits.strange_bytes_at(self.listener_name)
 
     def _take(self, token: bytes) -> None:
         """Handles a mechanism's message without a request around it (SaslHandshake v0)."""

@@ -15,6 +15,7 @@ import pytest
 
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers import ROWS
+from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.sasl_connection import SaslConnection
 from pybroker.security.sasl import authentication
 from pybroker.tests.test_sasl import SETTINGS, add_users, address
@@ -42,7 +43,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = {**SETTINGS, "listeners": f"{SETTINGS['listeners']},OTHER://localhost:0",
                 "listener.security.protocol.map": f"{SETTINGS['listener.security.protocol.map']},OTHER:SASL_PLAINTEXT",
                 "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256",
-                "sasl.server.max.receive.size": "4096", "connection.failed.authentication.delay.ms": "1",
+                "sasl.server.max.receive.size": "4096", "listener.name.other.sasl.server.max.receive.size": "300",
+                "connection.failed.authentication.delay.ms": "1",
                 "listener.name.inside.plain.connections.max.reauth.ms": "3600000"}
     with running(tmp_path_factory.mktemp("wire"), **settings) as broker:
         add_users(broker)
@@ -126,10 +128,22 @@ def test_what_is_no_request_ends_the_connection(raw: Raw, data: bytes) -> None:
     assert raw.receive() is None
 
 
-def test_a_long_frame_is_not_read_before_but_afterwards(served: Running) -> None:
-    early, late = Raw(served), Raw(served)
-    early.socket.sendall(struct.pack(">i", 4097))
-    assert early.receive() is None
+@pytest.mark.parametrize(("listener", "most"), [("INSIDE", 4096), ("OTHER", 300)])
+def test_a_frame_longer_than_its_listener_allows_ends_the_connection_with_one_line(
+    served: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, listener: str, most: int
+) -> None:
+    monkeypatch.setattr(served.broker.net, "log", RateLimitedLog(logging.getLogger(__name__)))
+    short, long = Raw(served, listener), Raw(served, listener)
+    assert short.ask(ApiVersions, 3, client_software_name="x" * (most - 20), client_software_version="1") is not None
+    with caplog.at_level(logging.INFO):
+        long.socket.sendall(struct.pack(">i", most + 1))
+        assert long.receive() is None
+    (line,) = caplog.messages
+    assert line.endswith(f"to {listener}: frame length {most + 1} is not in 0..{most}")
+
+
+def test_a_long_frame_is_read_after_the_client_has_authenticated(served: Running) -> None:
+    late = Raw(served)
     assert late.login().error_code == 0
     names = [Metadata.Request.MetadataRequestTopic(name="x" * 200) for _ in range(100)]
     assert late.ask(Metadata, 1, topics=names) is not None

@@ -90,7 +90,7 @@ SASL_KEYS: Final[tuple[Key, ...]] = (
     Key(RULES, LIST, ("DEFAULT",), ANY, MEDIUM, READ_ONLY,
         "Rules that turn a Kerberos principal into the name of a user; the first matching rule counts."),
 )
-_OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name not in (MAX_RECEIVE, FAILED_DELAY)}
+_OF_LISTENERS: Final = {key.name: key for key in SASL_KEYS if key.name != FAILED_DELAY}
 
 
 def of_mechanism(listener: str, mechanism: str, name: str) -> str:
@@ -104,5 +104,8 @@ def key_of_listener(name: str) -> Key | None:
         return None
     for row in _OF_LISTENERS.values():
         if name.endswith(f".{row.name}") and len(name) > len(LISTENER_PREFIX) + len(row.name) + 1:
+            is_of_mechanism = "." in name[len(LISTENER_PREFIX) : -len(row.name) - 1]
+            if row.name == MAX_RECEIVE and is_of_mechanism:  # a frame may come before its mechanism
+                return None
             return row._replace(name=name, default=None)
     return None

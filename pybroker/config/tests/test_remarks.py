@@ -133,6 +133,16 @@ def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(
           "listener.name.sasl_ssl.scram-sha-256.connections.max.reauth.ms=1"],
          ["without effect, because their listener does not have the mechanism: "
           "listener.name.sasl_ssl.plain.sasl.jaas.config"]),
+        (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=PLAIN",
+          "listener.name.sasl_ssl.sasl.server.max.receive.size=1"], []),
+        (["listeners=PLAINTEXT://:1", "listener.name.plaintext.sasl.server.max.receive.size=1"],
+         ["without effect, because none of their listeners is SASL_SSL or SASL_PLAINTEXT: "
+          "listener.name.plaintext.sasl.server.max.receive.size"]),
+        (["listeners=SASL_SSL://:1", "sasl.enabled.mechanisms=PLAIN",
+          "listener.name.sasl_ssl.plain.sasl.server.max.receive.size=1"],
+         ["without effect, because of the settings of a single listener only those of TLS, of SASL, max.connections "
+          "and max.connection.creation.rate have an effect: "
+          "listener.name.sasl_ssl.plain.sasl.server.max.receive.size"]),
     ],
 )
 def test_keys_of_sasl_that_have_no_effect_are_told_with_the_reason(settings: list[str], told: list[str]) -> None:
