@@ -1,12 +1,13 @@
 """DeleteAcls (31), 1 to 3: deletes the ACLs that filters find, and returns them (KIP-140).
 
-When the reply comes, they no longer apply on any connection of this broker. A filter that names no resource walks all
-ACLs in turns, and deletes those that match piece by piece.
+When the reply comes, they no longer apply on any connection of this broker. All filters that name no resource walk the
+ACLs once, together, in turns. Each deletes those that match piece by piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import ne
 from typing import Final
 
 from pybroker.cluster.decisions.acl_changes import Acls, candidates
@@ -16,6 +17,7 @@ from pybroker.handlers.common.pacing import PIECE, Paced, in_turns, one_by_one, 
 from pybroker.handlers.common.security.acls import filter_of, refusal
 from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 from pyclient.protocol import DeleteAcls
+from pyclient.protocol.acls import PatternType
 from pyclient.protocol.errors import KafkaError
 
 Response = DeleteAcls.Response
@@ -24,6 +26,7 @@ Result = Response.DeleteAclsFilterResult
 
 ACLS_AT_ONCE: Final = 1000
 """How many ACLs, deleted or not, the patterns of one change have. Those of one pattern stay together."""
+ANYTHING: Final = AclFilter()
 
 
 async def handle(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
@@ -45,9 +48,17 @@ def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> Paced
 
 
 async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
+    acls = call.broker.metadata.image.acls
+    of_nameless = await settled(walk(_sorted(acls, request.filters), call))
+
     async def delete(each: Filter) -> Result:
+        wanted = filter_of(each)
         try:
-            return await _delete_found(filter_of(each), call)
+            wanted.check()
+            if wanted.name is None:
+                return await _delete_found(wanted, acls, of_nameless.pop(_plain(wanted), []), call)
+            acls_now = call.broker.metadata.image.acls
+            return await _delete_found(wanted, acls_now, await settled(walk(_found(acls_now, wanted), call)), call)
         except KafkaError as error:
             return _refused(error)
 
@@ -57,18 +68,46 @@ async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Respons
 _at_controller = forwarded(DeleteAcls, _delete)
 
 
-async def _delete_found(wanted: AclFilter, call: Call) -> Result:
-    """Deletes the ACLs that match the filter, and returns them. Raises KafkaError.
+async def _delete_found(wanted: AclFilter, acls: Acls, found: list[ResourcePattern], call: Call) -> Result:
+    """Deletes the ACLs of the patterns ``found`` that match the filter, and returns them. Raises KafkaError.
 
     The controller is asked even if none matches: only it knows that there is none.
     """
-    wanted.check()
-    acls = call.broker.metadata.image.acls
     result = Result()
-    found = await settled(walk(_found(acls, wanted), call))
     for part in _parts(acls, found) if found else ([],):
         result.matching_acls += map(_told, await call.broker.controller.delete_acls(wanted, part))
     return result
+
+
+def _sorted(acls: Acls, filters: list[Filter]) -> Paced[dict[AclFilter, list[ResourcePattern]]]:
+    """Finds the patterns of the filters without a name. An ACL counts for the first filter that it matches."""
+    places: dict[AclFilter, int] = {}
+    for number, each in enumerate(filters):
+        if each.resource_name_filter is None:
+            places.setdefault(_plain(filter_of(each)), number)
+        yield
+    found: dict[AclFilter, list[ResourcePattern]] = {}
+    given = {tuple(map(ne, wanted, ANYTHING)) for wanted in places}  # which fields the filters have
+    for pattern, entries in acls.items() if places else ():
+        firsts: set[AclFilter] = set()
+        for entry in entries:
+            acl = (*pattern, *entry)
+            ways = [AclFilter._make(map(_chosen, fields, acl, ANYTHING)) for fields in given]
+            if ways := [way for way in ways if way in places]:
+                firsts.add(min(ways, key=places.__getitem__))
+            yield
+        for wanted in firsts:
+            found.setdefault(wanted, []).append(pattern)
+    return found
+
+
+def _chosen(is_given: bool, of_acl: object, otherwise: object) -> object:
+    return of_acl if is_given else otherwise
+
+
+def _plain(wanted: AclFilter) -> AclFilter:
+    """Returns a filter without a name, for which MATCH means ANY."""
+    return wanted._replace(pattern_type=PatternType.ANY) if wanted.pattern_type is PatternType.MATCH else wanted
 
 
 def _found(acls: Acls, wanted: AclFilter) -> Paced[list[ResourcePattern]]:

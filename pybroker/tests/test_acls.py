@@ -12,6 +12,7 @@ from pybroker.config import rights
 from pybroker.handlers import delete_acls
 from pybroker.handlers.common import broker_loggers, forwarding
 from pybroker.handlers.tests.harness import OneItemTurns
+from pybroker.security.acls import AclFilter, ResourcePattern
 from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
@@ -175,6 +176,49 @@ def test_a_filter_that_finds_many_acls_takes_turns(tmp_path: Path, monkeypatch: 
             assert [each.resource_name for each in result.matching_acls] == names
             assert turns.count >= len(names) / 4
             assert await described(broker) == {"t3": ["User:bob"]}
+
+    in_loop(scenario)
+
+
+def test_filters_without_a_name_walk_the_acls_once_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[AclFilter] = []
+    matches = AclFilter.matches_pattern
+
+    def matches_pattern(self: AclFilter, pattern: ResourcePattern) -> bool:
+        looks.append(self)
+        return matches(self, pattern)
+
+    monkeypatch.setattr(AclFilter, "matches_pattern", matches_pattern)
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            users = [f"User:{number}" for number in range(50)]
+            await create(broker, *(creation(f"t{user}", user) for user in users))
+            found = await delete(broker, *(wanted(principal_filter=user) for user in users))
+            assert [[acl.principal for acl in each.matching_acls] for each in found] == [[user] for user in users]
+            assert len(looks) == len(users)
+            assert await described(broker) == {}
+
+    in_loop(scenario)
+
+
+def test_an_acl_that_several_filters_match_is_deleted_by_the_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            await create(broker, *(creation("t", user) for user in ("User:a", "User:b", "User:c")), creation("u"))
+            found = await delete(
+                broker,
+                wanted(principal_filter="User:b", pattern_type_filter=PatternType.MATCH),
+                wanted(principal_filter="User:b"),
+                wanted(resource_name_filter="t", principal_filter="User:c"),
+                wanted(resource_type_filter=GROUP),
+                wanted(resource_type_filter=TOPIC, host_filter="*"),
+                wanted(),
+            )
+            told = [[acl.principal for acl in each.matching_acls] for each in found]
+            assert told == [["User:b"], [], ["User:c"], [], ["User:a", "User:alice"], []]
 
     in_loop(scenario)
 
