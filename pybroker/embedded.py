@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pybroker.acl import Acl, check_known, texts
 from pybroker.client_settings import protocol, settings_for
 from pybroker.passwords import passwords
+from pybroker.process.most import MOST_PROCESSES
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 from pyclient.keywords import key_with_dots
@@ -46,6 +47,13 @@ OF_SASL_SSL = "listener.name.sasl_ssl."
 """The prefix of the keys of the listener that ``tls`` and ``sasl`` together choose."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 """The setting that makes the broker check ACLs."""
+FOREIGN = {
+    **dict.fromkeys(("brokers", "nodes", "num_brokers", "count"), "processes=3"),
+    **dict.fromkeys(("host", "bind"), "listeners='PLAINTEXT://localhost:0'"),
+    **dict.fromkeys(("topics", "topic"), "Admin(broker.bootstrap_servers).create_topics(…)"),
+    **dict.fromkeys(("dir", "path", "tmp_path", "data_folder"), "data_dir='…'"),
+}
+"""What other libraries call an argument of ``run``, and what it is here."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -89,8 +97,13 @@ class EmbeddedBroker:
         **config: object,
     ) -> None:
         """Starts nothing yet; the arguments are those of ``run``."""
+        _check_keys(config)
         settings = dict(setting(key, value) for key, value in config.items())
         _check_types(processes=(processes, int), port=(port, int), start_timeout_s=(start_timeout_s, (int, float)))
+        if not 1 <= processes <= MOST_PROCESSES:
+            raise ValueError(
+                f"processes={processes} is the number of brokers, 1 to {MOST_PROCESSES}; a port is port={processes}"
+            )
         if not isinstance(tls, bool):
             raise TypeError(f"tls={tls!r}: True makes certificates; {OWN_CERTIFICATES}")
         self._is_secured = tls
@@ -432,6 +445,15 @@ def _check_types(**given: tuple[object, type | tuple[type, ...]]) -> None:
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name}={value!r} is no number")
+
+
+def _check_keys(config: Mapping[str, object]) -> None:
+    """Raises TypeError for what is none of Kafka's keys, but an argument that others have."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            raise TypeError(f"{name}={{…}}: Kafka's keys are arguments: run(num_partitions=3), or run(**{name})")
+        if (here := FOREIGN.get(name)) is not None:
+            raise TypeError(f"{name}={value!r}: here it is {here}")
 
 
 def setting(key: str, value: object) -> tuple[str, str]:

@@ -6,6 +6,8 @@ import os
 
 import click
 
+from pybroker.process.most import MOST_PROCESSES
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -15,7 +17,7 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--host", help="Address to listen on [127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port to listen on; 0: a free one [9092].")
 @click.option("--node-id", type=click.IntRange(0), metavar="N", help="Number of the (first) broker [1].")
-@click.option("--processes", type=click.IntRange(1), default=1, help="Number of brokers [1].")
+@click.option("--processes", type=click.IntRange(1, MOST_PROCESSES), default=1, help="Number of brokers [1].")
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/chroot]", help="Coordination, for several machines.")
 @click.option("--set", "settings", multiple=True, metavar="key=value", help="A broker setting.")
 @click.option(
