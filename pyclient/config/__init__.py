@@ -1,4 +1,4 @@
-"""The keys of producer, consumer and admin, written with ``_`` or ``.``. Keys and defaults are those of Kafka 4.3.1."""
+"""The keys of producer, consumer and admin, written with ``_`` or ``.``. Keys and defaults are those of Kafka 4.4.0."""
 
 from __future__ import annotations
 

@@ -67,18 +67,20 @@ _LOG: Final = "the client logs to logging.getLogger('pyclient')"
 _DELIVERY: Final = "on_delivery(metadata, error) is an argument of send()"
 _VERSIONS: Final = "the client asks each broker for its versions; leave it out"
 _WITHOUT: Final = (
-    "background.event.cb", "broker.address.family", "broker.address.ttl", "builtin.features", "client.dns.lookup",
-    "closesocket.cb", "connect.cb", "consume.callback.max.messages", "coordinator.query.interval.ms",
-    "enable.gapless.guarantee", "enable.metrics.push", "enable.random.seed", "enabled.events", "fetch.queue.backoff.ms",
-    "group.protocol.type", "internal.termination.signal", "log.connection.close", "log.thread.name", "loop",
-    "message.copy.max.bytes", "metadata.recovery.rebootstrap.trigger.ms", "msg.order.cmp", "offset.store.method",
-    "offset.store.path", "offset.store.sync.interval.ms", "opaque", "open.cb", "plugin.library.paths",
-    "produce.offset.report", "queue.buffering.backpressure.threshold", "queuing.strategy", "receive.message.max.bytes",
-    "resolve.cb", "socket.blocking.max.ms", "socket.cb", "socket.keepalive.enable", "socket.max.fails",
+    "background.event.cb", "bootstrap.controllers", "bootstrap.resolve.timeout.ms", "broker.address.family",
+    "broker.address.ttl", "builtin.features", "client.dns.lookup", "closesocket.cb", "config.providers",
+    "connect.cb", "consume.callback.max.messages", "coordinator.query.interval.ms", "enable.gapless.guarantee",
+    "enable.metrics.push", "enable.random.seed", "enabled.events", "fetch.queue.backoff.ms", "group.protocol.type",
+    "internal.termination.signal", "log.connection.close", "log.thread.name", "loop", "message.copy.max.bytes",
+    "metadata.recovery.rebootstrap.trigger.ms", "msg.order.cmp", "offset.store.method", "offset.store.path",
+    "offset.store.sync.interval.ms", "opaque", "open.cb", "partitioner.rack.aware", "plugin.library.paths",
+    "produce.offset.report", "queue.buffering.backpressure.threshold", "queuing.strategy",
+    "receive.message.max.bytes", "resolve.cb", "security.providers", "share.acknowledgement.mode",
+    "share.acquire.mode", "socket.blocking.max.ms", "socket.cb", "socket.keepalive.enable", "socket.max.fails",
     "socket.nagle.disable", "ssl.ca.certificate.stores", "ssl.certificate.verify.cb", "ssl.curves.list",
     "ssl.engine.callback.data", "ssl.engine.id", "ssl.engine.location", "ssl.providers", "ssl.sigalgs.list",
     "sticky.partitioning.linger.ms", "topic.blacklist", "topic.metadata.propagation.max.ms",
-    "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.sparse",
+    "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.sparse", "transaction.two.phase.commit.enable",
 )  # fmt: skip
 
 _HINTS: Final[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""The broker keys that have an effect here: Kafka 4.3's, and a few of older Kafka.
+"""The broker keys that have an effect here: Kafka 4.4's, and a few of older Kafka.
 
 This table differs from Kafka's in a few keys. ``log.segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), and
 ``listeners`` cannot be changed while the broker runs. ``node.id`` and ``log.dir`` have no default (the start command

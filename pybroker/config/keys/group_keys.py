@@ -1,4 +1,4 @@
-"""The keys of a group (ConfigResource GROUP, KIP-848): names, types and ranges of Kafka 4.3."""
+"""The keys of a group (ConfigResource GROUP, KIP-848): names, types and ranges of Kafka 4.4."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pybroker.config.keys.key import (
     BOOLEAN,
     CLUSTER_WIDE,
     INT,
+    LIST,
     MEDIUM,
     STRING,
     Key,
@@ -27,6 +28,12 @@ GROUP_KEYS: Final[tuple[Key, ...]] = (
     Key("consumer.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, CLUSTER_WIDE,
         "Session timeout of the group's members.",
         (Synonym("group.consumer.session.timeout.ms"),)),
+    Key("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there are no share groups.",
+        inert=True),
+    Key("errors.deadletterqueue.topic.name", STRING, "", ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there are no share groups.",
+        inert=True),
     Key("share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there are no share groups.",
         (Synonym("group.share.assignment.interval.ms"),), inert=True),
@@ -59,6 +66,9 @@ GROUP_KEYS: Final[tuple[Key, ...]] = (
     Key("streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there are no streams groups.",
         (Synonym("group.streams.assignment.interval.ms"),), inert=True),
+    Key("streams.assignor.name", STRING, None, ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there are no streams groups.",
+        inert=True),
     Key("streams.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there are no streams groups.",
         (Synonym("group.streams.heartbeat.interval.ms"),), inert=True),
@@ -68,6 +78,9 @@ GROUP_KEYS: Final[tuple[Key, ...]] = (
     Key("streams.num.standby.replicas", INT, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there are no streams groups.",
         (Synonym("group.streams.num.standby.replicas"),), inert=True),
+    Key("streams.rack.aware.assignment.tags", LIST, (), ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there are no streams groups.",
+        (Synonym("group.streams.rack.aware.assignment.tags"),), inert=True),
     Key("streams.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there are no streams groups.",
         (Synonym("group.streams.session.timeout.ms"),), inert=True),

@@ -84,6 +84,8 @@ _TIERED: tuple[_Row, ...] = (
     ("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE),
     ("log.local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
     ("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
+    ("log.remote.copy.lag.bytes", LONG, -1, ANY, MEDIUM, CLUSTER_WIDE),
+    ("log.remote.copy.lag.ms", LONG, 0, ANY, MEDIUM, CLUSTER_WIDE),
     ("remote.fetch.max.wait.ms", INT, 500, at_least(1), MEDIUM, CLUSTER_WIDE),
     ("remote.list.offsets.request.timeout.ms", LONG, 30_000, at_least(1), MEDIUM, CLUSTER_WIDE),
     ("remote.log.index.file.cache.total.size.bytes", LONG,
@@ -181,6 +183,8 @@ _TLS_MACHINERY: tuple[_Row, ...] = (
 )
 
 _SHARE_AND_STREAMS: tuple[_Row, ...] = (
+    ("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
+    ("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", ANY, MEDIUM, READ_ONLY),
     ("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
     ("group.share.assignors", LIST, ("simple",), ANY, MEDIUM, READ_ONLY),
     ("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM, READ_ONLY),
@@ -210,6 +214,7 @@ _SHARE_AND_STREAMS: tuple[_Row, ...] = (
      30_000, between(1000, 3_600_000), MEDIUM, READ_ONLY),
     ("group.share.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
     ("group.streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
+    ("group.streams.assignors", LIST, ("sticky",), ANY, MEDIUM, READ_ONLY),
     ("group.streams.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
     ("group.streams.initial.rebalance.delay.ms", INT, 3000, at_least(0), MEDIUM, READ_ONLY),
     ("group.streams.max.assignment.interval.ms", INT, 15_000, at_least(0), MEDIUM, READ_ONLY),
@@ -221,7 +226,9 @@ _SHARE_AND_STREAMS: tuple[_Row, ...] = (
     ("group.streams.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
     ("group.streams.min.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
     ("group.streams.num.standby.replicas", INT, 0, at_least(0), MEDIUM, READ_ONLY),
+    ("group.streams.rack.aware.assignment.tags", LIST, (), ANY, MEDIUM, READ_ONLY),
     ("group.streams.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
+    ("group.streams.topology.description.plugin.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
     ("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, READ_ONLY),
     ("share.coordinator.cached.buffer.max.bytes", INT,
      1_048_588, at_least(524288), MEDIUM, CLUSTER_WIDE),
@@ -239,6 +246,10 @@ _SHARE_AND_STREAMS: tuple[_Row, ...] = (
     ("share.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY),
     ("share.coordinator.write.timeout.ms", INT, 5000, at_least(1), HIGH, READ_ONLY),
     ("share.fetch.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
+)
+
+_UNPACKING: tuple[_Row, ...] = (
+    ("max.decompressed.message.bytes", INT, 2_147_483_639, at_least(0), MEDIUM, CLUSTER_WIDE),
 )
 
 _METRICS: tuple[_Row, ...] = (
@@ -311,6 +322,7 @@ REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("a broker needs no Kerberos ticket, only its keytab", _TICKETS),
     ("OpenSSL does this work, and ssl.enabled.protocols selects the protocols", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
+    ("the broker has a limit of its own for what a batch may unpack to", _UNPACKING),
     ("there are no JMX metrics", _METRICS),
     ("one event loop does this work", _MACHINERY),
     ("it belongs to an older Kafka", _OLDER_KAFKA),
@@ -318,8 +330,8 @@ REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
 """Each table, and why its keys have no effect."""
 
 UNMET: Final[dict[str, str]] = {
-    **{row[0]: reason for reason, rows in REASONS if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _METRICS)
-       for row in rows},
+    **{row[0]: reason for reason, rows in REASONS
+       if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _UNPACKING, _METRICS) for row in rows},
     **dict.fromkeys(("alter.config.policy.class.name", "create.topic.policy.class.name"), "there are no policies"),
     "client.quota.callback.class": "a plug-in cannot decide about quotas",
     **dict.fromkeys(

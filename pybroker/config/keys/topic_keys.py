@@ -1,4 +1,4 @@
-"""The keys of a topic: Kafka 4.3's, each with the broker keys that give it its default.
+"""The keys of a topic: Kafka 4.4's, each with the broker keys that give it its default.
 
 This table differs from Kafka's in two keys: ``segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), and
 ``flush.acks`` is ours.
@@ -52,6 +52,9 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
     Key("delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
         "How long a tombstone stays after compaction.",
         (Synonym("log.cleaner.delete.retention.ms"),)),
+    Key("errors.deadletterqueue.group.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there are no share groups.",
+        inert=True),
     Key("file.delete.delay.ms", LONG, 60_000, at_least(0), MEDIUM, CLUSTER_WIDE,
         "How long the files of a removed segment stay on disk.",
         (Synonym("log.segment.delete.delay.ms"),)),
@@ -78,6 +81,9 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
     Key("max.compaction.lag.ms", LONG, MAX_LONG, at_least(1), MEDIUM, CLUSTER_WIDE,
         "The longest time that a record stays uncompacted.",
         (Synonym("log.cleaner.max.compaction.lag.ms"),)),
+    Key("max.decompressed.message.bytes", INT, 2_147_483_639, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: the broker has a limit of its own for what a batch may unpack to.",
+        (Synonym("max.decompressed.message.bytes"),), inert=True),
     Key("max.message.bytes", INT, 1_048_588, at_least(0), MEDIUM, CLUSTER_WIDE,
         "Largest record batch.",
         (Synonym("message.max.bytes"),)),
@@ -105,6 +111,12 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
     Key("preallocate", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
         "The file of a new segment is allocated at its full size.",
         (Synonym("log.preallocate"),)),
+    Key("remote.copy.lag.bytes", LONG, -1, ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there is no tiered storage.",
+        (Synonym("log.remote.copy.lag.bytes"),), inert=True),
+    Key("remote.copy.lag.ms", LONG, 0, ANY, MEDIUM, CLUSTER_WIDE,
+        "Accepted and without effect: there is no tiered storage.",
+        (Synonym("log.remote.copy.lag.ms"),), inert=True),
     Key("remote.log.copy.disable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
         "Accepted and without effect: there is no tiered storage.",
         inert=True),
