@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
@@ -20,6 +20,23 @@ from pybroker.net.apart import Apart
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of an unauthenticated client."""
+
+
+class Accepted(NamedTuple):
+    """An accepted socket: what a connection begins with, and before it a TLS handshake."""
+
+    sock: socket.socket
+    listener_name: str
+    local_address: tuple[str, int]
+    peer_address: tuple[str, int]
+    reader: FrameReader | None = None
+    """Replaces the socket's own if the connection uses TLS, and so does ``out``."""
+    out: SendQueue | None = None
+    principal: str = ANONYMOUS
+    """The principal by the client's certificate."""
 
 
 class Server(Protocol):
@@ -66,30 +83,19 @@ class Channel(ABC):
         "peer_address",
     )
 
-    def __init__(
-        self,
-        server: Server,
-        sock: socket.socket,
-        number: int,
-        listener_name: str,
-        local_address: tuple[str, int],
-        peer_address: tuple[str, int],
-        reader: FrameReader | None = None,
-        out: SendQueue | None = None,
-    ) -> None:
-        """``reader`` and ``out`` replace the socket's own if the connection uses TLS."""
+    def __init__(self, server: Server, number: int, accepted: Accepted) -> None:
         self._server = server
-        self._socket: socket.socket | None = sock
-        self._fd = sock.fileno()
-        self._reader = reader or FrameReader(server.memory, server.limits.max_request_bytes)
-        self._out = out or SendQueue()
+        self._socket: socket.socket | None = accepted.sock
+        self._fd = accepted.sock.fileno()
+        self._reader = accepted.reader or FrameReader(server.memory, server.limits.max_request_bytes)
+        self._out = accepted.out or SendQueue()
         self._reading = self._writing = self._stopped = False
         self._partial_since = 0.0
         self.active_at = server.loop.time()
         self.number = number
-        self.listener_name = listener_name
-        self.local_address = local_address
-        self.peer_address = peer_address
+        self.listener_name = accepted.listener_name
+        self.local_address = accepted.local_address
+        self.peer_address = accepted.peer_address
 
     @property
     def id(self) -> str:

@@ -19,27 +19,23 @@ cancelled.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from functools import partial
 from inspect import iscoroutine
 from typing import Any
 
 from cy.wire.buffer import DecodeError, TooMuch
-from cy.wire.frames import FrameError, FrameReader
-from cy.wire.send_queue import SendQueue
+from cy.wire.frames import FrameError
 from pybroker import waiting
 from pybroker.loop_watch import STALL_S
 from pybroker.net import complaint
 from pybroker.net.apart import LOOP_UNITS
-from pybroker.net.channel import Channel, Server
+from pybroker.net.channel import Accepted, Channel, Server
 from pybroker.net.reply import Reply
 from pybroker.net.routes import Refused, Route
 from pyclient.protocol.frames import decode_request_header
 
 MALFORMED = (FrameError, DecodeError, Refused)
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of an unauthenticated client."""
 VISIT_S = 0.003
 """The time limit of a visit: further frames wait until other connections have been served."""
 
@@ -64,20 +60,8 @@ class Connection(Channel):
         "share",
     )
 
-    def __init__(
-        self,
-        server: Server,
-        sock: socket.socket,
-        number: int,
-        listener_name: str,
-        local_address: tuple[str, int],
-        peer_address: tuple[str, int],
-        reader: FrameReader | None = None,
-        out: SendQueue | None = None,
-        principal: str = ANONYMOUS,
-    ) -> None:
-        """``reader`` and ``out`` replace the socket's own if the connection uses TLS."""
-        super().__init__(server, sock, number, listener_name, local_address, peer_address, reader, out)
+    def __init__(self, server: Server, number: int, accepted: Accepted) -> None:
+        super().__init__(server, number, accepted)
         self._replies: deque[Reply] | None = None
         self._call: Any = None
         self._sending_soon = self._apart = False
@@ -86,7 +70,7 @@ class Connection(Channel):
         self.client_software_name = self.client_software_version = "unknown"
         self.broker_id: int | None = None
         self.authentication: Any = None
-        self.principal = principal
+        self.principal = accepted.principal
         self.share: Any = None
         self._read(True)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +17,12 @@ from functools import partial
 from typing import Final, Protocol
 
 from pybroker.net import complaint
+from pybroker.net.channel import Accepted
 from pybroker.net.client_hello import RECORD, HelloReader
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pyclient.protocol.tls import MEMORY, RECORD_BYTES, TlsLayer
 
-Address = tuple[str, int]
 PREFIX: Final = 8
 """How many bytes show which protocol a peer speaks."""
 
@@ -48,26 +47,20 @@ class Handshake:
     """
 
     __slots__ = (
-        *("_all", "_fd", "_hello", "_received", "_tls", "began_at"),
-        *("listener_name", "local_address", "peer_address", "sock"),
+        *("_all", "_fd", "_hello", "_received", "_tls", "accepted", "began_at"),
+        *("listener_name", "peer_address", "sock"),
     )
 
-    def __init__(
-        self,
-        handshakes: Handshakes,
-        sock: socket.socket,
-        local_address: Address,
-        peer_address: Address,
-    ) -> None:
+    def __init__(self, handshakes: Handshakes, accepted: Accepted) -> None:
         self._all = handshakes
-        self._fd = sock.fileno()
+        self._fd = accepted.sock.fileno()
         self._received = 0
         self._hello: HelloReader | None = None
         self._tls: TlsLayer | None = None
-        self.sock = sock
-        self.listener_name = handshakes.listener_name
-        self.local_address = local_address
-        self.peer_address = peer_address
+        self.accepted = accepted
+        self.sock = accepted.sock
+        self.listener_name = accepted.listener_name
+        self.peer_address = accepted.peer_address
         self.began_at = handshakes.loop.time()
         self._wait()
 
@@ -199,11 +192,11 @@ class Handshakes:
         self._on_failed = on_failed
         self._thread = ThreadPoolExecutor(1, "handshake")
 
-    def begin(self, sock: socket.socket, local_address: Address, peer_address: Address) -> None:
-        """Begins a handshake on ``sock``."""
+    def begin(self, accepted: Accepted) -> None:
+        """Begins a handshake on an accepted socket."""
         if len(self.open) >= self.limits.max_handshakes:
             self.give_way()
-        self.open[Handshake(self, sock, local_address, peer_address)] = None
+        self.open[Handshake(self, accepted)] = None
 
     def give_way(self) -> None:
         """Ends the handshake that has waited longest, if there is any."""

@@ -7,19 +7,16 @@ client gets the answer after a delay, and then its connection ends.
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from cy.wire.frames import FrameReader
-from cy.wire.send_queue import SendQueue
 from pybroker import waiting
 from pybroker.net import complaint
-from pybroker.net.channel import Server
-from pybroker.net.connection import ANONYMOUS, Connection
+from pybroker.net.channel import ANONYMOUS, Accepted, Server
+from pybroker.net.connection import Connection
 from pybroker.net.reply import Reply
 from pybroker.net.routes import Refused
 from pyclient.protocol.errors import IllegalSaslState, KafkaError
@@ -64,26 +61,13 @@ class SaslConnection(Connection):
     __slots__ = ("_began_at", "_is_refused", "sasl")
     sasl: Says
 
-    def __init__(
-        self,
-        sasl: Says,
-        server: Server,
-        sock: socket.socket,
-        number: int,
-        listener_name: str,
-        local_address: tuple[str, int],
-        peer_address: tuple[str, int],
-        reader: FrameReader | None = None,
-        out: SendQueue | None = None,
-        principal: str = ANONYMOUS,
-    ) -> None:
-        """``principal`` comes from a certificate, and is ignored here."""
-        super().__init__(server, sock, number, listener_name, local_address, peer_address, reader, out)
+    def __init__(self, sasl: Says, server: Server, number: int, accepted: Accepted) -> None:
+        super().__init__(server, number, accepted._replace(principal=ANONYMOUS))  # a certificate gives no user here
         self.sasl = sasl
         self._began_at = self.active_at
         self._is_refused = False
-        self._reader.max_frame = server.limits.strange_bytes_at(listener_name)
-        strangers = server.strangers[listener_name]
+        self._reader.max_frame = server.limits.strange_bytes_at(self.listener_name)
+        strangers = server.strangers[self.listener_name]
         strangers[self] = None
         if len(strangers) > server.limits.max_handshakes:
             next(iter(strangers)).give_way()

@@ -19,6 +19,7 @@ from pybroker.config import Endpoint
 from pybroker.loop_watch import STALL_S, LoopWatch
 from pybroker.net.acceptor import Acceptor, BoundSocket, plain
 from pybroker.net.apart import Apart
+from pybroker.net.channel import Accepted
 from pybroker.net.connection import Connection
 from pybroker.net.limits import UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
@@ -173,39 +174,35 @@ class SocketServer:
         self._per_ip[peer[0]] += 1
         self._per_listener[name] += 1
         handshakes = self.handshakes.get(name)
+        accepted = Accepted(sock, name, local, peer)
         if handshakes is None:
-            self._number += 1
-            self._let_in(self._kind(name)(self, sock, self._number, name, local, peer))
+            self._let_in(accepted)
         else:
-            handshakes.begin(sock, local, peer)
+            handshakes.begin(accepted)
         if self._sweep is None:
             self._schedule_sweep()
 
-    def _on_handshake(self, arrival: Handshake, tls: TlsLayer, principal: str) -> None:
+    def _on_handshake(self, handshake: Handshake, tls: TlsLayer, principal: str) -> None:
         """Makes a connection of a completed TLS handshake."""
         from pybroker.net.tls import TlsReader, TlsSendQueue
 
-        self._number += 1
         reader = TlsReader(tls, self.memory, self.limits.max_request_bytes)
-        name, local, peer = arrival.listener_name, arrival.local_address, arrival.peer_address
-        out = TlsSendQueue(tls)
-        connection = self._kind(name)(self, arrival.sock, self._number, name, local, peer, reader, out, principal)
-        self._let_in(connection)
-        connection.resume()
+        accepted = handshake.accepted._replace(reader=reader, out=TlsSendQueue(tls), principal=principal)
+        self._let_in(accepted).resume()
 
-    def _let_in(self, connection: Connection) -> None:
-        self.connections.add(connection)
-        if connection.sasl is None:
-            self.silent[connection] = None
-
-    def _kind(self, listener_name: str) -> Callable[..., Connection]:
-        """Returns the factory for connections of a listener."""
-        authenticated = self._authenticated.get(listener_name)
+    def _let_in(self, accepted: Accepted) -> Connection:
+        """Makes a connection, of the kind that its listener has."""
+        self._number += 1
+        authenticated = self._authenticated.get(accepted.listener_name)
         if authenticated is None:
-            return Connection
-        from pybroker.net.sasl_connection import SaslConnection
+            connection = Connection(self, self._number, accepted)
+            self.silent[connection] = None
+        else:
+            from pybroker.net.sasl_connection import SaslConnection
 
-        return partial(SaslConnection, authenticated.begin())
+            connection = SaslConnection(authenticated.begin(), self, self._number, accepted)
+        self.connections.add(connection)
+        return connection
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setblocking(False)
