@@ -111,7 +111,7 @@ tests | nightly)
     ;;
 *)
     modules=$(find cy -name "*.pyx" | wc -l)
-    echo "install.sh: installing pybroker into .venv; compiling its $modules modules takes about four minutes on two cores,"
+    echo "install.sh: installing pybroker into .venv; compiling its $modules modules takes two to four minutes on two cores,"
     echo "            and is not repeated; a terminal names each module when its turn comes"
     # Compiled in place, so that Python started in this folder finds the modules in the sources that it meets first. By
     # package_dir in setup.cfg this folder is on the path as it is: PySpark looks for data sources in folders only.
