@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyclient.not_compiled import COMPILED, advice
+from pyclient.other_names import OF_MODULE, told
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # slow to import
 
         return version("pybroker")
+    if (here := OF_MODULE.get(name)) is not None:
+        raise AttributeError(told(f"module {__name__!r}", name, here))
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(_loaded(_HOMES[name]), name)

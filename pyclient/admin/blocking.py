@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from pyclient.admin import asynchronous
 from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed
+from pyclient.other_names import OF_ADMIN, knows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +36,7 @@ def _blocking(
     return call
 
 
+@knows(OF_ADMIN)
 class Admin:
     """Administers a cluster, like Kafka's Admin with names in snake case. Any thread may call it.
 

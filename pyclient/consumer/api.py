@@ -14,6 +14,7 @@ from pyclient.consumer.core import ConsumerCore, Topics
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.showing import shown
+from pyclient.other_names import OF_CONSUMER, knows
 from pyclient.topic_partition import TopicPartition, partition_of
 
 __all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "patience_of", "settings_of"]
@@ -64,6 +65,7 @@ def limit_of(given: int, name: str = "max_records") -> int:
     return given
 
 
+@knows(OF_CONSUMER)
 class ConsumerApi:
     """Positions, pauses and other state that needs no request. The core's lock guards it."""
 

@@ -20,6 +20,7 @@ from cy.produce.record_queues import RecordQueues, milliseconds
 from pyclient.config import Config
 from pyclient.core.showing import shown
 from pyclient.errors import BufferExhausted, ClientClosed, ConfigError, KafkaError
+from pyclient.other_names import OF_PRODUCER, knows
 from pyclient.producer import at_exit
 from pyclient.producer.engine import Engine, Queues
 from pyclient.producer.errors import RecordTooLarge
@@ -60,6 +61,7 @@ class Lack(NamedTuple):
     """How many seconds it may still wait; 0 or below: none."""
 
 
+@knows(OF_PRODUCER)
 class BaseProducer(Queues):
     """What both producers have in common. Each of them adds the engine, and how it waits."""
 
