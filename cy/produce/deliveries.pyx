@@ -9,6 +9,7 @@ import time
 
 from cy.counted import counted
 from cy.produce.producer_batch import how_to_wait, not_within
+from cy.seconds import seconds
 
 
 @final
@@ -87,7 +88,7 @@ cdef class Deliveries:
 
     def result(self, timeout=None):
         """Waits until all are done and returns the number of records. Raises the first error, or TimeoutError."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + seconds(timeout)
         for batch in self.ask():
             left = None if deadline is None else deadline - time.monotonic()
             if not (<ProducerBatch>batch).wait(left):

@@ -38,6 +38,7 @@ from asyncio import get_running_loop
 from cy.batch import iterate
 from cy.batch.compression import compress
 from cy.produce.phase import QUEUED
+from cy.seconds import not_seconds
 
 cdef extern from "Python.h":
     char *block_data "PyBytes_AS_STRING"(PyObject *block)
@@ -319,13 +320,19 @@ cdef class ProducerBatch:
 
     def wait(self, timeout=None):
         """Waits. Returns True if the batch was done within ``timeout`` seconds. A signal interrupts the wait."""
+        cdef double limit = INFINITY
         if self.done:
             return True
+        if timeout is not None:
+            try:
+                limit = timeout
+            except TypeError:
+                raise not_seconds(timeout) from None
         self.asked = True
         told = None if self.before_wait is None else self.before_wait(self)
         if self.done:
             return True
-        return self.waiters.wait(told, INFINITY if timeout is None else timeout)
+        return self.waiters.wait(told, limit)
 
 
 cdef ProducerBatch new_batch(str topic, int32_t partition, double created):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
+from cy.seconds import seconds
 from pyclient.admin.fan_out import Anywhere, fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
@@ -59,6 +60,7 @@ class Base:
 
     async def close(self, timeout: float = 0.0) -> None:
         """Closes the connections. Waiting calls fail with ClientClosed."""
+        seconds(timeout)
         self.unclosed.detach()
         await self._client.close(timeout)
 
@@ -74,6 +76,7 @@ class Base:
         await self.close()
 
     def _deadline(self, timeout: float | None) -> float:
+        seconds(timeout)
         return self._client.clock() + (self._timeout if timeout is None else timeout)
 
     def _left_ms(self, deadline: float) -> int:

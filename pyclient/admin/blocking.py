@@ -9,6 +9,7 @@ from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from cy.seconds import seconds
 from pyclient.admin import asynchronous
 from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed
@@ -126,6 +127,7 @@ class Admin:
 
         On the client's own thread it closes nothing and raises RuntimeError.
         """
+        seconds(timeout)
         if not self._runner.is_running:
             self._closed = True
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any
 
 from cy.consume.fetched import Chunk
@@ -59,10 +60,14 @@ def offset_behind(record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def limit_of(given: int, name: str = "max_records") -> int:
-    """Returns how many records a poll may return. Raises ValueError for less than one."""
-    if given < 1:
+    """Returns how many records a poll may return. Raises TypeError, and ValueError for less than one."""
+    try:
+        limit = index(given)
+    except TypeError:
+        raise TypeError(f"{name} must be a number of records, not {given!r}") from None
+    if limit < 1:
         raise ValueError(f"{name}={given} is less than 1")
-    return given
+    return limit
 
 
 @knows(OF_CONSUMER)

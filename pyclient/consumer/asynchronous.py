@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cy.consume.fetched import Chunk
 from cy.consume.records import Record, Records
+from cy.seconds import not_seconds, seconds
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
@@ -91,6 +92,7 @@ class Consumer(ConsumerApi):
         After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. A second
         call does nothing but wait: until the first has ended, or its own ``timeout`` is over.
         """
+        seconds(timeout)
         await self._close(done=True, timeout=timeout)
 
     async def _close(self, *, done: bool, timeout: float) -> None:
@@ -228,7 +230,10 @@ class Consumer(ConsumerApi):
         if self._reading is not None:
             self._rewind()
         now = time.monotonic()
-        deadline = None if timeout is None else now + timeout
+        try:
+            deadline = None if timeout is None else now + timeout
+        except TypeError:
+            raise not_seconds(timeout) from None
         with core.polling():
             if now - self._rested_at >= BUSY_S:
                 await self._rest()
@@ -348,6 +353,7 @@ class Consumer(ConsumerApi):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Returns the group's committed offsets; None for a partition without one."""
         wanted = partitions_of(partitions)
+        seconds(timeout)
         await self.connect()
         return await self._core.commits.fetch(wanted, timeout)
 

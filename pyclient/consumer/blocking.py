@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cy.consume.fetched import Chunk
 from cy.consume.records import Record, Records
+from cy.seconds import not_seconds, seconds
 from pyclient.config import Config
 from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
@@ -94,6 +95,7 @@ class Consumer(ConsumerApi):
         After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. In a
         callback on the client's thread (``on_commit``) it closes nothing and raises RuntimeError.
         """
+        seconds(timeout)
         self._close(done=True, timeout=timeout)
 
     def _close(self, *, done: bool, timeout: float) -> None:
@@ -245,7 +247,10 @@ class Consumer(ConsumerApi):
         if self._reading is not None:
             self._rewind()
         self._runner.check()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            deadline = None if timeout is None else time.monotonic() + timeout
+        except TypeError:
+            raise not_seconds(timeout) from None
         with core.polling():
             while True:
                 self._bell.hush()
@@ -344,6 +349,7 @@ class Consumer(ConsumerApi):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Returns the group's committed offsets; None for a partition without one."""
         wanted = partitions_of(partitions)
+        seconds(timeout)
         self.connect()
         return self._run(self._core.commits.fetch(wanted, timeout), timeout)
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from cy.client.signal_safe_lock import SignalSafeLock
+from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
 from pyclient.consumer.commit_timer import CommitTimer
@@ -114,6 +115,7 @@ class Commits:
         with self._lock:
             held = {tp: self._subscription.states.get(tp) for tp in offsets}
         limit = self._timeout if timeout is None else timeout
+        seconds(limit)
         await committed.commit(offsets, limit, partial(self._still_holds, held))
         with self._lock:
             for tp, state in held.items():

@@ -18,6 +18,7 @@ from typing import Any, Final
 from cy.client import held_signals
 from cy.client.signal_safe_lock import SignalSafeLock
 from cy.consume.fetched import Chunk
+from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.consumer.alone import Alone
 from pyclient.consumer.appointments import SETTLE, Appointments
@@ -367,6 +368,7 @@ class ConsumerCore:
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
         """Returns the offset of the next record, once it is known. Raises RequestTimedOut."""
+        seconds(timeout)
         deadline = self.client.clock() + (self.timeout if timeout is None else timeout)
         while True:
             with self.lock:

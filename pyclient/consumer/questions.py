@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from cy.seconds import seconds
 from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
@@ -47,6 +48,7 @@ class Questions:
     async def _find(
         self, times: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        seconds(timeout)
         timeout = self._timeout if timeout is None else timeout
         deadline = self._client.clock() + timeout
         await self._start(timeout)

@@ -15,6 +15,7 @@ from random import random as uniform
 from typing import Any, TypeVar
 
 from cy.counted import counted
+from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Broker, Cluster
@@ -113,6 +114,7 @@ class Client:
         """
         if timeout is None:
             timeout = self.config.default_api_timeout_ms / 1000
+        seconds(timeout)
         deadline = self.clock() + timeout
         self.nodes.settings.patience = timeout / len(self.nodes.bootstrap)
         while not self.cluster.brokers:

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.sending import SendingQueues
+from cy.seconds import seconds
 from pyclient.config import PRODUCER, load
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
@@ -163,6 +164,7 @@ class Producer(BaseProducer, SendingQueues):
             return await (
                 await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
             )
+        seconds(timeout)
         end = self._engine.loop.time() + timeout
         report = await self.send_later(topic, value, key, partition, timestamp, headers, None, timeout)
         async with asyncio.timeout_at(end):
@@ -205,7 +207,7 @@ class Producer(BaseProducer, SendingQueues):
 
     async def flush(self, timeout: float | None = None) -> None:
         """Waits until all records sent before are delivered or have failed. Raises TimeoutError."""
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(seconds(timeout)):
             await self._engine.flush()
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
@@ -219,6 +221,7 @@ class Producer(BaseProducer, SendingQueues):
 
         A second call only waits until the first one has ended, or until its own ``timeout`` is over.
         """
+        seconds(timeout)
         if self._process != getpid():
             self.shut()
             return

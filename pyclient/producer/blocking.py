@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport
+from cy.seconds import seconds
 from pyclient.config import PRODUCER, load
 from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import BufferExhausted, ClientClosed
@@ -157,6 +158,7 @@ class Producer(BaseProducer):
         """
         if timeout is None:
             return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result()
+        seconds(timeout)
         end = time.monotonic() + timeout
         report = self.send_later(topic, value, key, partition, timestamp, headers, None, timeout)
         return report.result(max(0.0, end - time.monotonic()))
@@ -220,6 +222,7 @@ class Producer(BaseProducer):
 
         Aborts an open transaction. A second call does nothing. In a callback it closes nothing and raises RuntimeError.
         """
+        seconds(timeout)
         self._close(timeout, HASTE_S)
 
     def _close(self, timeout: float | None, haste: float) -> None:

@@ -11,6 +11,7 @@ from weakref import proxy
 
 from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
+from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.core.client import Client
 from pyclient.core.reports.rights import PRODUCING
@@ -92,6 +93,7 @@ class Engine:
     async def know(self, topic: str, timeout: float) -> None:
         """Waits until the topic's partitions are known, and tells the queues."""
         check_topic(topic)
+        seconds(timeout)
         deadline = self.loop.time() + timeout
         await self.ready(timeout)
         await self.client.metadata([topic], timeout=max(0.0, deadline - self.loop.time()))

@@ -23,6 +23,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from time import monotonic
 from typing import Any, TypeVar
 
+from cy.seconds import seconds
 from pyclient.core.threads.call import Call
 from pyclient.core.threads.lease import Lease
 from pyclient.errors import ClientClosed, ClientError, ClientForked, RequestTimedOut
@@ -133,10 +134,12 @@ class Runner:
         """Runs ``work`` on the loop and returns its result; any thread but the loop's may call this. An interrupted
         wait cancels the work. Raises TimeoutError after ``timeout`` seconds, and ClientClosed if the client is closed
         meanwhile. ``within`` limits the work by the loop's clock; if the loop is blocked, RequestTimedOut is raised a
-        little later.
+        little later. Raises TypeError for a limit that is no number.
         """
         call = Call(work)
         try:
+            seconds(timeout)
+            seconds(within)
             self.check()
             self._calls.add(call)
             self.call(self._begin, call)
