@@ -37,6 +37,6 @@ def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
 
 def partitions_of(given: Iterable[object]) -> list[TopicPartition]:
     """Converts all like ``partition_of``. Raises TypeError also for a single one."""
-    if isinstance(given, (str, TopicPartition)):
+    if isinstance(given, str) or (isinstance(given, tuple) and given and isinstance(given[0], str)):
         raise TypeError(f"{given!r} is not a list of TopicPartition(topic, partition)")
     return [partition_of(each) for each in given]

@@ -43,7 +43,7 @@ class Base:
         self._client = Client(self._config, loop=running_loop("an aio.Admin"))
         self._timeout: float = self._config.default_api_timeout_ms / 1000
         """The default time limit of a method, in seconds."""
-        self.unclosed = watch(self, "admin client", self._client.close)
+        self.unclosed = watch(self, "pyclient.aio.Admin", self._client.close)
         """Call ``detach()`` if other code closes this client."""
 
     def __repr__(self) -> str:

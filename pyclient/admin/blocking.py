@@ -56,7 +56,7 @@ class Admin:
         ConfigError.
         """
         self._closed = False
-        self._runner = Runner("admin client")
+        self._runner = Runner("pyclient.Admin")
         try:
             self._admin = self._runner.run(_make(bootstrap_servers, config, settings))
             self._timeout: float = self._admin._timeout

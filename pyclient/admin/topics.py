@@ -126,6 +126,8 @@ class Topics(Base):
         """Raises the number of partitions of topics to these counts. ``assignments`` gives the brokers of each new
         partition. Raises the first error unless ``check=False``.
         """
+        if not isinstance(counts, Mapping):
+            raise TypeError(f"{counts!r} is not a mapping {{topic: number of partitions}}")
         deadline = self._deadline(timeout)
         request = CreatePartitions.Request
         placed = assignments or {}

@@ -79,13 +79,15 @@ def load(
     """
     names = {_attribute(name): name for name in keys}
     known: dict[str, Any] = {}
+    if config is not None and not isinstance(config, Mapping):
+        raise ConfigError(f"config={config!r} is not a mapping of settings; topics of a consumer are topics=[…]")
     for part in (config or {}, settings or {}):
         known |= {_known(names, name): value for name, value in part.items()}
     if bootstrap_servers is not None:
         _check_first(bootstrap_servers, settings or {})
         known["bootstrap.servers"] = bootstrap_servers
     if not known.get("bootstrap.servers"):
-        raise ConfigError("bootstrap.servers is missing: Producer('localhost:9092')")
+        raise ConfigError("bootstrap.servers is missing: give it as the first argument, 'localhost:9092'")
     protocol = known.get(PROTOCOL.name)
     if isinstance(protocol, str):
         known[PROTOCOL.name] = protocol.strip().upper()  # Kafka takes small letters too

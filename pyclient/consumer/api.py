@@ -16,7 +16,7 @@ from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.showing import shown
 from pyclient.other_names import OF_CONSUMER, knows
-from pyclient.topic_partition import TopicPartition, partition_of
+from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
 
 __all__ = ["ConsumerApi", "Offsets", "OnCommit", "Topics", "offsets_of", "patience_of", "settings_of"]
 
@@ -173,7 +173,7 @@ class ConsumerApi:
         """Continues a partition at ``offset``. Raises IllegalState if the partition is not assigned, and ValueError for
         an offset below 0.
         """
-        where = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        where = offset_of(offset)
         if where.offset < 0:
             raise ValueError(f"offset {where.offset} is below 0")
         self._rewind()
@@ -192,11 +192,12 @@ class ConsumerApi:
         self._seek_by(partitions, LATEST)
 
     def _seek_by(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        wanted = partitions_of(partitions)
         self._rewind()
         core = self._core
         with core.lock:
-            for tp in list(partitions) or list(core.subscription.states):
-                core.subscription.state(partition_of(tp)).seek_by(timestamp)
+            for tp in wanted or list(core.subscription.states):
+                core.subscription.state(tp).seek_by(timestamp)
         core.client.loop.call_soon_threadsafe(core.on_assignment)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -204,17 +205,19 @@ class ConsumerApi:
         rebalance keeps the pauses of the partitions that this consumer keeps. In Kafka's own consumer an eager
         rebalance ends all pauses.
         """
+        wanted = partitions_of(partitions)
         self._rewind()
         with self._core.lock:
-            for tp in list(partitions):
-                self._core.subscription.state(partition_of(tp)).paused = True
+            for tp in wanted:
+                self._core.subscription.state(tp).paused = True
         self._core.fetcher.on_pause()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these partitions again."""
+        wanted = partitions_of(partitions)
         with self._core.lock:
-            for tp in list(partitions):
-                self._core.subscription.state(partition_of(tp)).paused = False
+            for tp in wanted:
+                self._core.subscription.state(tp).paused = False
         self._core.fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:

@@ -9,7 +9,7 @@ from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
 from pyclient.core.cluster import PartitionInfo
-from pyclient.topic_partition import TopicPartition, partition_of
+from pyclient.topic_partition import TopicPartition, partitions_of
 
 
 class Questions:
@@ -29,7 +29,7 @@ class Questions:
         self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Returns the offsets where the partitions begin or end."""
-        found = await self._find({partition_of(tp): time for tp in partitions}, timeout)
+        found = await self._find(dict.fromkeys(partitions_of(partitions), time), timeout)
         return {tp: 0 if row is None else row.offset for tp, row in found.items()}
 
     async def offsets(

@@ -128,6 +128,41 @@ def test_addresses_may_be_given_by_name_and_only_once(make):
         make("flights", bootstrap_servers=NOWHERE)
 
 
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_missing_address_is_asked_for_without_the_name_of_another_client(make):
+    with pytest.raises(ConfigError, match=r"^bootstrap.servers is missing: give it as the first argument, 'localhost"):
+        make()
+
+
+def test_topics_are_no_settings():
+    with pytest.raises(ConfigError, match=r"config='u' is not a mapping of settings; topics of a consumer are topics="):
+        Consumer("t", "u", bootstrap_servers=NOWHERE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [TopicPartition("t", 0), ("t", 0), "t"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        Consumer.assign,
+        Consumer.pause,
+        Consumer.resume,
+        Consumer.seek_to_beginning,
+        Consumer.seek_to_end,
+        Consumer.beginning_offsets,
+        Consumer.end_offsets,
+        Consumer.committed,
+    ],
+)
+def test_one_partition_is_not_a_list_of_them(ask, given):
+    with Consumer(NOWHERE, group_id="g") as consumer, pytest.raises(TypeError, match="is not a list of TopicPartition"):
+        ask(consumer, given)
+
+
+def test_offset_that_is_text():
+    with Consumer(NOWHERE) as consumer, pytest.raises(TypeError, match="offset '3' is neither int nor Offset"):
+        consumer.seek(TopicPartition("t", 0), "3")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("offsets", [{"st": 5}, {("t", "0"): 5}, {TopicPartition("t", 0): "5"}, {b"t": 1}])
 def test_what_is_committed_are_partitions_and_offsets(offsets):
     with Consumer(NOWHERE, group_id="g") as consumer:

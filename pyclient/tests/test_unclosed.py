@@ -153,7 +153,7 @@ except KafkaError:
 def test_what_was_not_closed_is_named_where_that_is_wanted():
     assert stderr_of(CLIENTS) == ""
     told = stderr_of(CLIENTS, "-W", "default::ResourceWarning")
-    for owner in ("consumer of 127.0.0.1:1", "producer of 127.0.0.1:1", "admin client"):
+    for owner in ("consumer of 127.0.0.1:1", "producer of 127.0.0.1:1", "pyclient.Admin"):
         assert f"ResourceWarning: a {owner} was not closed" in told
     assert "Task was destroyed" not in told
 
@@ -261,7 +261,7 @@ def test_what_was_not_closed_of_asyncio_is_named_too():
     assert stderr_of(f"CLOSES = False{ASYNCIO}") == ""
     assert stderr_of(f"CLOSES = True{ASYNCIO}", "-Wd") == ""
     told = stderr_of(f"CLOSES = False{ASYNCIO}", "-Wd")
-    for owner in ("consumer of 127.0.0.1:1", "producer of 127.0.0.1:1", "admin client"):
+    for owner in ("consumer of 127.0.0.1:1", "producer of 127.0.0.1:1", "pyclient.aio.Admin"):
         assert told.count(f"ResourceWarning: a {owner} was not closed") == 1, told
     assert "Task was destroyed" not in told
 

@@ -114,6 +114,7 @@ def test_validation_alone_creates_nothing(admin):
         (lambda admin: admin.list_offsets(["t"]), r"\['t'\] is not a mapping of TopicPartition"),
         (lambda admin: admin.list_offsets({"t": "latest"}), "'t' is not a TopicPartition"),
         (lambda admin: admin.delete_records([("t", 0)]), "is not a mapping of TopicPartition"),
+        (lambda admin: admin.create_partitions([3]), r"\[3\] is not a mapping {topic: number of partitions}"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_with_the_right_one(admin, ask, says):
