@@ -12,7 +12,7 @@ _CA_FILE: Final = "ssl.truststore.location, or ssl.truststore.certificates as te
 _HOST_NAMES: Final = "ssl.endpoint.identification.algorithm: empty does not check host names"
 
 _RENAMED: Final[Mapping[str, str]] = {
-    "metadata.broker.list": "bootstrap.servers",
+    **dict.fromkeys(("metadata.broker.list", "servers", "brokers", "broker", "hosts", "host"), "bootstrap.servers"),
     "queue.buffering.max.ms": "linger.ms",
     "queue.buffering.max.kbytes": "buffer.memory, in bytes",
     "queue.buffering.max.messages": "buffer.memory, in bytes",
@@ -33,6 +33,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "queued.max.messages.kbytes": "queued.max.bytes, in bytes",
     "queued.min.messages": "queued.max.bytes, in bytes",
     "auto.commit.enable": "enable.auto.commit",
+    "from.beginning": "auto.offset.reset=earliest",
     "rebalance.timeout.ms": "max.poll.interval.ms",
     "socket.timeout.ms": "request.timeout.ms",
     "socket.send.buffer.bytes": "send.buffer.bytes",
@@ -95,6 +96,9 @@ _HINTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("on.delivery", "dr.cb", "dr.msg.cb", "delivery.report.only.error"), _DELIVERY),
     "rebalance.cb": "listener=… of Consumer or subscribe() is called at rebalances",
     **dict.fromkeys(("on.commit", "offset.commit.cb"), "commit_async(on_commit=…) reports the result of a commit"),
+    "topic": "a consumer takes topics=[…], and a producer's send() the topic",
+    "timeout": "poll(), get(), flush() and result() take a timeout in seconds; for requests it is request.timeout.ms",
+    "schema.registry.url": "there is no client of a registry here; a serializer or deserializer may be any function",
     "consume.cb": "poll() and iteration of a consumer return its records",
     "enable.auto.offset.store": "set enable.auto.commit=false, and commit(record) what you have processed",
     **dict.fromkeys(("default.topic.config", "default.topic.conf"), "put its settings beside the others"),
@@ -128,4 +132,4 @@ def hint(dotted: str) -> str | None:
 
 def meant(dotted: str) -> str:
     """Returns the key that the hint about a setting names first; without a hint, the setting's own name."""
-    return re.split(r"[,; ]", _RENAMED.get(dotted, dotted), maxsplit=1)[0]
+    return re.split(r"[,; =]", _RENAMED.get(dotted, dotted), maxsplit=1)[0]
