@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from inspect import getattr_static, isfunction
 from operator import index
 from typing import Any
 
@@ -10,10 +11,11 @@ from cy.consume.fetched import Chunk
 from cy.consume.records import Record, Records, RecordsIterator
 from cy.produce.callback_order import check_parameters
 from pyclient.config import CONSUMER, Config, load
+from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED
 from pyclient.consumer.commits import OnCommit
 from pyclient.consumer.core import ConsumerCore, Topics
 from pyclient.consumer.subscription import EARLIEST, LATEST
-from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
+from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from pyclient.core.showing import shown
 from pyclient.other_names import OF_CONSUMER, knows
 from pyclient.topic_partition import TopicPartition, partition_of, partitions_of
@@ -57,6 +59,18 @@ def offset_behind(record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
     """Returns the offset to commit when this record and those before it are processed."""
     place = TopicPartition(record.topic, record.partition)
     return {place: OffsetAndMetadata(record.offset + 1, record.leader_epoch)}
+
+
+def listener_of(given: RebalanceListener | None) -> RebalanceListener | None:
+    """Returns the listener. Raises TypeError for an object without a listener's methods, and for a class."""
+    if given is None:
+        return None
+    found = [getattr_static(given, name, None) for name in (ASSIGNED, REVOKED, LOST)]
+    if isinstance(given, type) and any(isfunction(each) for each in found):
+        raise TypeError(f"listener is the class {given.__name__}: pass an instance, {given.__name__}()")
+    if not any(hasattr(given, name) for name in (ASSIGNED, REVOKED, LOST)):
+        raise TypeError(f"listener {given!r} has no {ASSIGNED} or {REVOKED}: derive a class from RebalanceListener")
+    return given
 
 
 def limit_of(given: int, name: str = "max_records") -> int:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from cy.consume.fetched import Chunk
 from cy.consume.records import Record, Records
 from cy.seconds import not_seconds, seconds
-from pyclient.consumer.api import ConsumerApi, Offsets, OnCommit, Topics, limit_of, patience_of, settings_of
+from pyclient.consumer.api import (
+    ConsumerApi,
+    Offsets,
+    OnCommit,
+    Topics,
+    limit_of,
+    listener_of,
+    patience_of,
+    settings_of,
+)
 from pyclient.consumer.appointments import LOST, REVOKED, SETTLE
 from pyclient.consumer.arrow import MOST_BYTES, MOST_ROWS, record_batch
 from pyclient.consumer.closing import COMMIT_SHARE, close, commit_first
@@ -64,8 +73,8 @@ class Consumer(ConsumerApi):
         ``topics``.
         """
         given = settings_of(bootstrap_servers, config, settings)
+        self._listener = listener_of(listener)
         self._ready = asyncio.Event()
-        self._listener = listener
         self._is_closed = False
         self._ending, self._process = Ending(), getpid()
         self._rested_at = time.monotonic()
@@ -164,6 +173,7 @@ class Consumer(ConsumerApi):
         the broker is too old for that, or if the pattern may match internal topics (exclude.internal.topics).
         """
         topics = self._core.check_topics(topics)
+        listener = listener_of(listener)
         await self.connect()
         self._rewind()
         self._listener = listener

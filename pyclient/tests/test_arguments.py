@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pyclient import Admin, ConfigError, Consumer, Producer, TopicPartition, aio
+from pyclient import Admin, ConfigError, Consumer, Producer, RebalanceListener, TopicPartition, aio
 from pyclient.errors import InvalidTopicException, KafkaError
 from pyclient.tests.support import PATIENCE_S
 
@@ -156,6 +156,45 @@ def test_topics_are_no_settings():
 def test_one_partition_is_not_a_list_of_them(ask, given):
     with Consumer(NOWHERE, group_id="g") as consumer, pytest.raises(TypeError, match="is not a list of TopicPartition"):
         ask(consumer, given)
+
+
+class Listening(RebalanceListener):
+    """Hears of nothing: it is only passed."""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("x", r"listener 'x' has no on_partitions_assigned or on_partitions_revoked: derive a class from Rebal"),
+        (print, r"listener <built-in function print> has no on_partitions_assigned"),
+        (Listening, r"listener is the class Listening: pass an instance, Listening\(\)"),
+    ],
+)
+def test_listener_that_would_never_be_called(given, told):
+    with pytest.raises(TypeError, match=told):
+        Consumer(NOWHERE, topics="t", listener=given)
+    with Consumer(NOWHERE, topics="t", listener=Listening()) as consumer, pytest.raises(TypeError, match=told):
+        consumer.subscribe("t", listener=given)
+
+    async def check() -> None:
+        with pytest.raises(TypeError, match=told):
+            aio.Consumer(NOWHERE, topics="t", listener=given)
+        async with asyncio.timeout(PATIENCE_S):
+            consumer = aio.Consumer(NOWHERE, topics="t", listener=Listening())
+            with pytest.raises(TypeError, match=told):
+                await consumer.subscribe("t", listener=given)
+            await consumer.close()
+
+    asyncio.run(check())
+
+
+def test_listener_may_be_a_class_whose_methods_need_no_instance():
+    class Static:
+        @staticmethod
+        def on_partitions_assigned(partitions):
+            """Would be called."""
+
+    Consumer(NOWHERE, topics="t", listener=Static).close()  # type: ignore[arg-type]
 
 
 def test_offset_that_is_text():
