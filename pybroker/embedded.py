@@ -27,6 +27,7 @@ from pybroker.process.most import MOST_PROCESSES
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 from pyclient.keywords import key_with_dots
+from pyclient.other_names import knows
 
 if TYPE_CHECKING:  # a broker without TLS does not pay for this import
     from pybroker.security.tls.certificates import Files
@@ -54,6 +55,12 @@ FOREIGN = {
     **dict.fromkeys(("dir", "path", "tmp_path", "data_folder"), "data_dir='…'"),
 }
 """What other libraries call an argument of ``run``, and what it is here."""
+OTHER_NAMES = {
+    **dict.fromkeys(("port", "host", "url", "address", "bootstrap_server"), "bootstrap_servers, host:port"),
+    **dict.fromkeys(("get_bootstrap_server", "get_bootstrap_servers"), "bootstrap_servers, which needs no ()"),
+    **dict.fromkeys(("stop", "shutdown", "terminate"), "close(), or a with block"),
+}
+"""What other libraries call a method or attribute of the broker, and what it is here."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 
@@ -72,6 +79,7 @@ class BrokerFailed(RuntimeError):
         self.log = log
 
 
+@knows(OTHER_NAMES, page="docs/testing.md")
 class EmbeddedBroker:
     """One or several brokers that this process owns; ``pybroker.run()`` returns it already running.
 

@@ -1,4 +1,5 @@
-"""What other clients (confluent-kafka, kafka-python, aiokafka) call a method or class, and what it is here.
+"""What other libraries call a method or class, and what it is here. Of clients: confluent-kafka, kafka-python and
+aiokafka.
 
 The names are attributes of our classes which only raise an error. ``__getattr__`` would make every other attribute
 slower, also ``producer.send``.
@@ -7,10 +8,11 @@ slower, also ``producer.send``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar, overload
 
 K = TypeVar("K", bound=type)
 
+PAGE: Final = "docs/coming-from.md"
 _CONNECT: Final = "a client connects by itself; connect() does so now"
 _CLOSE: Final = "close(), or a with block"
 
@@ -57,32 +59,43 @@ OF_MODULE: Final[Mapping[str, str]] = {
 
 
 class OtherName:
-    """A name that only another client has. Reading it raises AttributeError, so ``hasattr`` is false."""
+    """A name that only another library has. An object answers it with AttributeError, so ``hasattr`` is false; a class
+    has this descriptor.
+    """
 
-    __slots__ = ("_here", "_name")
+    __slots__ = ("_here", "_name", "_page")
 
-    def __init__(self, name: str, here: str) -> None:
+    def __init__(self, name: str, here: str, page: str) -> None:
         self._name = name
         self._here = here
+        self._page = page
 
     def __repr__(self) -> str:
-        return f"<of other clients; here: {self._here}>"
+        return f"<of other libraries; here: {self._here}>"
 
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        raise AttributeError(told(f"{owner.__name__!r} object", self._name, self._here))
+    @overload
+    def __get__(self, instance: None, owner: type) -> OtherName: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> NoReturn: ...
+    def __get__(self, instance: object, owner: type) -> OtherName:
+        if instance is None:
+            return self
+        raise AttributeError(told(f"{owner.__name__!r} object", self._name, self._here, self._page))
 
 
-def told(whose: str, name: str, here: str) -> str:
+def told(whose: str, name: str, here: str, page: str = PAGE) -> str:
     """Returns the text of the error."""
-    return f"{whose} has no attribute {name!r}: here it is {here}; see docs/coming-from.md"
+    return f"{whose} has no attribute {name!r}: here it is {here}; see {page}"
 
 
-def knows(others: Mapping[str, str]) -> Callable[[K], K]:
-    """Returns a decorator: its class answers these names with what they are here. Its own names come first."""
+def knows(others: Mapping[str, str], page: str = PAGE) -> Callable[[K], K]:
+    """Returns a decorator: its class answers these names with what they are here, and with the page to read. Its own
+    names come first.
+    """
 
     def mark(kind: K) -> K:
         for name, here in others.items():
-            setattr(kind, name, OtherName(name, here))
+            setattr(kind, name, OtherName(name, here, page))
         kind.__dir__ = _own_names  # type: ignore[assignment, method-assign]
         return kind
 
@@ -90,7 +103,7 @@ def knows(others: Mapping[str, str]) -> Callable[[K], K]:
 
 
 def _own_names(this: object) -> Iterable[str]:
-    """Lists the attributes for completion, without those of other clients."""
+    """Lists the attributes for completion, without those of other libraries."""
     found: dict[str, object] = {}
     for base in reversed(type(this).__mro__):
         found |= vars(base)

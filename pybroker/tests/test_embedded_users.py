@@ -66,6 +66,21 @@ def test_arguments_of_the_wrong_type_are_refused_with_the_right_one(arguments: d
 
 
 @pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("port", "bootstrap_servers, host:port"),
+        ("get_bootstrap_server", r"bootstrap_servers, which needs no \(\)"),
+        ("stop", r"close\(\), or a with block"),
+    ],
+)
+def test_attribute_of_another_library_is_answered_with_its_name_here(name: str, here: str) -> None:
+    broker = pybroker.EmbeddedBroker()
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': here it is {here}; see docs/testing.md"):
+        getattr(broker, name)
+    assert name not in dir(broker)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         {"acls": [READS], "sasl": "PLAIN", "users": USERS},
