@@ -1,4 +1,4 @@
-"""One group of 1,000 members and 5,000 partitions: how long a rebalance takes, and what it costs the broker.
+"""Measures how long a rebalance of 1,000 members and 5,000 partitions takes, and what it costs the broker.
 
 Every member has a connection and reacts to each answer at once, without waiting for the next heartbeat. Classic: in a
 stable group every member joins again, as when a member has left. Consumer protocol: the members join a group and send
@@ -29,14 +29,14 @@ _number = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large the group is."""
+    """The number of members and partitions."""
 
     members: int
     partitions: int
 
 
 def extent(scale: Scale) -> Extent:
-    """A tenth of it where the load is to be small."""
+    """Returns a tenth of the full extent if the load is to be small."""
     small = scale.small_records < 60_000
     return Extent(MEMBERS // 10, PARTITIONS // 10) if small else Extent(MEMBERS, PARTITIONS)
 
@@ -50,7 +50,7 @@ def _topics(broker: Broker, partitions: int) -> list[str]:
 
 
 class ClassicMember(Client):
-    """Joins and syncs until a sync is answered with a share; the leader gives everybody 60 bytes per partition."""
+    """Joins and syncs until a sync returns its share; as leader it gives each member 60 bytes per partition."""
 
     def __init__(self, group: str, topics: Sequence[str], share: bytes) -> None:
         self.group, self.metadata, self.share = group, subscription(*topics), share
@@ -94,7 +94,7 @@ class ClassicMember(Client):
 
 
 def classic_rebalance(broker: Broker, scale: Scale) -> Figures:
-    """A stable group joins again, all members at once."""
+    """Lets all members of a stable group rejoin at once."""
     size = extent(scale)
     group = f"large-classic-{next(_number)}"
     topics = _topics(broker, size.partitions)
@@ -116,7 +116,7 @@ def classic_rebalance(broker: Broker, scale: Scale) -> Figures:
 
 
 class ConsumerMember(Client):
-    """Beats until it has as many partitions as it should; says at once what it owns or gives up."""
+    """Sends heartbeats until it has its number of partitions; reports at once which ones it owns or revokes."""
 
     def __init__(self, group: str, number: int, topics: Sequence[str], wanted: int) -> None:
         self.group, self.topics, self.wanted = group, topics, wanted
@@ -163,7 +163,7 @@ class ConsumerMember(Client):
 
 
 def consumer_rebalance(broker: Broker, scale: Scale) -> Figures:
-    """A group forms; then every second member leaves."""
+    """Forms a group; then every second member leaves."""
     size = extent(scale)
     group = f"large-consumer-{next(_number)}"
     topics = _topics(broker, size.partitions)

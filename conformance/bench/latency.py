@@ -1,4 +1,4 @@
-"""End-to-end latency, in a process of its own: a steady producer in front, a consumer on a thread behind.
+"""Measures end-to-end latency in a process of its own: a steady producer, and a consumer on a thread.
 
 ``python -m conformance.bench.latency BOOTSTRAP TOPIC SECONDS`` prints p50, p99 and p99.9 in milliseconds as JSON.
 """
@@ -20,7 +20,7 @@ _STAMP = struct.Struct(">q")
 
 
 def consume(bootstrap: str, topic: str, expected: int, reply: Connection) -> None:
-    """Reads ``expected`` records and sends back how long each was under way, in nanoseconds."""
+    """Reads ``expected`` records and sends back each one's latency in nanoseconds."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -59,7 +59,7 @@ def produce(bootstrap: str, topic: str, records: int) -> None:
 
 
 def percentile(ordered: list[int], share: float) -> float:
-    """In milliseconds."""
+    """Returns a percentile in milliseconds."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6
 
 

@@ -1,4 +1,4 @@
-"""Loads in pairs, theirs and ours: each in a process of its own, what they cost, as a table and as a plot.
+"""Measures loads in pairs, theirs and ours, each in its own process, and shows their cost as a table and a plot.
 
 In each round a pair runs back to back, so that a noisy neighbour meets both; tables have medians, and the medians of
 the ratios of the rounds. What a load cost its process prints as JSON in its last line (``conformance.bench.workers``).
@@ -24,12 +24,12 @@ CPU = "cpu_s_per_million"
 
 
 class WorkerError(RuntimeError):
-    """A worker failed; the text is the end of what it said."""
+    """A worker failed; the text is the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A case of a worker with the records it takes."""
+    """A worker's case, with its number of records."""
 
     worker: str
     case: str
@@ -38,7 +38,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A row of the table: their case and ours, and the goal as a ratio of speeds (of latencies: theirs to ours)."""
+    """A row of the table: their case, our case, and the goal as a ratio of speeds (of latencies: theirs to ours)."""
 
     title: str
     theirs: Load
@@ -57,8 +57,9 @@ class Page:
     pairs: Sequence[Pair]
 
     def loads(self, only: Collection[str]) -> list[Load]:
-        """Each load once, ours right behind the first of theirs that it is compared with. ``only``: cases by name,
-        theirs or ours; none: all."""
+        """Returns each load once, with ours right behind the first of theirs in its pairs. ``only``: names of cases,
+        theirs or ours; none: all.
+        """
         found = [
             load
             for pair in self.pairs
@@ -70,7 +71,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a load cost in one round: a figure by its name. ``skipped``: why there is none."""
+    """A load's cost in one round: each figure by its name. ``skipped``: the reason why there is none."""
 
     load: Load
     figures: Mapping[str, float]
@@ -81,7 +82,7 @@ Samples = dict[Load, list[Sample]]
 
 
 def run(load: Load, command: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> Sample:
-    """The load that a command is, which prints what it cost.
+    """Runs a load's command, which prints its cost.
 
     Raises:
         WorkerError: it failed or did not end in time.
@@ -105,7 +106,7 @@ def run(load: Load, command: Sequence[str], timeout_s: float, env: Mapping[str, 
 def measure(
     loads: Collection[Load], rounds: int, put: Callable[[Load], Sample], say: Callable[[str], None]
 ) -> Samples:
-    """All loads, ``rounds`` times; ``put`` puts one on the broker."""
+    """Measures all loads ``rounds`` times; ``put`` runs one of them on the broker."""
     samples: Samples = {}
     for number in range(1, rounds + 1):
         for load in loads:
@@ -117,7 +118,7 @@ def measure(
 
 
 def _tried(load: Load, put: Callable[[Load], Sample]) -> Sample:
-    """A failure of one load does not end the others; the table tells it."""
+    """Runs a load; its failure does not end the others, and the table reports it."""
     try:
         return put(load)
     except WorkerError as error:
@@ -130,7 +131,7 @@ def median(samples: Iterable[Sample], name: str) -> float | None:
 
 
 def _ratio(name: str, above: Sequence[Sample], below: Sequence[Sample]) -> float | None:
-    """The median of the rounds' ratios."""
+    """Returns the median of the rounds' ratios."""
     ratios = [
         one.figures[name] / other.figures[name]
         for one, other in zip(above, below, strict=True)
@@ -140,7 +141,7 @@ def _ratio(name: str, above: Sequence[Sample], below: Sequence[Sample]) -> float
 
 
 def gains(pair: Pair, samples: Samples) -> tuple[float | None, float | None]:
-    """How many times faster ours is, and how many times less CPU it takes."""
+    """Says how many times faster ours is, and how many times less CPU it takes."""
     theirs, ours = samples[pair.theirs], samples[pair.ours]
     is_speed = pair.figure == SPEED
     speed = _ratio(SPEED, ours, theirs) if is_speed else _ratio(pair.figure, theirs, ours)
@@ -171,7 +172,7 @@ def row(pair: Pair, samples: Samples) -> str:
 
 
 def table(page: Page, samples: Samples) -> str:
-    """A Markdown table of the pairs that were measured, and under it what was skipped and why."""
+    """Returns a Markdown table of the measured pairs, followed by the skipped loads with their reasons."""
     lines = [
         f"| {page.head} | Theirs | Ours | Ratio | Goal | Their CPU s/M | Ours | Ratio |",
         "|---|---|---|---|---|---|---|---|",
@@ -182,7 +183,7 @@ def table(page: Page, samples: Samples) -> str:
 
 
 def _skipped(load: Load, samples: Sequence[Sample]) -> str:
-    """In how many rounds a load was not measured, and why not in the last of these."""
+    """Says in how many rounds a load was skipped, with the reason of the last one."""
     reasons = [sample.skipped for sample in samples if sample.skipped]
     rounds = f"in {len(reasons)} of {len(samples)} rounds"
     return f"- {load.worker} `{load.case}` was not measured {rounds}: {reasons[-1].strip().splitlines()[-1]}"
@@ -193,7 +194,7 @@ def _measured(page: Page, samples: Samples) -> list[Pair]:
 
 
 def plot(page: Page, samples: Samples, path: Path) -> None:
-    """Two bars a pair, speed and CPU, and the goal of the first."""
+    """Draws two bars per pair, for speed and CPU, and the goal of the first."""
     bars = []
     for pair in _measured(page, samples):
         title = pair.title.replace("`", "")
@@ -204,7 +205,7 @@ def plot(page: Page, samples: Samples, path: Path) -> None:
 
 
 def write(page: Page, samples: Samples, docs: Path, origin: str) -> None:
-    """Renews the part of docs/benchmarks.md between its marks, the plot, and the raw figures."""
+    """Rewrites the part of docs/benchmarks.md between its marks, the plot, and the raw figures."""
     plot(page, samples, docs / "img" / f"{page.name}.png")
     text = f"{origin}\n\n{table(page, samples)}\n\n![plot](img/{page.name}.png)"
     report.renew(docs / "benchmarks.md", page.name, text)

@@ -1,4 +1,4 @@
-"""Load by hand: many connections from one thread, pre-encoded frames, several requests of each in flight.
+"""Puts load on a broker by hand: one thread drives many connections with pre-encoded frames, several in flight on each.
 
 A ``Client`` is one connection as a state machine: it says what to send first and what after each reply. ``drive`` runs
 any number of them until all are done.
@@ -31,22 +31,24 @@ class Later:
 
 
 class Client:
-    """One connection; ``done`` ends it. ``address``: where it goes, if not to the broker of the load."""
+    """A connection; ``done`` ends it. ``address``: the broker to connect to, if not the load's own."""
 
     done = False
     address: tuple[str, int] | None = None
 
     def start(self) -> bytes:
-        """The first frames."""
+        """Returns the first frames."""
         raise NotImplementedError
 
     def answer(self, reply: bytes) -> bytes | Later:
-        """What follows a reply (which comes without its length); nothing: wait for the next one."""
+        """Returns the frames to send after a reply (which comes without its length), or nothing to wait for the next
+        reply.
+        """
         raise NotImplementedError
 
 
 class Repeated(Client):
-    """One frame many times, ``depth`` of them in flight; every reply must be the expected one."""
+    """Sends one frame many times, ``depth`` of them in flight; every reply must be the expected one."""
 
     def __init__(self, frame: bytes, expected: bytes, count: int, depth: int = 5) -> None:
         self.frame, self.expected = frame, expected
@@ -69,7 +71,7 @@ class Repeated(Client):
 
 
 class _Link:
-    """The socket of a client and what is on its way."""
+    """A client's socket with its unsent and unread bytes."""
 
     def __init__(self, address: tuple[str, int], client: Client) -> None:
         self.client = client
@@ -78,7 +80,7 @@ class _Link:
         self.received = bytearray()
 
     def replies(self) -> list[bytes]:
-        """The whole replies that have come."""
+        """Returns the complete replies received so far."""
         data = self.socket.recv(RECEIVE_SIZE)
         if not data:
             raise LoadError("the broker closed the connection")
@@ -95,10 +97,10 @@ class _Link:
 
 
 class Load:
-    """Connections that stay open over several runs."""
+    """Keeps connections open over several runs."""
 
     def __init__(self, broker: Broker | None, clients: Sequence[Client]) -> None:
-        """``broker``: that of clients without an address of their own."""
+        """``broker``: serves clients without an address of their own."""
         self._selector = selectors.DefaultSelector()
         self._links = [_Link(_address(client, broker), client) for client in clients]
         self._later: list[tuple[float, int, _Link, bytes]] = []
@@ -107,7 +109,7 @@ class Load:
             self._selector.register(link.socket, selectors.EVENT_READ, link)
 
     def run(self) -> float:
-        """Starts all clients and returns the seconds until the last is done.
+        """Starts all clients and returns the seconds until the last one is done.
 
         Raises:
             LoadError: a client got what it did not expect, or nothing.
@@ -122,7 +124,7 @@ class Load:
         return time.monotonic() - start
 
     def _turn(self) -> int:
-        """Serves what is ready; returns how many clients it finished."""
+        """Serves the sockets that are ready; returns how many clients are done."""
         timeout = max(0.0, self._later[0][0] - time.monotonic()) if self._later else SILENCE_S
         ready = self._selector.select(timeout)
         if not ready and not self._later:
@@ -161,7 +163,7 @@ def _address(client: Client, broker: Broker | None) -> tuple[str, int]:
 
 
 def drive(broker: Broker, clients: Sequence[Client]) -> float:
-    """Runs clients once, each on a connection of its own; returns seconds."""
+    """Runs each client once on its own connection; returns seconds."""
     load = Load(broker, clients)
     try:
         return load.run()

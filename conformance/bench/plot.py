@@ -1,4 +1,4 @@
-"""Draws factors: how many times better ours is, a bar each, on a logarithmic scale; and curves of how costs grow."""
+"""Draws bars of how many times better ours is, on a logarithmic scale, and curves of growing costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORANGE: Final = "#d9822b"
 
 
 class Bar(NamedTuple):
-    """A factor above 1 is in our favour. ``goal``: the factor that was to be reached, marked by a line."""
+    """A bar; a factor above 1 is in our favour. ``goal``: the factor to reach, which a line marks."""
 
     title: str
     factor: float
@@ -26,7 +26,7 @@ class Bar(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Points of positive numbers; those that are not are left out."""
+    """A curve of points; it leaves out numbers that are not positive."""
 
     points: Sequence[tuple[float, float]]
     colour: str
@@ -34,14 +34,14 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Curves that are drawn together."""
+    """Curves in one drawing."""
 
     title: str
     curves: Sequence[Curve]
 
 
 def draw(bars: Sequence[Bar], legend: str, path: Path) -> None:
-    """A PNG of the bars from top to bottom; a title that stands above its like already is not repeated."""
+    """Draws a PNG of the bars from top to bottom; it does not repeat a title right below the same title."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(bars) + 1.4))
     places = range(len(bars), 0, -1)
@@ -86,7 +86,7 @@ COLUMNS: Final = 4
 
 
 def curves(panels: Sequence[Panel], legend: str, path: Path) -> None:
-    """A PNG of small panels, both axes logarithmic, each with grey lines that grow with the first power."""
+    """Draws a PNG of small panels with logarithmic axes and grey lines for linear growth."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = -(-len(panels) // COLUMNS)
     figure, grid = plt.subplots(rows, COLUMNS, figsize=(3 * COLUMNS, 2.1 * rows + 0.4), squeeze=False)

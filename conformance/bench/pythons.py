@@ -56,7 +56,7 @@ FIGURES = (
 
 
 class BrokerOn(OurBroker):
-    """Our broker on another Python than this one."""
+    """Runs our broker on another Python than this one."""
 
     def __init__(self, python: Path, data_dir: Path) -> None:
         super().__init__(data_dir)
@@ -67,17 +67,17 @@ class BrokerOn(OurBroker):
 
 
 def installed() -> list[Path]:
-    """The interpreters of tox's environments of a Python each."""
+    """Finds the interpreter of each Python among tox's environments."""
     return sorted(path for path in ROOT.glob(".tox/py3*/bin/python") if path.exists())
 
 
 def round_of(python: Path, load: cases.Scale) -> cases.Figures:
-    """All figures of one Python, once."""
+    """Measures all figures of one Python once."""
     return of_broker(python, load) | of_demo(python)
 
 
 def of_broker(python: Path, load: cases.Scale) -> cases.Figures:
-    """librdkafka's load on a broker of that Python, and our client's own."""
+    """Puts librdkafka's load, and our client's own, on a broker of that Python."""
     folder = Path(tempfile.mkdtemp(prefix="bench-pythons-"))
     figures: cases.Figures = {}
     try:
@@ -91,14 +91,14 @@ def of_broker(python: Path, load: cases.Scale) -> cases.Figures:
 
 
 def of_client(python: Path, bootstrap: str, records: int) -> cases.Figures:
-    """The CPU time of our client on that Python."""
+    """Measures our client's CPU time on that Python."""
     command: list[str | Path] = [python, "-m", "conformance.bench.client", bootstrap, str(records)]
     told: cases.Figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout)
     return told
 
 
 def of_demo(python: Path) -> cases.Figures:
-    """What ``pybroker demo`` says of itself."""
+    """Returns the figures that ``pybroker demo`` prints."""
     done = subprocess.run(
         [python, "-m", "pybroker", "demo", "-o", "json"], stdout=subprocess.PIPE, timeout=600, check=True
     )
@@ -108,12 +108,12 @@ def of_demo(python: Path) -> cases.Figures:
 
 
 def name_of(python: Path) -> str:
-    """Its version, and whether it was built without profile-guided optimisation."""
+    """Returns the interpreter's version, and says if it was built without profile-guided optimisation."""
     return subprocess.run([python, "-c", TELLS], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def table(found: dict[str, list[cases.Figures]]) -> str:
-    """A Markdown table, a column a Python."""
+    """Returns a Markdown table with a column per Python."""
     lines = [f"| Figure | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
     for figure in FIGURES:
         best = [figure.best([one[figure.name] for one in rounds]) for rounds in found.values()]

@@ -15,8 +15,9 @@ from conformance.bench.plot import BLUE, ORANGE, Bar, draw
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the table. ``goal``: ours is to be at most this; ``share``: at most this share of Kafka's, or at least
-    where more is better."""
+    """A row of the table. ``goal``: the most that ours may take; ``share``: the most of Kafka's figure, or the least
+    where more is better.
+    """
 
     name: str
     title: str
@@ -84,7 +85,7 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One figure of one broker in one round. ``phase`` is ``cold`` or ``warm``."""
+    """A figure of one broker in one round. ``phase`` is ``cold`` or ``warm``."""
 
     broker: str
     phase: str
@@ -95,7 +96,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Both brokers' figure in one phase: median, least and greatest."""
+    """A figure of both brokers in one phase: median, minimum and maximum."""
 
     figure: Figure
     phase: str
@@ -104,12 +105,12 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to Kafka's, of the medians; None where Kafka has no such thing."""
+        """Returns the ratio of ours to Kafka's, by medians; None if Kafka lacks the feature."""
         return statistics.median(self.ours) / statistics.median(self.kafka) if self.kafka else None
 
     @property
     def verdict(self) -> str:
-        """The goal and whether it was reached; empty where there is none."""
+        """Returns the goal and says whether ours reaches it; empty without a goal."""
         ours = statistics.median(self.ours)
         if self.figure.goal is not None:
             return f"≤ {self.figure.goal:g}: {'reached' if ours <= self.figure.goal else 'missed'}"
@@ -121,9 +122,7 @@ class Row:
 
 
 def rows(measurements: Iterable[Measurement]) -> list[Row]:
-    """Returns the rows for which there are figures of ours, and of Kafka if it has the feature, in the order of
-    ``FIGURES``.
-    """
+    """Returns the rows with figures of ours, and of Kafka if it has the feature, in the order of ``FIGURES``."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for one in measurements:
         values.setdefault((one.name, one.phase, one.broker), []).append(one.value)
@@ -147,7 +146,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def table(found: Sequence[Row]) -> str:
-    """A Markdown table."""
+    """Returns a Markdown table."""
     lines = [
         "| Figure | State | pybroker | Kafka | Ratio | Goal |",
         "|---|---|---|---|---|---|",
@@ -161,7 +160,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def machine() -> str:
-    """What the figures were measured on, in one line."""
+    """Describes the machine in one line."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -175,7 +174,7 @@ def machine() -> str:
 
 
 def plot(found: Sequence[Row], path: Path) -> None:
-    """Each figure as the factor by which ours is better than Kafka's."""
+    """Draws each figure as the factor by which ours is better than Kafka's."""
     bars = [
         Bar(
             f"{row.figure.title} ({row.phase})",
@@ -189,7 +188,7 @@ def plot(found: Sequence[Row], path: Path) -> None:
 
 
 def renew(page: Path, name: str, text: str) -> None:
-    """Replaces what stands on the page between the marks of this name."""
+    """Replaces the text on the page between the marks of this name."""
     start, end = f"<!-- {name}: start -->", f"<!-- {name}: end -->"
     head, _, rest = page.read_text().partition(start)
     tail = rest.partition(end)[2]

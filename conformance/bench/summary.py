@@ -22,7 +22,7 @@ COLD, WARM = "cold", "warm"
 
 
 class Line(NamedTuple):
-    """A line of the table: a figure of a suite in one state, and the section of the page that has the rest."""
+    """A line of the table: a suite's figure in one state, and the page's section with the rest."""
 
     title: str
     suite: str
@@ -47,7 +47,7 @@ LINES: Final = (
 
 
 def amount(value: float, unit: str) -> str:
-    """Two digits, or all before the point, with a space before a unit that is a word."""
+    """Formats two digits, or all before the point, with a space before a unit that is a word."""
     if unit == "ms" and value >= 1000:
         value, unit = value / 1000, "s"
     digits = f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
@@ -55,7 +55,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def median(docs: Path, line: Line, broker: str) -> str:
-    """A figure of a broker, in words."""
+    """Formats a broker's figure in words."""
     raw = json.loads((docs / f"{line.suite}.json").read_text(encoding="utf-8"))
     wanted = (line.figure, line.state, broker)
     found = [one["value"] for one in raw if (one["name"], one["phase"], one["broker"]) == wanted]
@@ -63,7 +63,7 @@ def median(docs: Path, line: Line, broker: str) -> str:
 
 
 def gain(docs: Path, suite: str, pair: Pair) -> float:
-    """How many times faster our client or connector is than theirs."""
+    """Says how many times faster our client or connector is than theirs."""
     samples: pairs.Samples = {}
     for raw in json.loads((docs / f"{suite}.json").read_text(encoding="utf-8")):
         load = Load(**raw["load"])
@@ -74,7 +74,7 @@ def gain(docs: Path, suite: str, pair: Pair) -> float:
 
 
 def missed(page: str) -> list[str]:
-    """How many rows miss their goal, section by section, with a link to each."""
+    """Counts the rows that miss their goal, section by section, with a link to each."""
     found = []
     for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         rows = re.findall(r": missed \|$", section, re.MULTILINE)
@@ -87,7 +87,7 @@ def missed(page: str) -> list[str]:
 
 
 def rendered(docs: Path) -> str:
-    """The table, and under it what the other suites have in short."""
+    """Returns the table, followed by the other suites in short."""
     lines = ["| | pybroker | Apache Kafka | More |", "|---|---|---|---|"]
     for line in LINES:
         more = f"[{line.section}](#{line.section.replace(' ', '-')})" if line.section else ""
@@ -112,7 +112,7 @@ def rendered(docs: Path) -> str:
 
 
 def start(docs: Path) -> str:
-    """What README says of the start and the memory, in two sentences."""
+    """Returns README's two sentences about start and memory."""
     ack, memory = ([median(docs, line, broker) for broker in (OURS, KAFKA)] for line in LINES[:2])
     return (
         f"it acknowledges its first record {ack[0]} after the start and needs {memory[0]} when idle. "

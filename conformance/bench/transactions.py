@@ -1,4 +1,4 @@
-"""Transactions a second: sixteen producers, each begins, writes one record to its own partition, commits.
+"""Measures transactions per second: sixteen producers each begin, write one record to their own partition, and commit.
 
 By the second protocol (KIP-890): Produce v12 adds the partition, EndTxn v5 answers with the next epoch. A producer
 that gets CONCURRENT_TRANSACTIONS, because its last markers are still on their way, asks again after a moment, as
@@ -26,7 +26,7 @@ _number = count(1)
 
 
 class Transactor(Client):
-    """One producer; its replies come one at a time, so that the last request says what a reply is."""
+    """A producer that gets its replies one at a time, so its last request tells what a reply is."""
 
     def __init__(self, topic: str, partition: int, transactions: int) -> None:
         self.topic, self.partition, self.left = topic, partition, transactions
@@ -76,7 +76,7 @@ class Transactor(Client):
 
 
 def transactions(broker: Broker, scale: Scale) -> Figures:
-    """Rate, broker CPU and, of ten transactions, how often one had to wait for the markers of the last."""
+    """Returns the rate, the broker's CPU, and how many of ten transactions waited for the previous markers."""
     topic = create_topic(broker, PRODUCERS)
     _run(broker, topic, 4)
     total = scale.small_records // SHARE

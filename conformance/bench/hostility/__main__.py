@@ -40,16 +40,16 @@ REST_S: Final = 1.0
 IDLE_S: Final = 5.0
 SMALL_AT_ONCE: Final = 20
 SMALLEST: Final = 16_000
-"""Bytes; a request that is refused is halved down to this."""
+"""Bytes; a refused request is halved down to this size."""
 MOST_MEGABYTES: Final = {"produce zstd": 1.0, "produce gzip": 1.0, "small ones": 5.0}
-"""One unpacks to 30 GB, which takes a thread some seconds; a hundred thousand small requests take some seconds too."""
+"""These requests stay small: one unpacks to 30 GB, and 100,000 small ones keep a thread busy for seconds."""
 AUTOGROUP: Final = "/proc/{}/autogroup"
 REFUSED: Final = "closed"
 Row = dict[str, object]
 
 
 def measured(target: Target, attack: Callable[[], str]) -> Row:
-    """What an attack did."""
+    """Returns what an attack cost the client and the broker."""
     expelled, before = target.expelled(), target.memory()
     for pid in before:
         with contextlib.suppress(OSError):
@@ -73,9 +73,9 @@ def measured(target: Target, attack: Callable[[], str]) -> Row:
 
 
 def one(address: Address, frame: bytes) -> str:
-    """Sends a frame, or the same one many times, and waits for the end of what comes of it."""
+    """Sends a frame once or many times, and waits until the broker has answered or closed the connection."""
     with Wire(address, PATIENCE_S) as wire:
-        # On a thread: a broker reads no further while its answers are not read.
+        # A thread sends: a broker stops reading while a client does not read its answers.
         sender = threading.Thread(target=_send, args=(wire, frame), daemon=True)
         sender.start()
         try:
@@ -92,7 +92,7 @@ def _send(wire: Wire, frame: bytes) -> None:
 
 
 def frames(data: bytes) -> int:
-    """How many frames these are, all like the first."""
+    """Counts the frames in these bytes; all are as long as the first."""
     (size,) = struct.unpack_from(">i", data)
     return len(data) // (4 + int(size))
 
@@ -117,7 +117,7 @@ def many(address: Address, count: int) -> str:
 
 
 def large(target: Target, name: str, megabytes: float) -> dict[str, Row]:
-    """What a large request did; where it was refused, also the largest that was not."""
+    """Returns what a large request cost; where the broker refused it, also the largest request that it served."""
     size = int(min(megabytes, MOST_MEGABYTES.get(name, megabytes)) * 1e6)
     frame = requests.LARGE[name](HOSTILE, size)
     title, row = row_of(target, name, frame)
@@ -132,25 +132,25 @@ def large(target: Target, name: str, megabytes: float) -> dict[str, Row]:
 
 
 def row_of(target: Target, name: str, frame: bytes) -> tuple[str, Row]:
-    """A large request's row, and what it is called."""
+    """Returns the row of a large request, with the request's name."""
     address = target.address_of(name)
     return told(f"{name}, {len(frame) / 1e6:.3g} MB", measured(target, lambda: one(address, frame)))
 
 
 def told(title: str, row: Row) -> tuple[str, Row]:
-    """Prints a row at once: all take some minutes."""
+    """Prints a row as soon as it is measured, because all rows together take minutes."""
     print(title, json.dumps(row), flush=True)
     return title, row
 
 
 def nothing() -> str:
-    """No attack, which says nothing."""
+    """Sleeps instead of an attack, so that its row shows the undisturbed neighbour."""
     time.sleep(IDLE_S)
     return str(None)
 
 
 def run(target: Target, names: Iterable[str], megabytes: float, count: int) -> dict[str, Row]:
-    """All rows."""
+    """Measures all rows."""
     rows = dict([told("nothing", measured(target, nothing))])
     for name in names:
         rows |= large(target, name, megabytes)
@@ -160,14 +160,14 @@ def run(target: Target, names: Iterable[str], megabytes: float, count: int) -> d
 
 
 def go_ahead() -> None:
-    """Makes this process and what it starts a group of its own that the scheduler prefers."""
+    """Puts this process and its children into a group of their own, which the scheduler prefers."""
     with contextlib.suppress(PermissionError):
         os.setsid()
     prefer(os.getpid())
 
 
 def prefer(pid: int) -> None:
-    """Lets the scheduler prefer the group of a process: a broker under a supervisor has one of its own."""
+    """Lets the scheduler prefer a process's group: a broker under a supervisor has a group of its own."""
     Path(AUTOGROUP.format(pid)).write_text("-18")
 
 

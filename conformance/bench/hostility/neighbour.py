@@ -22,11 +22,11 @@ from harness.wire_client import Wire, encode_request
 RECORDS_PER_S = 1_000
 READY = "ready"
 ERROR_AT = 12
-"""Where the error code of a response of Produce v9 is, behind a topic's name of no length."""
+"""A response of Produce v9 has its error code here, because the topic's name is empty."""
 
 
 def run(host: str, port: int, topic: str, acks: int, ended: threading.Event) -> list[float]:
-    """Delays in ms, in order."""
+    """Returns delays in milliseconds, in the order of sending."""
     records = batches.batch([bytes(100)])
     data = {"name": topic, "partition_data": [{"index": 0, "records": records}]}
     fields = {"transactional_id": None, "acks": acks, "timeout_ms": 30_000, "topic_data": [data]}
@@ -60,7 +60,7 @@ def _receive(wire: Wire, sent: SimpleQueue[float | None], delays: list[float], e
 
 
 class Neighbour:
-    """The process, between ``with``."""
+    """A context manager that starts and ends the neighbour's process."""
 
     def __init__(self, address: tuple[str, int], topic: str, acks: int = 1) -> None:
         self.delays: list[float] = []
@@ -77,7 +77,7 @@ class Neighbour:
         self.delays = json.loads(out or b"[]")
 
     def percentile(self, share: float) -> float:
-        """In ms."""
+        """Returns a percentile in milliseconds."""
         ordered = sorted(self.delays) or [float("inf")]
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 

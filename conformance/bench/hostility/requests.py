@@ -1,4 +1,4 @@
-"""Requests that are well-formed and cost as much as their bytes allow, and small ones at random.
+"""Well-formed requests that cost as much as their bytes allow, and small random ones.
 
 Each is a frame with its length, made by hand: the versions are chosen because they are dense.
 """
@@ -20,18 +20,18 @@ from harness.wire_client import encode_request, framed, request_header
 
 MIB = 1 << 20
 UNPACKED = 31 * MIB
-"""What a broker lets every batch unpack to, however small it is, is a little more."""
+"""A broker lets every batch unpack to a little more than this, however small the batch is."""
 Maker = Callable[[str, int], bytes]
 """``make(topic, size)``: a request of about ``size`` bytes."""
 
 
 def text(value: str) -> bytes:
-    """A string of a version that is not flexible."""
+    """Encodes a string of a version that is not flexible."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
 def unsigned(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encodes an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -40,24 +40,24 @@ def unsigned(value: int) -> bytes:
 
 
 def request(key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes:
-    """A frame."""
+    """Builds a frame."""
     return framed(request_header(key, version) + (b"\0" if flexible else b"") + body)
 
 
 def array(item: bytes, size: int) -> bytes:
-    """As many of an item as fit into ``size`` bytes."""
+    """Repeats an item as often as ``size`` bytes allow."""
     count = max(1, size // len(item))
     return struct.pack(">i", count) + item * count
 
 
 def compact_array(item: bytes, size: int) -> bytes:
-    """The same of a flexible version."""
+    """Repeats an item as ``array`` does, in a flexible version."""
     count = max(1, size // len(item))
     return unsigned(count + 1) + item * count
 
 
 def packed_batch(codec: int) -> bytes:
-    """A good batch of one record, a small one that unpacks to ``UNPACKED`` bytes."""
+    """Returns a valid, small batch of one record that unpacks to ``UNPACKED`` bytes."""
     head = b"\0\0\0" + batches.varint(-1) + batches.varint(UNPACKED)
     records = batches.varint(len(head) + UNPACKED + 1) + head + bytes(UNPACKED) + b"\0"
     packed = zlib.compress(records, 9, wbits=31) if codec == GZIP else zstandard.compress(records, 19)
@@ -65,7 +65,7 @@ def packed_batch(codec: int) -> bytes:
 
 
 def produce(topic: str, size: int, batch: bytes) -> bytes:
-    """One request that names the same partition again and again."""
+    """Builds a Produce request that names the same partition again and again."""
     item = struct.pack(">ii", 0, len(batch)) + batch
     body = struct.pack(">hhi", -1, 1, 30_000) + struct.pack(">i", 1) + text(topic) + array(item, size)
     return request(0, 7, body)
@@ -217,7 +217,7 @@ def header_tags(topic: str, size: int) -> bytes:
 
 
 def small_ones(topic: str, size: int) -> bytes:
-    """Many small requests, as many as fit."""
+    """Packs as many small requests as fit."""
     one = encode_request("Metadata", 4, {"topics": None, "allow_auto_topic_creation": False})
     return one * max(1, size // len(one))
 
@@ -261,7 +261,7 @@ LARGE: dict[str, Maker] = {
 
 
 def small(topic: str, seed: int, count: int) -> Iterator[bytes]:
-    """``count`` frames: requests of all kinds, a few of whose bytes are others, or that are cut, or go on."""
+    """Returns ``count`` frames of all kinds of requests; some have changed, missing or additional bytes."""
     dice = random.Random(seed)
     plain = [make(topic, size) for name, make in LARGE.items() if name != "produce bombs" for size in (1, 100, 3000)]
     for _ in range(count):
@@ -275,5 +275,5 @@ def small(topic: str, seed: int, count: int) -> Iterator[bytes]:
 
 
 def deadline(seconds: float) -> float:
-    """On the monotonic clock."""
+    """Returns a deadline on the monotonic clock."""
     return time.monotonic() + seconds

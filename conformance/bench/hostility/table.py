@@ -1,4 +1,4 @@
-"""Figures of hostility as the part of ``docs/benchmarks.md`` between two markers."""
+"""Writes the figures of hostility between two markers of ``docs/benchmarks.md``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MOST_LEFT_MB: Final = 50
 
 
 def marks(brokers: int) -> tuple[str, str]:
-    """Between them are the figures of so many brokers."""
+    """Returns the two markers around the figures for this number of brokers."""
     name = "hostility" if brokers == 1 else f"hostility of {brokers}"
     return f"<!-- {name}: start -->", f"<!-- {name}: end -->"
 
 
 def columns(brokers: int) -> dict[str, str]:
-    """Keys of figures, and what the table calls them."""
+    """Returns the keys of the figures, with their headings in the table."""
     own = {
         "seconds": "s",
         "p99_ms": "p99 ms",
@@ -33,19 +33,19 @@ def columns(brokers: int) -> dict[str, str]:
 
 
 def head(brokers: int) -> str:
-    """The head of the table."""
+    """Returns the head of the table."""
     names = columns(brokers).values()
     return f"| Hostile request | answered | {' | '.join(names)} |\n|---|---|{'--:|' * len(names)}"
 
 
 def line(name: str, row: Mapping[str, Any], brokers: int) -> str:
-    """A row of the table."""
+    """Returns a row of the table."""
     said = "refused" if row["said"] == "closed" else "–" if row["said"] == "None" else row["said"]
     return f"| {name} | {said} | " + " | ".join(str(row[key]) for key in columns(brokers)) + " |"
 
 
 def verdict(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Whether the goals are reached, in a sentence that names the rows that miss them."""
+    """Says in a sentence whether the goals are reached, and names the rows that miss them."""
     missed = [
         name
         for name, row in rows.items()
@@ -56,7 +56,7 @@ def verdict(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def state(ahead: bool) -> str:
-    """The state of the machine, in a sentence."""
+    """Describes the machine's state in a sentence."""
     load = os.getloadavg()[1]
     first = "; broker and client were scheduled before other processes" if ahead else ""
     return (
@@ -66,13 +66,13 @@ def state(ahead: bool) -> str:
 
 
 def text(rows: Mapping[str, Mapping[str, Any]], ahead: bool, brokers: int) -> str:
-    """Table, verdict and state."""
+    """Returns table, verdict and machine's state."""
     lines = [line(name, row, brokers) for name, row in rows.items()]
     return "\n".join((head(brokers), *lines, "", verdict(rows), state(ahead)))
 
 
 def write(rows: Mapping[str, Mapping[str, Any]], ahead: bool, brokers: int, page: Path = PAGE) -> None:
-    """Puts the figures between the markers of so many brokers.
+    """Puts the figures between the markers for this number of brokers.
 
     Raises:
         LookupError: the page has no such markers.

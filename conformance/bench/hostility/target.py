@@ -34,9 +34,9 @@ COORDINATED: Final = {
     "heartbeat": (GROUP, "g"),
     "add partitions": (TRANSACTION, "t"),
 }
-"""Requests that another broker than the coordinator would soon refuse: whose coordinator gets them."""
+"""Brokers other than the coordinator refuse these requests early, so the coordinator of these ids gets them."""
 EXPELLED: Final = re.compile(r"session \d+ .*has (?:ended|expired)|in-sync replicas of ")
-"""Lines of a log that tell that a broker's session is over, or that a replica has left the ISR or comes back."""
+"""Log lines which say that a broker's session has expired, or that a replica leaves or rejoins the ISR."""
 
 
 class Memory(NamedTuple):
@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 
 
 class Target:
-    """Brokers that run."""
+    """A running broker, or several."""
 
     acks = 1
 
@@ -56,15 +56,16 @@ class Target:
 
     @property
     def address(self) -> Address:
-        """The address of the leader of both topics."""
+        """Returns the address of the broker that leads both topics."""
         return self._broker.address
 
     def make_topics(self) -> None:
-        """Creates both, each of one partition."""
+        """Creates both topics with one partition each."""
         with Wire(self.address) as wire:
             wire.create_topic(NEIGHBOUR)
             wire.create_topic(HOSTILE)
-        for kind, key in set(COORDINATED.values()):  # so that the coordinators' topics are there, and serve
+        # This creates the coordinators' topics, and waits until they serve.
+        for kind, key in set(COORDINATED.values()):
             self._coordinator(kind, key)
 
     def _coordinator(self, kind: int, key: str) -> Address:
@@ -79,23 +80,23 @@ class Target:
             return found
 
     def address_of(self, name: str) -> Address:
-        """The broker that serves a large request of that name."""
+        """Returns the address of the broker that serves a large request of that name."""
         return self.address
 
     def pids(self) -> list[int]:
-        """All processes: a supervisor that keeps the brokers' metadata is one."""
+        """Returns the pids of all processes; a supervisor that stores the brokers' metadata is one of them."""
         return [self._broker.pid]
 
     def logged(self) -> str:
-        """What they have logged."""
+        """Returns the log lines of all brokers."""
         return self._broker.logged()
 
     def memory(self) -> dict[int, Memory]:
-        """The memory of each process by its pid."""
+        """Returns each process's memory by its pid."""
         return {pid: Memory(processes.rss_kib(pid), processes.peak_rss_kib(pid)) for pid in self.pids()}
 
     def expelled(self) -> int:
-        """How often a broker's session has ended or a replica has left the ISR, or has come back, so far."""
+        """Counts how often a session has expired, or a replica has left or rejoined the ISR."""
         return len(EXPELLED.findall(self.logged()))
 
 
@@ -140,7 +141,7 @@ class SeveralTarget(Target):
 
 @contextmanager
 def running(folder: Path, brokers: int) -> Iterator[Target]:
-    """So many brokers, with both topics."""
+    """Starts this number of brokers and creates both topics."""
     if brokers == 1:
         with OurBroker(folder / "broker") as broker:
             target = Target(broker)

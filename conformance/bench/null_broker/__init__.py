@@ -1,4 +1,4 @@
-"""The null broker as a process: a broker that costs next to nothing (see ``null_broker.c``), for measuring clients.
+"""Runs the null broker, which costs next to nothing (see ``null_broker.c``), for measuring clients.
 
 It is compiled by the C compiler at hand on first use, into the folder of the peers.
 """
@@ -24,11 +24,12 @@ FLAGS = ("-O2", "-pthread")
 
 
 class NullBrokerError(RuntimeError):
-    """It does not compile, or did not start; the text holds what was printed."""
+    """The null broker does not compile or start; the text holds what it printed."""
 
 
 def program() -> Path:
-    """The compiled program, as new as its sources. Several processes may ask at once: the first compiles.
+    """Compiles the program if its sources are newer, and returns it. If several processes ask at once, the first one
+    compiles.
 
     Raises:
         NullBrokerError: there is no C compiler, or it found an error.
@@ -46,7 +47,7 @@ def program() -> Path:
 
 
 def _compile(target: Path) -> None:
-    """The program gets its name when it is complete."""
+    """Compiles to another name, and renames the program when it is complete."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise NullBrokerError("no C compiler is installed: `apt-get install gcc`")
@@ -59,12 +60,13 @@ def _compile(target: Path) -> None:
 
 
 def batch_of(size: int, records: int) -> bytes:
-    """A batch of values of ``size`` bytes without keys; every value starts with its number in the batch, 8 digits."""
+    """Returns a batch of ``size``-byte values without keys; each value starts with its number in the batch, 8 digits.
+    """
     return batches.batch([b"%08d" % number + b"x" * (size - 8) for number in range(records)])
 
 
 class NullBroker:
-    """One process on 127.0.0.1; every topic exists and is an endless repetition of ``batch``."""
+    """A process on 127.0.0.1 that serves every topic as an endless repetition of ``batch``."""
 
     def __init__(self, batch: bytes, partitions: int = 1) -> None:
         self._batch = batch
@@ -83,7 +85,7 @@ class NullBroker:
         return self._process.pid
 
     def logged(self) -> str:
-        """Why it closed connections: a line each."""
+        """Returns a line for each connection that the null broker closed, with the reason."""
         assert self._folder is not None, "the null broker was not started"
         return Path(self._folder.name, "stderr").read_text(errors="replace")
 

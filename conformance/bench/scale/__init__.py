@@ -1,4 +1,4 @@
-"""How costs grow with the number of partitions: ``python -m conformance.bench --suite scale``.
+"""Measures how costs grow with the number of partitions: ``python -m conformance.bench --suite scale``.
 
 Each row is measured with several numbers of partitions, each on a fresh broker; by least squares the table says with
 which power of their number its cost grows.

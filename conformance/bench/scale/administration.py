@@ -1,4 +1,4 @@
-"""Topics made, described and deleted."""
+"""Measures creating, describing and deleting topics."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from conformance.bench.scale.spent import Rows, spent
 from conformance.bench.scale.wide import Wide, check
 from harness.kinds import Resource
 
-#: Topics of one partition: more are not made.
+#: The most topics of one partition that the suite creates.
 SINGLES = 1_000
 
 
 def create(wide: Wide) -> Rows:
-    """The topics of this suite, one request each, until they are served."""
+    """Creates this suite's topics by one request each, and waits until the broker serves them."""
 
     def work() -> None:
         for name, count in wide.topics.items():
@@ -22,13 +22,13 @@ def create(wide: Wide) -> Rows:
 
 
 def delete(wide: Wide) -> Rows:
-    """All topics of this suite, by one request."""
+    """Deletes all topics of this suite by one request."""
     yield "delete", spent(wide.broker, wide.partitions, lambda: wide.delete(wide.topics))
 
 
 def singles(wide: Wide) -> Rows:
-    """As many topics of one partition, created and deleted by one request each; while they are there, the
-    configuration of all topics."""
+    """Creates and deletes many topics of one partition by one request each; between, it describes all topics' configs.
+    """
     names = {f"single-{number}": 1 for number in range(min(SINGLES, wide.partitions))}
 
     def make() -> None:
@@ -48,14 +48,14 @@ def singles(wide: Wide) -> Rows:
 
 
 def metadata(wide: Wide) -> Rows:
-    """Metadata of all topics."""
+    """Asks for the metadata of all topics."""
     found, reply = wide.ask("Metadata", 12, {"topics": None, "allow_auto_topic_creation": False})
     check(row.error_code for topic in reply.topics for row in (topic, *topic.partitions))
     yield "metadata", found
 
 
 def log_dirs(wide: Wide) -> Rows:
-    """DescribeLogDirs of everything."""
+    """Asks DescribeLogDirs for everything."""
     found, reply = wide.ask("DescribeLogDirs", 4, {"topics": None})
     check([reply.error_code, *(row.error_code for row in reply.results)])
     yield "log_dirs", found

@@ -1,4 +1,4 @@
-"""Offsets of a group, and a group of a hundred members."""
+"""Measures a group's offsets, and a group of a hundred members."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from conformance.bench.scale.wide import Wide, check, rows
 from harness.members import find_coordinator
 from harness.wire_client import Wire
 
-#: More partitions are not committed at once, nor shared out: Kafka keeps a commit in one batch of 1 MB.
+#: The most partitions that the suite commits or assigns at once: Kafka puts a commit into one batch of 1 MB.
 MOST = 5_000
 MEMBERS = 100
 
 
 def offsets(wide: Wide) -> Rows:
-    """OffsetCommit and OffsetFetch by a group without members."""
+    """Commits and fetches offsets by a group without members."""
     group, topics = "scale-offsets", wide.some(MOST)
     items = sum(topics.values())
     _find(wide, group)
@@ -33,7 +33,7 @@ def offsets(wide: Wide) -> Rows:
 
 
 def consumer_group(wide: Wide) -> Rows:
-    """A group of the consumer protocol forms, until each member has its share."""
+    """Forms a group of the consumer protocol, until each member has its share."""
     group, topics = "scale-consumer", wide.some(MOST)
     items = sum(topics.values())
     _find(wide, group)

@@ -1,4 +1,4 @@
-"""How a cost grows: the exponent of the power of n that comes closest."""
+"""Estimates how a cost grows: the exponent of the closest power of n."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 from conformance.bench.scale.spent import CPU, MEMORY, SECONDS, Sample
 
-#: What was measured of all calls together must be so much, else it is noise: 20 ms, five ticks of 10 ms, 1 MiB.
+#: All calls together must cost at least this much, else the figure is noise: 20 ms, five ticks of 10 ms, 1 MiB.
 FLOORS: Final = {SECONDS: 0.02, CPU: 0.05, MEMORY: 1024}
-#: Of one call: below it, what each request costs anyhow counts for more than its partitions.
+#: The least for one call: below it, a request's fixed cost outweighs its partitions.
 LEAST: Final = {SECONDS: 0.001, CPU: 0.001, MEMORY: 0}
 
 Points = list[tuple[int, float]]
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float | None:
-    """The slope of log y over log x by least squares; None for fewer than two values of x."""
+    """Returns the slope of log y over log x by least squares; None for fewer than two values of x."""
     logs = [(math.log(x), math.log(y)) for x, y in points]
     middle_x = statistics.fmean(x for x, _ in logs) if logs else 0.0
     spread = sum((x - middle_x) ** 2 for x, _ in logs)
@@ -29,13 +29,13 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def values(samples: Iterable[Sample], broker: str, row: str, figure: str) -> Points:
-    """The median of each size, as it was measured."""
+    """Returns the measured median of each size."""
     return _medians((one.partitions, one.figures[figure]) for one in _of(samples, broker, row, figure))
 
 
 def clear(samples: Iterable[Sample], broker: str, row: str, figure: str) -> Points:
-    """The median of each size at which it is not noise. Where a row is about fewer partitions than there are, what each
-    costs counts, times all."""
+    """Returns the median of each size at which it is not noise. A row about fewer partitions is scaled to all of them.
+    """
     some = [one for one in _of(samples, broker, row, figure) if _is_clear(one, figure)]
     return _medians((one.partitions, one.figures[figure] * one.partitions / one.items) for one in some)
 

@@ -1,4 +1,4 @@
-"""An idle broker, its memory, its end and its start."""
+"""Measures an idle broker, its memory, its stop and its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDLE_S = 10
 
 
 def idle(wide: Wide) -> Rows:
-    """CPU of ten seconds without a client, and memory beyond that of a broker without topics."""
+    """Measures CPU in ten seconds without a client, and the memory beyond that of a broker without topics."""
     before = processes.cpu_ns(wide.broker.pid)
     time.sleep(IDLE_S)
     cpu_s = (processes.cpu_ns(wide.broker.pid) - before) / 1e9
@@ -23,7 +23,7 @@ def idle(wide: Wide) -> Rows:
 
 
 def restarts(wide: Wide) -> Rows:
-    """A stop in order and a start, a kill -9 and a start."""
+    """Measures a controlled stop and a start, then a kill -9 and a start."""
     yield "stop", _stop(wide)
     yield "start", _start(wide)
     wide.broker.kill()
@@ -31,7 +31,7 @@ def restarts(wide: Wide) -> Rows:
 
 
 def _start(wide: Wide) -> Spent:
-    """From the start of the process until every topic is served; CPU since it is there."""
+    """Measures from the start of the process until the broker serves every topic, with the process's CPU time."""
     begin = time.monotonic()
     wide.broker.start(wait=False).wait_ready(PATIENCE_S)
     wide.wait_served(wide.topics)
@@ -40,7 +40,7 @@ def _start(wide: Wide) -> Spent:
 
 
 def _stop(wide: Wide) -> Spent:
-    """A process that has ended leaves its CPU time, all of it, to the one that waited for it."""
+    """Stops a broker and returns its CPU time, which an ended process leaves to the parent that waits for it."""
     so_far, waited, begin = processes.cpu(wide.broker.pid).total_s, _of_ended(), time.monotonic()
     wide.broker.stop(PATIENCE_S)
     seconds = time.monotonic() - begin
@@ -48,6 +48,6 @@ def _stop(wide: Wide) -> Spent:
 
 
 def _of_ended() -> float:
-    """CPU seconds of the processes that were waited for."""
+    """Returns the CPU seconds of all children that this process has waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,4 +1,5 @@
-"""The suite's part of docs/benchmarks.md: a table with the largest size, exponents, and a plot of all sizes."""
+"""Writes the suite's part of docs/benchmarks.md: a table of the largest size with exponents, and a plot of all sizes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from conformance.bench.scale.growth import Points, clear, exponent, values
 from conformance.bench.scale.spent import CPU, MEMORY, SECONDS, Sample
 
 NAME = "scale"
-#: Ten times the partitions may take 12.6 times the time.
+#: Ten times the partitions may take at most 12.6 times the time.
 GOAL = 1.1
 OURS, KAFKA = "ours", "kafka"
 TIMED = (SECONDS, CPU)
@@ -22,7 +23,7 @@ TIMED = (SECONDS, CPU)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a row is called, and which figures it has."""
+    """A row's name and its figures."""
 
     name: str
     title: str
@@ -55,7 +56,7 @@ UNITS: Final = {SECONDS: "s", CPU: "s", MEMORY: "KiB a partition"}
 
 
 def table(samples: Sequence[Sample]) -> str:
-    """A Markdown table, and under it what was not measured and why."""
+    """Returns a Markdown table, followed by the skipped rows with their reasons."""
     lines = [
         "| What | Partitions | pybroker | Kafka | Ratio | pybroker grows | Kafka grows | Goal |",
         "|---|--:|--:|--:|--:|--:|--:|---|",
@@ -74,7 +75,7 @@ def _name(broker: str) -> str:
 
 
 def _lines(row: Row, samples: Sequence[Sample]) -> Iterator[str]:
-    """One for each figure."""
+    """Returns a line for each figure."""
     for figure in row.figures:
         ours, kafka = (dict(values(samples, broker, row.name, figure)) for broker in (OURS, KAFKA))
         sizes = set(ours) & set(kafka) or set(ours) | set(kafka)
@@ -86,7 +87,7 @@ def _lines(row: Row, samples: Sequence[Sample]) -> Iterator[str]:
         growth, theirs = (clear(samples, broker, row.name, figure) for broker in (OURS, KAFKA))
         title = "… broker CPU" if figure == CPU and SECONDS in row.figures else row.title
         cells = f"{_cell(one, figure, size)} | {_cell(other, figure, size)} | {ratio}"
-        goal = "" if figure == SECONDS else _verdict(growth)  # wall time is too noisy
+        goal = "" if figure == SECONDS else _verdict(growth)  # Wall time is too noisy here.
         yield f"| {title}, {UNITS[figure]} | {size:,} | {cells} | {_power(growth)} | {_power(theirs)} | {goal} |"
 
 
@@ -97,7 +98,7 @@ def _cell(value: float | None, figure: str, size: int) -> str:
 
 
 def _power(points: Points) -> str:
-    """The exponent, and where there are more than two sizes that of the last step: a fixed cost hides there least."""
+    """Returns the exponent; with more than two sizes, that of the last step, where a fixed cost hides least."""
     growth, last = exponent(points), exponent(points[-2:])
     if growth is None or last is None:
         return "–"
@@ -105,13 +106,13 @@ def _power(points: Points) -> str:
 
 
 def _verdict(points: Points) -> str:
-    """By the larger of both exponents."""
+    """Judges by the larger of both exponents."""
     found = [one for one in (exponent(points), exponent(points[-2:])) if one is not None]
     return f"≤ n^{GOAL:g}: {'reached' if max(found) <= GOAL else 'missed'}" if found else ""
 
 
 def plot(samples: Sequence[Sample], path: Path) -> None:
-    """A panel for each row with all sizes."""
+    """Draws a panel per row with all sizes."""
     panels = []
     for row in ROWS:
         lines = [
@@ -126,7 +127,7 @@ def plot(samples: Sequence[Sample], path: Path) -> None:
 
 
 def write(samples: Sequence[Sample], docs: Path, origin: str) -> None:
-    """Renews the part of docs/benchmarks.md between its marks, the plot, and the raw figures."""
+    """Rewrites the part of docs/benchmarks.md between its marks, the plot, and the raw figures."""
     plot(samples, docs / "img" / f"{NAME}.png")
     report.renew(docs / "benchmarks.md", NAME, f"{origin}\n\n{table(samples)}\n\n![plot](img/{NAME}.png)")
     (docs / f"{NAME}.json").write_text(json.dumps([asdict(one) for one in samples], indent=0) + "\n")

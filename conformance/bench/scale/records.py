@@ -1,4 +1,4 @@
-"""Records: one to each partition, where partitions end, and fetches of all."""
+"""Measures records: one produced to each partition, the end offsets, and fetches of all partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEW_SESSION = {"session_id": 0, "session_epoch": 0}
 
 
 def produce(wide: Wide) -> Rows:
-    """One record to each partition by librdkafka."""
+    """Produces one record to each partition by librdkafka."""
     reports = Deliveries()
     client = producer(wide.broker, queue_buffering_max_messages=wide.partitions + 1)
 
@@ -38,7 +38,7 @@ def produce(wide: Wide) -> Rows:
 
 
 def produce_ours(wide: Wide) -> Rows:
-    """One more record to each by our client, in a process of its own: its start is not in its seconds."""
+    """Produces one more record to each by our client in a process, whose start does not count."""
     load = pairs.Load("ours", "produce_each", wide.partitions)
     command = [sys.executable, "-m", "conformance.bench.workers.ours", wide.broker.bootstrap, load.case]
     samples: list[pairs.Sample] = []
@@ -52,7 +52,7 @@ def produce_ours(wide: Wide) -> Rows:
 
 
 def list_offsets(wide: Wide) -> Rows:
-    """ListOffsets of all, the latest."""
+    """Asks ListOffsets for the latest offset of all partitions."""
     named = rows(wide.topics, partition_index=None, timestamp=LATEST, current_leader_epoch=-1)
     topics = [{"name": topic, "partitions": partitions} for topic, partitions in named]
     found, reply = wide.ask("ListOffsets", 7, {"replica_id": -1, "isolation_level": 0, "topics": topics})
@@ -61,7 +61,8 @@ def list_offsets(wide: Wide) -> Rows:
 
 
 def fetch(wide: Wide) -> Rows:
-    """A session of all partitions begins, from the start of each; it goes on at their ends and finds nothing."""
+    """Starts a fetch session of all partitions at their start, and fetches again at their ends, where nothing is new.
+    """
     full, reply = wide.ask(*FETCH, _fields(_topics(wide, {}), **NEW_SESSION))
     check([reply.error_code, *(row.error_code for topic in reply.responses for row in topic.partitions)])
     ends = {
@@ -80,7 +81,7 @@ def fetch(wide: Wide) -> Rows:
 
 
 def _topics(wide: Wide, offsets: Mapping[tuple[str, int], int]) -> list[dict[str, Any]]:
-    """All partitions from their offsets, or from 0."""
+    """Returns the topics with all partitions, at their given offsets or at 0."""
     limits = {"current_leader_epoch": -1, "last_fetched_epoch": -1, "log_start_offset": -1}
     named = rows(wide.topics, partition=None, partition_max_bytes=1 << 20, **limits)
     return [
@@ -93,7 +94,7 @@ def _topics(wide: Wide, offsets: Mapping[tuple[str, int], int]) -> list[dict[str
 
 
 def _session(session: int, topics: list[dict[str, Any]]) -> Iterator[bytes]:
-    """Fetches of a session: the first one moves all partitions, the others name none."""
+    """Fetches in a session: the first request moves all partitions, the later ones name none."""
     epoch = 1
     yield encode_request(*FETCH, _fields(topics, session_id=session, session_epoch=epoch))
     while True:

@@ -1,4 +1,4 @@
-"""What something cost: seconds as a client sees them, and CPU seconds of the broker's process."""
+"""Measures costs: seconds as a client sees them, and CPU seconds of the broker's process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from harness.brokers import Broker
 from harness.wire_client import Wire
 
 SECONDS, CPU, MEMORY = "seconds", "cpu_s", "kib"
-#: What is quick is done again until it took so long, so that the ticks of /proc say something.
+#: A quick call is repeated for this long, so that the ticks of /proc mean something.
 LEAST_S, MOST_CALLS = 0.3, 100
 PATIENCE_S = 600.0
-#: A broker is idle if it took less than a third of a core for so long.
+#: A broker is idle if it uses less than a third of a core for this long.
 CALM_S, CALM_SHARE, CALM_TRIES = 0.5, 0.3, 30
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Figures of one call, by name. ``items``: how many of the partitions it was about (or topics of one partition);
-    ``calls``: how often it was done."""
+    """The figures of one call by name. ``items``: how many partitions (or topics of one partition) it covers;
+    ``calls``: how often it ran.
+    """
 
     figures: Mapping[str, float]
     items: int
@@ -30,12 +31,13 @@ class Spent:
 
 
 Rows = Iterator[tuple[str, Spent]]
-"""What a case measures, by the names of its rows, as soon as it is known."""
+"""Yields what a case measures, by the names of its rows, as soon as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One row of one broker with so many partitions in one round. ``skipped``: why there is nothing else."""
+    """A row of one broker with this number of partitions in one round. ``skipped``: the reason for the missing figures.
+    """
 
     broker: str
     round: int
@@ -48,7 +50,7 @@ class Sample:
 
 
 def spent(broker: Broker, items: int, work: Callable[[], object]) -> Spent:
-    """What ``work`` costs, done once."""
+    """Measures ``work`` once."""
     before, start = processes.cpu(broker.pid), time.monotonic()
     work()
     seconds = time.monotonic() - start
@@ -56,7 +58,7 @@ def spent(broker: Broker, items: int, work: Callable[[], object]) -> Spent:
 
 
 def asked(broker: Broker, items: int, frames: Iterator[bytes]) -> tuple[Spent, bytes]:
-    """What an exchange of such frames costs, done several times, the first not counted; and the last reply."""
+    """Repeats an exchange of these frames, measures all but the first, and returns the last reply too."""
     with Wire(broker.address, PATIENCE_S) as wire:
 
         def exchange() -> bytes:
@@ -78,7 +80,7 @@ def _figures(seconds: float, cpu_s: float) -> Figures:
 
 
 def wait_until_calm(broker: Broker) -> None:
-    """Until the broker has done what a request left behind, but not for ever."""
+    """Waits, for a limited time, until the broker has finished a request's later work."""
     for _ in range(CALM_TRIES):
         before = processes.cpu(broker.pid)
         time.sleep(CALM_S)

@@ -1,4 +1,4 @@
-"""The rows of the suite, and how they are measured: each size on a fresh broker, one kind of broker after the other."""
+"""Lists the suite's rows and measures them: each size on a fresh broker, one kind of broker after the other."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from harness.brokers import KINDS, BrokerError
 
 SIZES = (100, 1_000, 5_000, 20_000)
 SMALL = (100, 1_000)
-#: What Kafka needs open besides a file for each partition: libraries, connections, other topics.
+#: Kafka opens these besides a file per partition: libraries, connections, other topics.
 OTHER_FILES = 2_500
 FAILURES = (LoadError, WorkerError, BrokerError, OSError, AssertionError, KafkaException)
 
 Case = Callable[[Wide], Rows]
 
-#: In the order in which they run; the first is always run.
+#: The cases run in this order; the first one always runs.
 CASES: tuple[Case, ...] = (
     administration.create,
     administration.metadata,
@@ -51,7 +51,7 @@ def measure(
     say: Callable[[str], None],
     settings: Mapping[str, str],
 ) -> list[Sample]:
-    """All sizes of all kinds, ``rounds`` times. ``only``: cases by the names of their functions; none: all."""
+    """Measures all sizes of all kinds ``rounds`` times. ``only``: cases by the names of their functions; none: all."""
     found = []
     for number in range(1, rounds + 1):
         for partitions in sizes:
@@ -66,7 +66,7 @@ def measure(
 
 
 def hindrance(kind: str, partitions: int) -> str:
-    """Why this machine cannot run so many, or "": Kafka keeps a file of each partition open."""
+    """Says why this machine cannot run so many partitions, or "": Kafka keeps a file of each one open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if kind == "kafka" and limit != resource.RLIM_INFINITY and partitions + OTHER_FILES > limit:
         return f"a process may open {limit:,} files"
@@ -76,7 +76,7 @@ def hindrance(kind: str, partitions: int) -> str:
 def _measured(
     kind: str, number: int, partitions: int, only: Collection[str], settings: Mapping[str, str]
 ) -> Iterator[Sample]:
-    """One broker. A case that fails does not end the others, unless the topics are not there."""
+    """Measures one broker. A failed case does not end the others, unless the topics are missing."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-scale-{kind}-"))
     first = CASES[0]
     try:
@@ -98,7 +98,7 @@ def _measured(
 
 
 def _reason(error: BaseException) -> str:
-    """The first line."""
+    """Returns the first line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

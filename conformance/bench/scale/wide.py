@@ -1,4 +1,4 @@
-"""A broker with very many partitions, as the cases of this suite see it."""
+"""Gives the suite's cases a broker with very many partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS = 120_000
 
 
 class Wide:
-    """A broker that was just started, and the topics that it gets.
+    """A fresh broker and the topics to create on it.
 
     empty_kib: its memory without topics.
     """
@@ -31,17 +31,17 @@ class Wide:
         self.empty_kib = processes.rss_kib(broker.pid)
 
     def some(self, cap: int) -> Mapping[str, int]:
-        """The first topics, which have at most ``cap`` partitions together."""
+        """Returns the first topics, which have at most ``cap`` partitions together."""
         return wide_topics(min(cap, self.partitions))
 
     def ask(self, api: str, version: int, fields: Mapping[str, Any], items: int | None = None) -> tuple[Spent, Any]:
-        """What a request costs, asked several times, and its reply. ``items``: all partitions, unless told."""
+        """Repeats a request; returns its cost and its reply. ``items``: all partitions by default."""
         frame = encode_request(api, version, fields)
         found, reply = asked(self.broker, items or self.partitions, repeat(frame))
         return found, decode_response(api, version, reply)
 
     def tell(self, api: str, version: int, **fields: Any) -> Any:
-        """A request that is made once, and its reply."""
+        """Sends a request once; returns its cost and its reply."""
         with Wire(self.broker.address, PATIENCE_S) as wire:
             return wire.ask(api, version, **fields)
 
@@ -57,7 +57,7 @@ class Wide:
         check(row.error_code for row in reply.topics)
 
     def delete(self, topics: Iterable[str]) -> None:
-        """Deletes topics by one request, and waits until none of them is there any more."""
+        """Deletes topics by one request, and waits until all are gone."""
         names = list(topics)
         reply = self.tell("DeleteTopics", 5, topic_names=names, timeout_ms=TIMEOUT_MS)
         check(row.error_code for row in reply.responses)
@@ -66,7 +66,7 @@ class Wide:
         self._until(lambda: {row.error_code for row in self.tell("Metadata", 12, **asked_for).topics} == gone)
 
     def wait_served(self, topics: Mapping[str, int]) -> None:
-        """Until every partition has a leader and the last one of each topic answers."""
+        """Waits until every partition has a leader and each topic's last partition answers."""
         with Wire(self.broker.address, PATIENCE_S) as wire:
             for name, count in topics.items():
                 self._until(lambda name=name, count=count: self._is_led(name, count))  # type: ignore[misc]
@@ -81,12 +81,13 @@ class Wide:
 
 
 def check(codes: Iterable[int]) -> None:
-    """Raises LoadError if one of these is an error's."""
+    """Raises LoadError if one of these codes is an error."""
     if errors := {code for code in codes if code}:
         raise LoadError(f"error codes {sorted(errors)}")
 
 
 def rows(topics: Mapping[str, int], **fields: Any) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Topics, with a copy of ``fields`` for each partition; the one that is None gets the partition's number."""
+    """Returns topics with a copy of ``fields`` for each partition; the field that is None gets the partition's number.
+    """
     [number] = [name for name, value in fields.items() if value is None]
     return [(topic, [{**fields, number: index} for index in range(count)]) for topic, count in topics.items()]

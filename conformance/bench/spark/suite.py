@@ -26,7 +26,7 @@ from harness.brokers import OurBroker
 
 OURS, THEIRS = "pybroker", "kafka"
 PARTITIONS: Final = 4
-#: Of a batch as it lies in the log.
+#: The bytes of a batch in the log.
 BATCH_BYTES: Final = 50_000
 TIMEOUT_S: Final = 600.0
 TRIGGERS: Final = 20
@@ -52,7 +52,7 @@ SIZES: Final = {100: 4 * MILLION, 1000: MILLION}
 
 
 def python() -> Path:
-    """The interpreter, made once (some 700 MB).
+    """Installs the interpreter once (some 700 MB) and returns it.
 
     Raises:
         PeerError: it could not be installed.
@@ -66,7 +66,7 @@ def python() -> Path:
 
 @contextmanager
 def served(share: float) -> Iterator[str]:
-    """The address of a broker with a topic for each size, ``rows-SIZE``."""
+    """Serves a topic for each size, ``rows-SIZE``, and returns the broker's address."""
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as name, OurBroker(Path(name) / "data") as broker:
         for size, rows in SIZES.items():
             count = BATCH_BYTES // size
@@ -76,7 +76,7 @@ def served(share: float) -> Iterator[str]:
 
 
 def run(load: Load, bootstrap: str) -> Sample:
-    """Puts one load on the broker. Raises WorkerError."""
+    """Puts one load on the broker; raises WorkerError if the load fails."""
     command = [str(python()), "-m", "conformance.bench.spark.worker", bootstrap]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     if load.worker == THEIRS:
@@ -85,7 +85,7 @@ def run(load: Load, bootstrap: str) -> Sample:
 
 
 def measure(rounds: int, share: float, only: Collection[str], say: Callable[[str], None]) -> Samples:
-    """All loads of the pairs chosen, ``share`` of their records each, ``rounds`` times."""
+    """Measures all loads of the chosen pairs ``rounds`` times, each with ``share`` of its records."""
     with served(share) as bootstrap:
         return pairs.measure(PAGE.loads(only), rounds, lambda load: run(_sized(load, share), bootstrap), say)
 

@@ -1,4 +1,4 @@
-"""Spark under load, with a JVM of its own: ``python -m conformance.bench.spark.worker ADDRESS CASE COUNT``.
+"""Puts load on Spark with a JVM of its own: ``python -m conformance.bench.spark.worker ADDRESS CASE COUNT``.
 
 A case is a format, ``pybroker`` or ``kafka`` (whose jars are in ``PYSPARK_SUBMIT_ARGS``), and what is done with it, as
 in ``pybroker read_100``. It runs on ``local[2]``, once to warm and ``RUNS`` times more, of which the median counts. CPU
@@ -35,7 +35,7 @@ FORMATS: Final = ("pybroker", "kafka")
 PARTITIONS: Final = 4
 RUNS: Final = 3
 PATIENCE_S: Final = 120.0
-#: As a user has it: with both compilers, unlike in tests.
+#: Both compilers run, as for a user; tests run one.
 JVM: Final = {"spark_driver_extraJavaOptions": "", "spark_driver_memory": "2g"}
 _number = count()
 
@@ -48,20 +48,20 @@ class Bench:
         self.options = {"kafka.bootstrap.servers": address}
 
     def stream(self, topic: str, **options: str) -> DataFrame:
-        """All of a topic, from its first record on."""
+        """Streams a whole topic from its first record."""
         source = self.spark.readStream.format(self.source).options(**self.options, **options)
         return source.options(subscribe=topic, startingOffsets="earliest").load()
 
     def folder_of(self, name: str) -> str:
-        """A new one."""
+        """Makes a new folder."""
         return str(self.folder / f"{name}-{next(_number)}")
 
     def cpu_s(self) -> float:
-        """What the JVM and all below it have used."""
+        """Returns the CPU seconds of the JVM and all its children."""
         return sum(processes.family_cpu_s(child) for child in processes.children(os.getpid()))
 
     def measured(self, work: Callable[[], float | None]) -> Result:
-        """The medians of what ``work`` takes, which may tell its seconds itself."""
+        """Returns the medians of what ``work`` costs; ``work`` may return its own seconds."""
         work()
         results = []
         for _ in range(RUNS):
@@ -73,7 +73,7 @@ class Bench:
 
     @contextmanager
     def topic(self) -> Iterator[str]:
-        """A new one, which is deleted in the end."""
+        """Creates a topic and deletes it at the end."""
         name = f"topic-{os.getpid()}-{next(_number)}"
         with Admin(self.address) as admin:
             admin.create_topics(name, num_partitions=PARTITIONS)
@@ -82,7 +82,7 @@ class Bench:
 
 
 def read(size: int, bench: Bench, rows: int) -> Result:
-    """All columns of a topic that is there, ``rows-SIZE``."""
+    """Reads all columns of an existing topic, ``rows-SIZE``."""
     table = bench.spark.read.format(bench.source).options(**bench.options, subscribe=f"rows-{size}").load()
     result = bench.measured(lambda: _save(table))
     (found,) = table.selectExpr("count(*) rows", "sum(length(value)) bytes").collect()
@@ -95,7 +95,7 @@ def _save(rows: DataFrame) -> None:
 
 
 def stream(bench: Bench, rows: int) -> Result:
-    """Micro-batches of so many rows: a query waits until they are there."""
+    """Streams micro-batches of this many rows: a query waits for them."""
     with bench.topic() as topic, _producer(bench) as producer:
         source = bench.stream(topic, minOffsetsPerTrigger=str(rows), maxTriggerDelay="1h")
         writer = source.writeStream.format("noop").option("checkpointLocation", bench.folder_of("log"))
@@ -104,7 +104,7 @@ def stream(bench: Bench, rows: int) -> Result:
 
 
 def _batch(query: StreamingQuery, producer: Producer, topic: str, rows: int) -> float:
-    """The seconds of the micro-batch of rows that are sent now."""
+    """Sends rows and returns the seconds of their micro-batch."""
     known = {each["batchId"] for each in query.recentProgress if each["numInputRows"]}
     values = pa.array([b"x" * 100] * (rows // PARTITIONS))
     for partition in range(PARTITIONS):
@@ -120,8 +120,8 @@ def _batch(query: StreamingQuery, producer: Producer, topic: str, rows: int) -> 
 
 
 def trigger(bench: Bench, times: int) -> Result:
-    """From the acknowledgement of a record that a stream waits for to its value in ``foreachBatch``; so often, after as
-    often to warm.
+    """Measures from a record's acknowledgement to its value in ``foreachBatch``; repeats as often to warm as to
+    measure.
     """
     arrived = threading.Event()
 
@@ -146,7 +146,7 @@ def trigger(bench: Bench, times: int) -> Result:
 
 
 def write(options: dict[str, str], bench: Bench, rows: int) -> Result:
-    """Rows of 100 B that Spark makes, each time into a topic of its own."""
+    """Writes rows of 100 B that Spark makes, each time to a new topic."""
     table = bench.spark.range(0, rows, 1, PARTITIONS).selectExpr("lpad(cast(id as string), 100, '0') value")
 
     def save() -> float:
@@ -165,7 +165,7 @@ def _producer(bench: Bench) -> Producer:
 
 @contextmanager
 def running(query: StreamingQuery) -> Iterator[StreamingQuery]:
-    """Stopped in the end."""
+    """Yields the query and stops it at the end."""
     try:
         yield query
     finally:

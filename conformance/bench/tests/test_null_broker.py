@@ -97,7 +97,7 @@ def test_kafka_python_produces_and_reads(broker: NullBroker) -> None:
 
 
 def test_large_produce_requests_are_skipped_and_what_follows_is_answered(broker: NullBroker) -> None:
-    """Two partitions of a megabyte each: the records lie outside the buffer, the second row behind them."""
+    """Two partitions have a megabyte each: the records lie outside the buffer, and the second row lies behind them."""
     batch = batch_of(1000, 1000)
     rows = [{"index": index, "records": batch} for index in (0, 1)]
     with Wire(("127.0.0.1", broker.port)) as wire:

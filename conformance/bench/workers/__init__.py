@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 TOPIC = "bench"
 VALUE = b"x" * 100
-#: Records of one call of what takes many at once.
+#: A call that takes many records gets this many at once.
 MANY = 10_000
-#: Records a call of what returns many at once, as an application would ask for.
+#: A call that returns many records is asked for this many, as an application asks.
 POLLED = 500
 LINGER_MS = 5
-#: Partitions of a topic where there are very many of them.
+#: A topic of very many partitions has this many.
 A_TOPIC = 1_000
-#: The part of the load that runs before the measurement.
+#: This share of the load runs before the measurement.
 WARM_UP = 0.1
 KIB = 1024
 
@@ -30,17 +30,17 @@ Case = Callable[[str, int], Result]
 
 
 def wide_topics(partitions: int) -> dict[str, int]:
-    """The topics of so many partitions, by name."""
+    """Returns the topics with this number of partitions, by name."""
     starts = range(0, partitions, A_TOPIC)
     return {f"wide-{number}": min(A_TOPIC, partitions - start) for number, start in enumerate(starts)}
 
 
 class Skipped(Exception):
-    """The client has not got what the case is about."""
+    """The client lacks what the case is about."""
 
 
 class Stopwatch:
-    """Seconds and CPU seconds since it was made."""
+    """Measures seconds and CPU seconds since its creation."""
 
     def __init__(self) -> None:
         self._start, self._cpu = time.perf_counter(), time.process_time()
@@ -53,7 +53,7 @@ class Stopwatch:
 
 
 def consumed(take: Callable[[], int], count: int) -> Result:
-    """Calls ``take`` (which returns how many records it got) for the warm-up, then for ``count`` records measured."""
+    """Calls ``take``, which returns its number of records: first to warm up, then for ``count`` measured records."""
     left = int(count * WARM_UP)
     while left > 0:
         left -= take()
@@ -66,7 +66,7 @@ def consumed(take: Callable[[], int], count: int) -> Result:
 
 
 def one_at_a_time(send: Callable[[], object], count: int) -> Result:
-    """``send`` returns when its record is acknowledged."""
+    """Sends records one at a time: ``send`` returns when its record is acknowledged."""
     delays = []
     for _ in range(int(count * WARM_UP)):
         send()
@@ -83,7 +83,7 @@ def quantiles(delays: Sequence[float]) -> Result:
 
 
 def main(cases: Mapping[str, Case]) -> None:
-    """The program of a worker."""
+    """Runs a worker's program."""
     address, name, count = sys.argv[1:]
     result: Mapping[str, object]
     try:

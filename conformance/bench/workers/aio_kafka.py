@@ -1,4 +1,4 @@
-"""aiokafka under load, on asyncio's own loop or uvloop where it is installed (what ours runs on as well)."""
+"""Puts load on aiokafka, on uvloop where it is installed (as ours does), else on asyncio's own loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) under load."""
+"""Puts load on confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TUNED = {
 
 
 class RefusedError(RuntimeError):
-    """Records were not acknowledged."""
+    """The broker did not acknowledge all records."""
 
 
 def _producer(address: str, linger_ms: float = LINGER_MS) -> Producer:
@@ -156,7 +156,7 @@ def consume_default(address: str, count: int) -> Result:
 
 
 def consume_untouched(address: str, count: int) -> Result:
-    """The records are not read."""
+    """Consumes without reading the records."""
     consumer = _consumer(address, TUNED)
     return consumed(lambda: len(consumer.consume(POLLED, 10)), count)
 

@@ -1,4 +1,4 @@
-"""kafka-python under load."""
+"""Puts load on kafka-python."""
 
 from __future__ import annotations
 

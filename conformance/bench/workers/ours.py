@@ -1,4 +1,4 @@
-"""Our SDK under load, as a user would use it; it is imported in this process only."""
+"""Puts load on our SDK as a user does; only this process imports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conformance.bench.workers import (
 )
 from pyclient import Consumer, Producer, TopicPartition, aio
 
-#: What the peers are given too: batches up to a megabyte, a queue of a million records, fetches of 8 MB.
+#: The peers get the same settings: batches of up to a megabyte, a queue of a million records, fetches of 8 MB.
 PRODUCER = {"linger_ms": LINGER_MS, "batch_size": 1_000_000, "buffer_memory": 256 << 20}
 CONSUMER = {
     "auto_offset_reset": "earliest",
@@ -100,7 +100,7 @@ def produce_arrow(address: str, count: int) -> Result:
 
 
 def produce_each(address: str, count: int) -> Result:
-    """One record to each of so many partitions, with the default settings."""
+    """Produces one record to each partition of a wide topic with the default settings."""
     with Producer(address) as producer:
         watch = Stopwatch()
         for topic, partitions in wide_topics(count).items():
@@ -138,7 +138,7 @@ def consume(address: str, count: int) -> Result:
 
 
 def consume_untouched(address: str, count: int) -> Result:
-    """The records are not read."""
+    """Consumes without reading the records."""
     with _consumer(address) as consumer:
         return consumed(lambda: len(consumer.poll(timeout=10)), count)
 
