@@ -10,7 +10,7 @@ import importlib
 from conformance.drivers.base import Driver
 from harness.witnesses import used
 
-#: Name: module and class.
+#: Each driver's name, with its module and class.
 DRIVERS = {
     "confluent": ("conformance.drivers.confluent", "ConfluentDriver"),
     "aiokafka": ("conformance.drivers.aio", "AiokafkaDriver"),
@@ -27,13 +27,13 @@ CLIENTS = (
     ("pyclient", "classic"),
     ("pyclient", "consumer"),
 )
-#: What people call them.
+#: The names that people use for them.
 NAMES = {"confluent": "librdkafka", "java": "Java"}
 _open: dict[str, Driver] = {}
 
 
 def opened(name: str) -> Driver:
-    """The driver of that name, opened once in a process, since a JVM is dear."""
+    """Opens the driver of that name once per process, because a JVM is expensive to start."""
     used(NAMES.get(name, name))
     if name not in _open:
         module, kind = DRIVERS[name]

@@ -64,7 +64,7 @@ KINDS: tuple[tuple[tuple[type[Exception], ...], type[ClientError]], ...] = (
 
 
 def translated(error: BaseException) -> ClientError:
-    """The common error for aiokafka's."""
+    """Translates aiokafka's error into the common one."""
     for kinds, common in KINDS:
         if isinstance(error, kinds):
             return common(repr(error))
@@ -85,7 +85,7 @@ class AiokafkaDriver(Driver):
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Answer], timeout_s: float = PATIENCE_S) -> Answer:
-        """Runs it on the loop and waits; errors come as the common ones."""
+        """Runs a coroutine on the loop and waits; raises the common errors."""
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), self._loop)
         try:
             return future.result()
@@ -112,7 +112,7 @@ class AiokafkaDriver(Driver):
 
 
 class AiokafkaClient(Client):
-    """What producer and consumer share: made and started on the driver's loop with the first call."""
+    """The shared part of producer and consumer: the first call creates and starts the client on the driver's loop."""
 
     kind: Any
 
@@ -122,7 +122,7 @@ class AiokafkaClient(Client):
         self._client: Any = None
 
     async def _started(self) -> Any:
-        """The client, once its start has succeeded; tries again while there is no broker."""
+        """Starts the client, retries while no broker answers, and returns it."""
         while self._client is None:
             client = self.kind(**self._settings)
             try:
@@ -159,7 +159,7 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         self._driver.run(self._watched("begin_transaction"))
 
     async def _watched(self, name: str, *arguments: Any) -> Any:
-        """A call that also ends when aiokafka's sender dies, because then no answer would come."""
+        """Makes a call that also ends when aiokafka's sender dies, because then no answer would come."""
         client = await self._started()
         sender = client._sender.sender_task
         if sender.done():
@@ -172,7 +172,7 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         try:
             return call.result()
         except errors.IllegalOperation as error:
-            # The sender has given the transaction up meanwhile; where it has ended, it knows why.
+            # The sender gave the transaction up meanwhile; if it has ended, it knows why.
             if sender.done():
                 raise (sender.exception() or error) from error
             raise MustAbort(repr(error)) from error
@@ -204,7 +204,7 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         self._driver.run(self._watched("send_offsets_to_transaction", rows, consumer.group))
 
     def commit(self) -> None:
-        """aiokafka's own commit does not look at what became of the records: that is the application's to do."""
+        """aiokafka's own commit ignores lost records: the application has to check them."""
         self._driver.run(self._watched("flush"))
         refused = [future.exception() for future in self._futures if future.done() and not future.cancelled()]
         for error in filter(None, refused):
@@ -216,7 +216,7 @@ class AiokafkaProducer(AiokafkaClient, Producer):
 
 
 FATAL = (errors.ProducerFenced, errors.InvalidProducerEpoch)
-#: Calls whose failure leaves a transaction that can be aborted.
+#: After these calls fail, the transaction can still be aborted.
 ABORTABLE = ("send", "send_offsets_to_transaction", "commit_transaction")
 
 
@@ -285,7 +285,7 @@ class AiokafkaConsumer(AiokafkaClient, Consumer):
     async def _commit(self, rows: dict[TopicPartition, int] | None) -> None:
         try:
             await self._ask("commit", rows)
-        except errors.IllegalStateError as error:  # it knows already that it is out
+        except errors.IllegalStateError as error:  # The consumer knows already that its group evicted it.
             raise CommitRefused(repr(error)) from error
 
     def committed(self, places: Iterable[Place]) -> dict[Place, int]:
@@ -297,7 +297,7 @@ class AiokafkaConsumer(AiokafkaClient, Consumer):
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes what it hears."""
+    """Records the calls that it gets."""
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events

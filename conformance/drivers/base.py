@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-#: How long a call waits for a broker that is slow, or gone for a while.
+#: A call waits this long for a slow or missing broker.
 PATIENCE_S = 90.0
 
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as a consumer was given it."""
+    """A record as the consumer received it."""
 
     place: Place
     offset: int
@@ -50,25 +50,25 @@ class Record(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Where a record of a producer lies."""
+    """The place of a produced record."""
 
     place: Place
     offset: int
 
 
 class Event(NamedTuple):
-    """What a rebalance listener heard: ``assigned``, ``revoked`` or ``lost``."""
+    """A rebalance listener's call: ``assigned``, ``revoked`` or ``lost``."""
 
     kind: str
     places: frozenset[Place]
 
 
 class ClientError(Exception):
-    """What a client raised; the text holds its own words."""
+    """A client raised an error; the text holds its own words."""
 
 
 class Fenced(ClientError):
-    """Another client with the same transactional id or instance id has taken over; this one is useless."""
+    """Another client took the transactional id or instance id over; this one can do nothing further."""
 
 
 class MustAbort(ClientError):
@@ -80,19 +80,19 @@ class CommitRefused(ClientError):
 
 
 class Unanswered(ClientError):
-    """No answer in time: what was asked for may have happened or not."""
+    """No answer came in time: the broker may have done what was asked, or not."""
 
 
 class WokenUp(ClientError):
-    """``wakeup`` ended a poll."""
+    """``wakeup`` ended the poll."""
 
 
 class Client(ABC):
-    """Something to be closed."""
+    """A client to close."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the client; a consumer leaves its group, an open transaction stays as it is. May be called twice."""
+        """Ends the client; a consumer leaves its group, an open transaction stays open. A second call does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -102,9 +102,9 @@ class Client(ABC):
 
 
 class Consumer(Client):
-    """A group's member, or a reader of partitions that it chose itself."""
+    """A member of a group, or a reader of partitions of its own choice."""
 
-    #: What the rebalance listener heard so far, oldest first.
+    #: The rebalance listener's calls so far, oldest first.
     events: list[Event]
 
     @abstractmethod
@@ -113,18 +113,18 @@ class Consumer(Client):
 
     @abstractmethod
     def subscribe_pattern(self, pattern: str) -> None:
-        """Joins the group for all topics whose whole name matches, in the way that is the client's own.
+        """Joins the group for all topics whose whole name matches; each client matches in its own way.
 
         ``pattern`` is without ``^`` and ``$`` and of the syntax that Python, Java and RE2 share.
         """
 
     @abstractmethod
     def assign(self, offsets: Mapping[Place, int]) -> None:
-        """Reads these partitions from these offsets (-2: the beginning) on, without a group's assignment."""
+        """Reads these partitions from these offsets (-2: the beginning), without a group's assignment."""
 
     @abstractmethod
     def poll(self, timeout_s: float = 0.2, limit: int = 500) -> list[Record]:
-        """Serves the client and returns what has come, at most ``limit`` records, nothing after ``timeout_s``.
+        """Serves the client and returns at most ``limit`` records; returns nothing after ``timeout_s``.
 
         Raises:
             WokenUp: ``wakeup`` was called.
@@ -133,19 +133,20 @@ class Consumer(Client):
 
     @abstractmethod
     def assignment(self) -> set[Place]:
-        """The partitions that it holds now."""
+        """Returns the partitions that the consumer holds now."""
 
     @abstractmethod
     def seek(self, place: Place, offset: int) -> None:
-        """The next ``poll`` gives this partition from ``offset`` on. Needs the assignment."""
+        """Lets the next ``poll`` read this partition from ``offset``; the partition must be assigned."""
 
     @abstractmethod
     def position(self, place: Place) -> int:
-        """The offset of the next record that ``poll`` will give."""
+        """Returns the offset of the next record that ``poll`` will return."""
 
     @abstractmethod
     def commit(self, offsets: Mapping[Place, int] | None = None, *, asynchronous: bool = False) -> None:
-        """Commits these offsets, or the positions of all it holds; where it has none, this does nothing.
+        """Commits these offsets, or by default the positions of all assigned partitions; without positions it does
+        nothing.
 
         Raises (not if ``asynchronous``):
             CommitRefused, Unanswered, ClientError
@@ -153,19 +154,19 @@ class Consumer(Client):
 
     @abstractmethod
     def committed(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The group's offsets; -1 where there is none."""
+        """Returns the group's committed offsets; -1 where there is none."""
 
     @abstractmethod
     def wakeup(self) -> None:
-        """From another thread: ends the ``poll`` that waits, or the next one, with ``WokenUp``."""
+        """Ends the waiting ``poll``, or the next one, with ``WokenUp``; another thread calls it."""
 
 
 class Producer(Client):
-    """A producer; with ``transactional_id`` a transactional one."""
+    """A producer; ``transactional_id`` makes it transactional."""
 
     @abstractmethod
     def init_transactions(self) -> None:
-        """Takes the transactional id: ends what an earlier producer left, fences it.
+        """Claims the transactional id: ends an earlier producer's transaction and fences that producer.
 
         Raises:
             Unanswered, Fenced, ClientError
@@ -185,7 +186,7 @@ class Producer(Client):
 
     @abstractmethod
     def flush(self) -> list[Sent]:
-        """Waits for the acks of what was sent since the last ``flush``; returns them in the order of ``send``.
+        """Waits for the acks of all records since the last ``flush``; returns them in the order of ``send``.
 
         Raises:
             Fenced, MustAbort, Unanswered, ClientError: a record was not acked.
@@ -193,7 +194,7 @@ class Producer(Client):
 
     @abstractmethod
     def send_offsets(self, consumer: Consumer, offsets: Mapping[Place, int]) -> None:
-        """Adds the offsets to the transaction, in the name of ``consumer``, a client of the same driver.
+        """Adds the offsets to the transaction for ``consumer``, a client of the same driver.
 
         Raises:
             Fenced, MustAbort, CommitRefused, Unanswered, ClientError
@@ -201,7 +202,7 @@ class Producer(Client):
 
     @abstractmethod
     def commit(self) -> None:
-        """Sends what waits and commits the transaction.
+        """Sends the waiting records and commits the transaction.
 
         Raises:
             MustAbort: it is not committed; ``abort`` is due.
@@ -218,20 +219,20 @@ class Producer(Client):
 
 
 class Driver(Client):
-    """A foreign client library, and what holds it (a JVM, an event loop)."""
+    """A foreign client library with its runtime (a JVM, an event loop)."""
 
     name: str
-    #: What ``group_protocol`` may be.
+    #: Allowed values of ``group_protocol``.
     group_protocols: tuple[str, ...] = ("classic",)
-    #: Values of ``partition_assignment_strategy`` that the client has.
+    #: The values of ``partition_assignment_strategy`` that the client supports.
     strategies: tuple[str, ...] = ("range", "roundrobin", "sticky")
-    #: Whether ``Consumer.wakeup`` works.
+    #: Says whether ``Consumer.wakeup`` works.
     wakes = False
 
     @abstractmethod
     def producer(self, bootstrap: str, **settings: object) -> Producer:
-        """A producer; idempotent with acks=all unless told otherwise."""
+        """Makes a producer, by default an idempotent one with acks=all."""
 
     @abstractmethod
     def consumer(self, bootstrap: str, **settings: object) -> Consumer:
-        """A consumer: from the beginning and without auto commit unless told otherwise."""
+        """Makes a consumer, by default from the beginning and without auto commit."""

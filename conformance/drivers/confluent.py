@@ -1,4 +1,4 @@
-"""librdkafka behind the common interface, by way of confluent-kafka."""
+"""Adapts librdkafka, through confluent-kafka, to the common interface."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from conformance.drivers.base import (
 from harness import librdkafka
 from harness.keywords import with_dots
 
-#: librdkafka comes back at once. It hangs in ``send_offsets_to_transaction`` after a restart of the only broker unless
-#: it keeps the brokers that it knows (2.16).
+#: librdkafka reconnects at once. It must keep the brokers that it knows, or it hangs in ``send_offsets_to_transaction``
+#: after the only broker restarts (2.16).
 BOTH = {
     "metadata.recovery.strategy": "none",
     "reconnect.backoff.ms": 10,
@@ -47,10 +47,10 @@ CONSUMER = {
     "check.crcs": True,
     "enable.partition.eof": True,
 }
-#: Kafka's name: librdkafka's.
+#: Kafka's names of settings, with librdkafka's.
 NAMES = {"fetch.max.wait.ms": "fetch.wait.max.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
 UNKNOWN = {"max.poll.records"}
-#: What the broker decides in the new group protocol.
+#: The broker decides these in the new group protocol.
 CLASSIC_ONLY = {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
 FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 FENCED |= {KafkaError.FENCED_INSTANCE_ID}
@@ -63,12 +63,12 @@ REFUSED = {
 }
 UNANSWERED = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT}
 UNANSWERED |= {KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}
-#: Errors in ``poll`` that librdkafka gets over by itself.
+#: librdkafka recovers from these errors of ``poll`` by itself.
 PASSING = {KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 def translated(error: KafkaError) -> ClientError:
-    """The common error for librdkafka's."""
+    """Translates librdkafka's error into the common one."""
     text = f"{error.name()}: {error.str()}"
     if error.code() in FENCED:
         return Fenced(text)
@@ -82,11 +82,11 @@ def translated(error: KafkaError) -> ClientError:
 
 
 MOVED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-"""Retriable by Kafka's table; librdkafka says so of some calls only."""
+"""Kafka's table calls these errors retriable; librdkafka does so for some calls only."""
 
 
 def insist(call: Callable[[float], Any]) -> Any:
-    """Calls with a time-out, again while the error says that this may help."""
+    """Repeats calls with a time-out while the error is retriable."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -100,7 +100,7 @@ def insist(call: Callable[[float], Any]) -> Any:
 
 
 def dotted(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings under librdkafka's names."""
+    """Translates settings to librdkafka's names."""
     found = with_dots(settings)
     new = found.get("group.protocol") == "consumer"
     if found.get("auto.offset.reset") == "none":
@@ -122,7 +122,7 @@ class ConfluentDriver(Driver):
         return ConfluentConsumer(values)
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Closes nothing, because the driver holds nothing."""
 
 
 class ConfluentProducer(Producer):
@@ -207,11 +207,11 @@ class ConfluentConsumer(Consumer):
         self.events = []
         self._client = librdkafka.Consumer(settings)
         self._closed = False
-        #: Where ``poll`` goes on, as far as librdkafka does not say: it counts neither markers nor a start.
+        #: ``poll`` continues here while librdkafka reports no position: it counts neither markers nor a start.
         self._places: dict[Place, int] = {}
 
     def metadata(self) -> object:
-        """What ``send_offsets_to_transaction`` wants to know of the group."""
+        """Returns the group metadata that ``send_offsets_to_transaction`` needs."""
         return self._client.consumer_group_metadata()
 
     def _heard(self, kind: str) -> Callable[[object, list[TopicPartition]], None]:
@@ -239,7 +239,8 @@ class ConfluentConsumer(Consumer):
         more = self._client.consume(limit - 1, 0) if limit > 1 else []
         gone = {place for event in self.events[heard:] if event.kind != "assigned" for place in event.places}
         head, *rest = map(self._record, [first, *more])
-        if head is not None and head.place in gone:  # in the second call: it is another member's by now
+        # The second call revoked the partition: another member holds it by now.
+        if head is not None and head.place in gone:
             head = None
         return [row for row in (head, *rest) if row is not None]
 
@@ -274,7 +275,8 @@ class ConfluentConsumer(Consumer):
         try:
             rows = self._client.commit(**options)
         except KafkaException as raised:
-            if raised.args[0].code() == KafkaError._NO_OFFSET:  # nothing was read since the last: for others no error
+            # Nothing was read since the last commit; other clients raise no error here.
+            if raised.args[0].code() == KafkaError._NO_OFFSET:
                 return
             raise translated(raised.args[0]) from raised
         for row in rows or ():

@@ -1,4 +1,4 @@
-"""Kafka's own Java clients; all of a driver's live in one JVM, which starts with the first of them."""
+"""Runs Kafka's own Java clients, all in one JVM, which the first of them starts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ REFUSED = {
     "StaleMemberEpochException",
     "FencedMemberEpochException",
 }
-#: What a client says of a transaction that it will not or could not commit.
+#: A client raises these for a transaction that it refuses or fails to commit.
 ABORTABLE = {
     "TransactionAbortableException",
     "InvalidProducerEpochException",
@@ -76,7 +76,7 @@ ABORTABLE = {
 
 
 class JavaDriver(Driver):
-    """The clients of kafka-clients 4.4.0."""
+    """Makes the clients of kafka-clients 4.4.0."""
 
     name = "java"
     group_protocols = ("classic", "consumer")
@@ -90,7 +90,7 @@ class JavaDriver(Driver):
 
     @property
     def jvm(self) -> Jvm:
-        """The JVM of all clients, which runs Kafka's tools too."""
+        """Returns the JVM that runs all clients and Kafka's tools."""
         with self._lock:
             if self._jvm is None:
                 self._jvm = Jvm()
@@ -118,14 +118,14 @@ class JavaDriver(Driver):
 
 
 def opened() -> JavaDriver:
-    """The driver of this process."""
+    """Returns this process's driver."""
     driver = drivers.opened("java")
     assert isinstance(driver, JavaDriver)
     return driver
 
 
 def dotted(bootstrap: str, settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings as Kafka's clients take them."""
+    """Translates settings for Kafka's clients."""
     found = {key_with_dots(key): _text(settings[key]) for key in settings if settings[key] is not None}
     return {**reaching.java(bootstrap), **found}
 
@@ -151,7 +151,7 @@ def _str(value: bytes | None) -> str | None:
 
 
 class _Remote:
-    """A client in the JVM."""
+    """A client that lives in the JVM."""
 
     def __init__(self, jvm: Jvm, name: str, kind: str, config: Mapping[str, str]) -> None:
         self._jvm = jvm
@@ -202,7 +202,7 @@ class JavaProducer(_Remote, Producer):
         super().__init__(jvm, name, "producer", config)
 
     def _other(self, error: JvmError, call: str) -> ClientError:
-        """A transaction that has lost a record, or is in an error state, wants an abort."""
+        """A transaction that lost a record, or that is in an error state, must be aborted."""
         if self._transactional and call in ("send", "flush", "send_offsets") and "NoAnswer" not in error.errors:
             return MustAbort(str(error))
         if call == "commit" and (set(error.errors) & ABORTABLE or "TimeoutException" in error.errors[1:]):
@@ -243,7 +243,7 @@ class JavaConsumer(_Remote, Consumer):
         self._call("subscribe", topics=list(topics))
 
     def subscribe_pattern(self, pattern: str) -> None:
-        """The new protocol leaves the matching to the broker (RE2)."""
+        """The broker matches names in the new protocol (RE2)."""
         self._call("subscribe", **{"regex" if self._new_protocol else "pattern": pattern})
 
     def assign(self, offsets: Mapping[Place, int]) -> None:

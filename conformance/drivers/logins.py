@@ -1,4 +1,4 @@
-"""How a client comes in, in the settings of each library."""
+"""Translates a login into each library's settings."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ SERVICE = {"sasl.kerberos.service.name": "kafka"}
 
 
 class Login(NamedTuple):
-    """A user, its mechanism and the listener that it comes to."""
+    """A user with its mechanism and its listener."""
 
     bootstrap: str
     user: str
     password: str = PASSWORD
     mechanism: str = "PLAIN"
-    #: The certificate of the authority; with it the client speaks TLS.
+    #: The authority's certificate; a client with it uses TLS.
     ca: str | None = None
-    #: Of OAUTHBEARER.
+    #: OAUTHBEARER uses this.
     issuer: Issuer | None = None
-    #: Whether the user is a delegation token.
+    #: Says whether the user is a delegation token.
     is_token: bool = False
-    #: Of GSSAPI. The clients of Python take it from the environment.
+    #: GSSAPI uses this; Python's clients take it from the environment.
     keytab: Path | None = None
 
     @property
     def principal(self) -> str:
-        """The user, as ACLs name it."""
+        """Returns the user as ACLs name it."""
         return f"User:{self.user}"
 
     @property
     def protocol(self) -> str:
-        """The listener's."""
+        """Returns the listener's security protocol."""
         return "SASL_SSL" if self.ca else "SASL_PLAINTEXT"
 
     def java(self) -> dict[str, str]:
-        """Those of Java's clients and of Kafka's tools."""
+        """Returns the settings of Java's clients and of Kafka's tools."""
         found = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
         found["sasl.mechanism"] = self.mechanism
         if self.ca:
@@ -63,14 +63,14 @@ class Login(NamedTuple):
         return found | {"sasl.jaas.config": jaas(self.mechanism, username=self.user, password=self.password, **more)}
 
     def _credentials(self) -> dict[str, str]:
-        """With which a client fetches its token."""
+        """Returns the credentials with which a client fetches its token."""
         assert self.issuer is not None
         prefix = "sasl.oauthbearer.client.credentials.client"
         names = {f"{prefix}.id": self.user, f"{prefix}.secret": self.password}
         return {"sasl.oauthbearer.token.endpoint.url": self.issuer.url, **names}
 
     def librdkafka(self) -> dict[str, Any]:
-        """Those of librdkafka."""
+        """Returns librdkafka's settings."""
         found: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
         found |= {"sasl.mechanism": self.mechanism, "log_level": 0}
         if self.ca:
@@ -80,17 +80,17 @@ class Login(NamedTuple):
         return found | {"sasl.username": self.user, "sasl.password": self.password}
 
     def pyclient(self) -> dict[str, Any]:
-        """Those of our client, with a password."""
+        """Returns our client's settings, with a password."""
         found: dict[str, Any] = {"bootstrap_servers": self.bootstrap, "security_protocol": self.protocol}
         found |= {"sasl_mechanism": self.mechanism, "sasl_username": self.user, "sasl_password": self.password}
         return found | ({"ssl_truststore_location": self.ca} if self.ca else {})
 
     def kafka_python(self) -> dict[str, Any]:
-        """Those of kafka-python."""
+        """Returns kafka-python's settings."""
         return self._python(_ForKafkaPython) | ({"ssl_cafile": self.ca} if self.ca else {})
 
     def aiokafka(self) -> dict[str, Any]:
-        """Those of aiokafka."""
+        """Returns aiokafka's settings."""
         context = ssl.create_default_context(cafile=self.ca) if self.ca else None
         return self._python(_ForAiokafka) | {"ssl_context": context}
 
@@ -104,7 +104,7 @@ class Login(NamedTuple):
         return found | {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
 
     def spark(self) -> dict[str, str]:
-        """The options of Spark's source and sink."""
+        """Returns the options of Spark's source and sink."""
         found = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
         found |= {"sasl.mechanism": self.mechanism}
         if self.ca:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def login(bootstrap: str) -> Login | None:
-    """The one of everybody, if brokers ask who a client is."""
+    """Returns the common login if the brokers authenticate clients."""
     found = entrance.current()
     if found is None:
         return None
@@ -25,24 +25,24 @@ def login(bootstrap: str) -> Login | None:
 
 
 def librdkafka(bootstrap: str) -> dict[str, Any]:
-    """Those of librdkafka."""
+    """Returns librdkafka's settings."""
     found = login(bootstrap)
     return {"bootstrap.servers": bootstrap} if found is None else found.librdkafka()
 
 
 def java(bootstrap: str) -> dict[str, str]:
-    """Those of Java's clients."""
+    """Returns the settings of Java's clients."""
     found = login(bootstrap)
     return {"bootstrap.servers": bootstrap} if found is None else found.java()
 
 
 def aiokafka(bootstrap: str) -> dict[str, Any]:
-    """Those of aiokafka."""
+    """Returns aiokafka's settings."""
     found = login(bootstrap)
     return {"bootstrap_servers": bootstrap} if found is None else found.aiokafka()
 
 
 def pyclient(bootstrap: str) -> dict[str, Any]:
-    """Those of our client."""
+    """Returns our client's settings."""
     found = login(bootstrap)
     return {"bootstrap_servers": bootstrap} if found is None else found.pyclient()

@@ -48,7 +48,7 @@ REFUSED = {
     "STALE_MEMBER_EPOCH",
     "FENCED_MEMBER_EPOCH",
 }
-#: What a producer says of a transaction that it will not commit.
+#: A producer raises these for a transaction that it does not commit.
 ABORTABLE = {
     "TRANSACTION_ERROR",
     "TRANSACTION_ABORTED",
@@ -60,7 +60,7 @@ ABORTABLE = {
 
 
 def translated(error: BaseException) -> ClientError:
-    """The common error for ours."""
+    """Translates our error into the common one."""
     names = {getattr(each, "name", "") for each in (error, error.__cause__)}
     text = f"{type(error).__name__}: {error}"
     if names & FENCED:
@@ -78,7 +78,7 @@ def translated(error: BaseException) -> ClientError:
 
 @contextlib.contextmanager
 def common() -> Iterator[None]:
-    """Errors come as the common ones."""
+    """Raises the common errors instead of ours."""
     try:
         yield
     except (errors.KafkaError, TimeoutError) as error:
@@ -86,7 +86,7 @@ def common() -> Iterator[None]:
 
 
 def given(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings that have a value."""
+    """Returns the settings that have a value."""
     return {key: value for key, value in settings.items() if value is not None}
 
 
@@ -103,7 +103,7 @@ class PyclientDriver(Driver):
         return PyclientConsumer({**CONSUMER, **reaching.pyclient(bootstrap), **given(settings)})
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Closes nothing, because the driver holds nothing."""
 
 
 class PyclientProducer(Producer):
@@ -157,7 +157,7 @@ class PyclientConsumer(Consumer):
         self._client = pyclient.Consumer(**settings)
 
     def metadata(self) -> Any:
-        """Its identity in its group."""
+        """Returns the consumer's identity in its group."""
         return self._client.group_metadata()
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -216,12 +216,12 @@ class PyclientConsumer(Consumer):
 
 
 def partitions(offsets: Mapping[Place, int]) -> dict[pyclient.TopicPartition, int]:
-    """Offsets by our own partitions."""
+    """Translates offsets to our own partitions."""
     return {pyclient.TopicPartition(*place): offset for place, offset in offsets.items()}
 
 
 class Listener:
-    """Notes what it hears."""
+    """Records the calls that it gets."""
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 
 
 def test_s31_torn_tails_and_kills_of_all_brokers_cost_nothing_acked(tmp_path: Path, seed: int) -> None:
-    script = ("torn tails",)  # at the end all are killed anyway
+    script = ("torn tails",)  # The fixture kills all of them at the end anyway.
     writers = {"threads": Worker("send", 1_000, 2, {"compression_type": "lz4"})}
     groups = {"consumer": GROUPS["consumer"]}
     few = sdk_load.Plan(15_000, len(script), writers=writers, readers={"reader": READERS["reader"]}, groups=groups)

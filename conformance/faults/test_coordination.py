@@ -1,4 +1,4 @@
-"""What holds brokers together is taken away: killed and halted brokers, controllers, ZooKeeper servers.
+"""Kills and halts what holds brokers together: controllers, ZooKeeper servers, the brokers themselves.
 
 Cases 22, 23, 24, on processes under load. Acked records stay, once and in order.
 """
@@ -45,7 +45,7 @@ class Loaded:
         self.goes_on()
 
     def goes_on(self, partitions: range = range(PARTITIONS)) -> None:
-        """Waits until something is acked in every one of these partitions that was not before."""
+        """Waits until each of these partitions has acked another record."""
         histories = [self.places[Place(self.topic, number)] for number in partitions]
         before = [len(history.acked) for history in histories]
         until(
@@ -54,7 +54,7 @@ class Loaded:
         )
 
     def halt(self, victim: int) -> None:
-        """Halts a broker until others have taken its place, and lets it come back."""
+        """Halts a broker until others have replaced it, then resumes it."""
         self.cluster.halt(victim)
         until(lambda: self.cluster.controller(without=victim) not in (victim, -1), "another controller")
         until(lambda: victim not in self._leaders(victim), "other leaders")
@@ -70,7 +70,7 @@ class Loaded:
         return self.cluster.is_in_sync(self.topic)
 
     def finish(self) -> None:
-        """Stops the writer and checks everything that it was told."""
+        """Stops the writer and checks its whole history."""
         self.writer.stop()
         until(self.is_whole, "all replicas in sync")
         for place, history in self.places.items():

@@ -1,5 +1,5 @@
-"""Files that a crash has torn or that have rotted: cases 1, 2, 4, 6 to 10. Nothing wrong is ever served, nothing good
-is lost.
+"""Damages files as a crash or bit rot does: cases 1, 2, 4, 6 to 10. The broker serves nothing wrong and loses nothing
+good.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_case_1_garbage_behind_the_last_batch_is_cut_off(broker: Broker, tail: b
     log.check_goes_on()
 
 
-#: Bytes of a batch header and of the records behind it.
+#: The sizes in bytes of a batch header and of the records behind it.
 PLACES = {
     "base offset": 7,
     "length": 11,
@@ -81,7 +81,7 @@ def test_case_6_a_bad_last_batch_of_the_unflushed_tail_is_cut_off(broker: Broker
 
 
 def test_case_7_a_bad_batch_in_the_middle_is_never_served_nor_silently_deleted(broker: Broker) -> None:
-    """After a crash the bytes are not trusted: the log ends before the damage, and the rest is set aside."""
+    """After a crash, the broker does not trust the bytes: it ends the log before the damage and sets the rest aside."""
     logs = {place: WrittenLog.write(broker, name.replace(" ", "-")) for name, place in PLACES.items()}
     broker.kill()
     sizes = {}
@@ -160,7 +160,8 @@ DISPOSABLE = {
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_cases_2_and_10_files_that_can_be_made_again_are_never_trusted(broker: Broker, how: str) -> None:
-    """Indexes, producer snapshots and epoch files are damaged in every way; all data is found as before."""
+    """The test damages indexes, producer snapshots and epoch files in every way; the broker finds all data as before.
+    """
     damaged = {
         WrittenLog.write(broker, f"{kind}-{harm.__name__}"): (suffix, harm)
         for kind, suffix in DISPOSABLE.items()
@@ -217,7 +218,7 @@ def test_case_9_a_recovery_point_beyond_the_end_is_clamped(broker: Broker) -> No
 
 
 def test_case_5_kills_during_recovery_leave_it_to_the_next_start(broker: Broker) -> None:
-    """Recovery is cut off at ever later moments, while it has every log to look at."""
+    """The test cuts recovery off at ever later moments, while every log still needs recovery."""
     logs = [WrittenLog.write(broker, f"t{number}") for number in range(20)]
     broker.kill()
     for log in logs:

@@ -1,4 +1,4 @@
-"""Disks that are full or fail: cases 11 and 12."""
+"""Lets disks fill up or fail: cases 11 and 12."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = b"x" * 100_000
 
 
 def fill(wire: Wire, topic: str, limit: int = 1_000) -> tuple[int, int]:
-    """Writes until an error comes; returns how many batches were acked, and the error (0: the connection ended)."""
+    """Writes until an error; returns how many batches were acked, and the error (0: the connection ended)."""
     for acked in range(limit):
         try:
             row = wire.produce(topic, batches.batch([b"%d " % acked + CHUNK]))
@@ -33,7 +33,7 @@ def fill(wire: Wire, topic: str, limit: int = 1_000) -> tuple[int, int]:
 
 
 def check_kept(broker: Broker, topic: str, acked: int) -> None:
-    """Everything acked is there and good, in order."""
+    """Checks that everything acked is there, valid and in order."""
     with Wire(broker.address) as wire:
         end = wire.end_offset(topic)
         assert end >= acked
@@ -51,7 +51,9 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.mark.ours
 def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(new_broker: NewBroker, disk: SmallDisk) -> None:
-    """The only disk is full: an error, the broker stops; with more space it comes back with all it had acked."""
+    """With its only disk full, the broker returns an error and stops; with more space it restarts with all acked
+    records.
+    """
     broker = new_broker(start=False, offsets_topic_num_partitions=1)
     broker.data_dir = disk.path / "data"
     broker.wrapper = disk.wrapper
@@ -75,7 +77,7 @@ def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(new_broker: New
 def test_case_11_a_broker_with_another_disk_goes_on_serving_from_it(
     new_broker: NewBroker, disk: SmallDisk, tmp_path: Path
 ) -> None:
-    """Two log dirs, one of them small: its partitions answer 56, the others do not notice."""
+    """Of two log dirs, the small one fills up: its partitions return error 56, the others do not notice."""
     broker = new_broker(start=False, log_dirs=f"{tmp_path / 'large'},{disk.path / 'small'}")
     broker.wrapper = disk.wrapper
     broker.start()
@@ -109,7 +111,7 @@ def test_case_11_a_broker_with_another_disk_goes_on_serving_from_it(
 def test_case_12_a_failed_fsync_is_never_retried_and_nothing_is_acked_after_it(
     new_broker: NewBroker, tmp_path: Path
 ) -> None:
-    """strace makes the third sync of the log fail, once; Linux would report success for the next."""
+    """strace fails the log's third sync once; Linux would report success for the next."""
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t", configs={"flush.acks": "true"})

@@ -13,7 +13,7 @@ Log = list[Row]
 
 
 def written() -> tuple[PartitionHistory, Log]:
-    """Two writers; the last record of each was never acked, one of them is in the log."""
+    """Records two writers; each one's last record was never acked, and the log has one of these."""
     told = PartitionHistory()
     log: Log = []
     for number in range(10):

@@ -1,4 +1,6 @@
-"""Signals, cancellations and closes at any moment, in short; the long form is ``tox -e campaign -- interruptions``."""
+"""Interrupts calls by signals, cancellations and closes, in short; the long form is ``tox -e campaign --
+interruptions``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def test_a_client_may_be_closed_while_other_threads_call_it(broker: Broker, seed
 
 
 def test_a_call_is_cancelled_at_the_step_that_is_named() -> None:
-    """The campaign would find nothing if it did not come to where something is wrong."""
+    """The campaign would find nothing if it never reached a defect."""
     come_to: list[int] = []
 
     async def three_steps() -> None:

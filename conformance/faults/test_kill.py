@@ -38,7 +38,7 @@ def test_case_1_kills_at_random_moments_lose_nothing_acked_and_double_nothing(
 
 @pytest.mark.ours
 def test_case_5_a_start_that_was_killed_leaves_no_clean_mark(new_broker: NewBroker) -> None:
-    """After a stop in order, a start killed at once still counts as a crash for the next one."""
+    """After a controlled stop, a start that is killed at once still counts as a crash for the next one."""
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t")

@@ -1,4 +1,4 @@
-"""A replica moves between log dirs under load, again and again, and kill -9 comes at random points of it.
+"""Moves a replica between log dirs under load again and again, and kills the broker at random points.
 
 Acknowledged records are there afterwards, once and in order. The moments come from a seed that is printed;
 ``PYBROKER_SEED=…`` repeats it.
@@ -27,12 +27,12 @@ TOPIC = "moved"
 FOLDER = f"{TOPIC}-0"
 SEGMENTS = {"segment.bytes": 4_000, "segment.index.bytes": 80}
 BACKLOG = 150
-"""Batches of before the first move; a few make a segment."""
+"""Batches before the first move; a few make a segment."""
 VALUE = b"%d " + b"x" * 500
 
 
 class Writer:
-    """Writes numbers, each in a batch of its own, one after the other; ``acked`` ends with the last acknowledged.
+    """Writes numbers one after the other, each in its own batch; ``acked`` ends with the last acknowledged one.
 
     A record that was not acknowledged may be there or not, so the next number is another one.
     """
@@ -53,7 +53,7 @@ class Writer:
         assert not self._thread.is_alive()
 
     def await_more(self) -> None:
-        """Until one more is acknowledged."""
+        """Waits until one more is acknowledged."""
         before = len(self.acked)
         until(lambda: len(self.acked) > before, "the writer to go on")
 
@@ -82,7 +82,7 @@ class Mover:
         self.moved = 0
 
     def round(self) -> None:
-        """One move, one kill, one start; now and then a second kill in the start."""
+        """Moves, kills and starts once; sometimes kills a second time during the start."""
         target = self._other()
         with Wire(self._broker.address) as wire:
             rows = [{"path": str(target), "topics": [{"name": TOPIC, "partitions": [0]}]}]
@@ -101,7 +101,7 @@ class Mover:
         return next(path for path in self._dirs if not (path / FOLDER).exists())
 
     def _await_a_moment(self, target: Path) -> None:
-        """At once, while it is copied, when both dirs have the name, or when the old folder has lost it."""
+        """Waits for nothing, for the copy, until both dirs have the name, or until the old folder has lost it."""
         source = next(path for path in self._dirs if path != target)
 
         def is_copied() -> bool:
@@ -122,7 +122,7 @@ class Mover:
 
 
 def values(broker: Broker) -> list[int]:
-    """All numbers in the log, in its order."""
+    """Returns all numbers in the log, in its order."""
     found: list[int] = []
     offset = 0
     with Wire(broker.address) as wire:

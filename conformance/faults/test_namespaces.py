@@ -1,4 +1,4 @@
-"""The network of namespaces loses the requested packets, in one direction, and nothing after it has healed."""
+"""The namespaces' network loses the requested packets in one direction, and nothing after it has healed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.network import CLIENTS, Network
 
 pytestmark = [pytest.mark.ours, pytest.mark.campaign]
 PORT = 7_000
-#: Answers every datagram, and says when it is ready.
+#: This program answers every datagram, and says when it is ready.
 ECHO = """
 import socket, sys
 here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -28,7 +28,7 @@ while True:
 
 
 class Echo:
-    """A process on machine 1; ``heard``: what has come in."""
+    """A process on machine 1; ``heard``: what it has received."""
 
     def __init__(self, net: Network) -> None:
         self.address = net.address(1), PORT
@@ -41,7 +41,7 @@ class Echo:
         return self.process.stdout.readline().strip()
 
     def ask(self, text: str, patience_s: float) -> bool:
-        """Whether an answer comes back."""
+        """Says whether an answer returns."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
             here.settimeout(patience_s)
             here.sendto(text.encode(), self.address)

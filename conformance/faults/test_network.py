@@ -1,4 +1,4 @@
-"""A network that cuts, loses, delays and resets: cases 30, 31 and 48. The idempotent producer notices nothing."""
+"""Cuts, loses, delays and resets connections: cases 30, 31 and 48. The idempotent producer notices nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACE = Place("t", 0)
 
 
 def write_through(broker: Broker, proxy: FaultProxy, fault: threading.Thread) -> PartitionHistory:
-    """Writes while the faults happen and a while longer."""
+    """Writes during the faults and a while longer."""
     told = PartitionHistory()
     writer = IdempotentWriter(broker, "writer", 0, {PLACE: told}, bootstrap_servers=proxy.bootstrap)
     writer.start()

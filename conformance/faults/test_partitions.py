@@ -1,4 +1,4 @@
-"""Networks that break between brokers, and between a broker and ZooKeeper: cases 19 and 30, on processes.
+"""Breaks networks between brokers, and between a broker and ZooKeeper: cases 19 and 30, on processes.
 
 Every broker is a machine of its own behind two doors, proxies that may swallow what passes: one for all who ask it
 (clients and other brokers), one for ZooKeeper. The campaign (``cluster``) does the same with namespaces.
@@ -33,7 +33,7 @@ PLACE = Place(TOPIC, 0)
 
 
 class Doors:
-    """Three brokers; ``fronts``: where they are reached, ``backs``: by which they reach ZooKeeper."""
+    """Three brokers behind proxies; ``fronts``: their clients' way in, ``backs``: their way to ZooKeeper."""
 
     def __init__(self, folder: Path, servers: Ensemble, running: ExitStack) -> None:
         self.machines = Machines(folder / "data", "", 3, None, disks=1, **{**EAGER, "replica_lag_time_max_ms": 3_000})
@@ -50,14 +50,14 @@ class Doors:
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given."""
+        """Returns the address for clients."""
         return ",".join(front.bootstrap for front in self.fronts.values())
 
     def leader(self, without: int | None = None) -> int:
         return self.machines.partitions(TOPIC, without)[0].leader
 
     def check(self, history: PartitionHistory) -> None:
-        """All is there once, in order, and on every disk the same."""
+        """Checks that every record is there once, in order, and that all disks hold the same."""
         self.target.heal()
         assert history.check(read_back(self.target, PLACE)) == []
         self.machines.stop()
@@ -72,17 +72,18 @@ def doors(tmp_path: Path) -> Iterator[Doors]:
 
 
 class Writer:
-    """Sends one record at a time with acks=all, and notes it. No record is sent twice: each try is another one."""
+    """Sends one record at a time with acks=all, and notes it. It sends no record twice: each attempt has another one.
+    """
 
     def __init__(self, doors: Doors, history: PartitionHistory) -> None:
         self._doors = doors
         self._history = history
         self._numbers = itertools.count()
         self.end = 0
-        """The offset behind the last record that was acked."""
+        """The offset behind the last acked record."""
 
     def try_one(self, broker: int, timeout_ms: int = 10_000) -> int:
-        """The error code that the broker answers, -1 where it answers nothing."""
+        """Returns the broker's error code, or -1 without an answer."""
         value = make_value("writer", next(self._numbers), 30)
         self._history.send("writer", name_of(value))
         data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batches.batch([value])}]}
@@ -96,7 +97,7 @@ class Writer:
         return -1
 
     def write(self, count: int, without: int | None = None) -> int:
-        """Tries until the leader of that time has acked so many; returns the broker that acked the last one."""
+        """Retries until the current leader has acked this many; returns the broker that acked the last one."""
         leader = -1
 
         def is_acked() -> bool:
@@ -129,9 +130,7 @@ def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_when_it_
 
 
 def another_leads(doors: Doors, old: int) -> bool:
-    """Another has begun to lead: until then it may fetch from the old leader, which acks what all have that are in
-    sync.
-    """
+    """Says whether another broker leads: until then, the old leader may ack what the whole ISR has fetched."""
     found = doors.leader(without=old)
     return found not in (old, -1) and doors.machines.leads(found, TOPIC, 0)
 

@@ -23,7 +23,7 @@ def log(first: int, count: int) -> bytes:
 
 @pytest.fixture
 def log_dirs(tmp_path: Path) -> LogDirs:
-    """Three replicas of ten records, one of which has rolled its segment elsewhere."""
+    """Writes three replicas of ten records; one of them has rolled its segment elsewhere."""
     for broker in (1, 2, 3):
         folder = tmp_path / f"broker-{broker}" / "t-0"
         folder.mkdir(parents=True)

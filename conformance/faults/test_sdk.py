@@ -35,7 +35,7 @@ def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path,
 
 
 class LostAcks(Campaign):
-    """Loses only acks: the first three, because a worker may have finished before a fault comes that waits for acks."""
+    """Loses only acks: the first three, because a worker may finish before a fault that waits for acks."""
 
     def _open(self) -> None:
         self.proxy.lose_replies(count=3)
@@ -48,8 +48,8 @@ class LostAcks(Campaign):
 def test_the_campaign_finds_what_it_looks_for(
     new_broker: NewBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without idempotence, records whose ack was lost are sent again and are there twice. A process with too much
-    memory is reported.
+    """Without idempotence, a client resends records whose ack was lost, so they are there twice. The campaign also
+    reports a process with too much memory.
     """
     monkeypatch.setattr(sdk_load, "MAX_MEMORY", sdk_load.MIB)
     naive = Worker("send", 1000, settings={"enable_idempotence": False})

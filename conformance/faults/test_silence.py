@@ -1,4 +1,4 @@
-"""The one who asks how long a loop says nothing: what he must tell, and what he must not."""
+"""The watcher of a silent loop reports what it must, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_APIS = struct.pack(">hi", 0, 0)
 
 @contextmanager
 def answering(gate: threading.Event) -> Iterator[Any]:
-    """Brokers, of which the only one answers as long as the gate is open."""
+    """Starts brokers, of which the only one answers while the gate is open."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:

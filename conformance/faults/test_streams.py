@@ -57,7 +57,7 @@ class World:
         return journal
 
     def check(self) -> list[str]:
-        """The kinds of what does not fit."""
+        """Returns the kinds of the anomalies."""
         self.lines["reader"].append("state " + json.dumps(self.state))
         logs = [PartitionLog(place, PARTITIONS) for place in range(PARTITIONS)]
         for log, rows in zip(logs, self.logs, strict=True):
@@ -70,7 +70,7 @@ class World:
         return [anomaly.kind for anomaly in found]
 
     def renumber(self, place: int, values: list[bytes]) -> None:
-        """Another log, of which the readers were given exactly what is there."""
+        """Makes another log, whose readers got exactly what it holds."""
         self.logs[place] = list(enumerate(values))
         self.state[place] = [len(values), self._crc(self.logs[place])]
         self.lines["one"].append(f"seen {place} 0 {len(values)}")
@@ -92,7 +92,7 @@ def test_what_a_killed_writer_sent_last_may_be_there_or_not(world: World) -> Non
     values = world.values(0)
     values.remove(make_value(KILLED, 34))
     world.renumber(0, values)
-    world.lines["one"].pop(1)  # it was given what is there now
+    world.lines["one"].pop(1)  # The reader got what is there now.
     world.lines["ended"] = [line for line in world.lines["ended"] if line.startswith("end")]
     world.told("ended", ENDED, 0, -1, COUNT // 2)
     world.told("ended", ENDED, 1, -1, COUNT // 2)

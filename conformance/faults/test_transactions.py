@@ -18,7 +18,7 @@ Logs = dict[Place, list[Row]]
 
 
 def written() -> tuple[list[Transaction], Logs]:
-    """Nine transactions of two records in each of three partitions: committed, open and unknown in turn.
+    """Writes nine transactions of two records in each of three partitions: committed, open and unknown in turn.
 
     Every second unknown one was committed. The log has gaps where markers and aborted records lie.
     """
@@ -198,7 +198,7 @@ def test_a_journal_says_how_far_each_transaction_came(tmp_path: Path) -> None:
 
 
 def test_what_a_zombie_begins_to_commit_after_it_was_replaced_must_not_be_seen(tmp_path: Path) -> None:
-    """What it had asked for before may have happened."""
+    """The zombie's earlier requests may have succeeded."""
     journal = Journal(tmp_path / "journal")
     append(journal.path, ("begin", "w.0"), ("committing", "w.0"))
     journal.fence()

@@ -13,7 +13,7 @@ import pytest
 from conformance.faults.trials import scripts
 
 pytestmark = pytest.mark.ours
-#: This one stands for all in a nightly run.
+#: This trial represents all of them in a nightly run.
 SHORT_TRIALS = ("frozen followers",)
 
 

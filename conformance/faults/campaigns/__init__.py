@@ -1,1 +1,1 @@
-"""Campaigns: a load, faults drawn from a seed, and a check at the end. Each is a command."""
+"""Campaigns, each a command: a load, faults drawn from a seed, and a check at the end."""

@@ -1,4 +1,4 @@
-"""Faults of a broker, of the network before it and of its clients, one after the other, drawn from a seed."""
+"""Strikes a broker, its network and its clients with one fault after another, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from harness.brokers import Broker
 from harness.proxy import FaultProxy
 
-#: Faults last for at most so many seconds; short ones are more frequent. The longest exceed a request's time.
+#: A fault lasts at most this long, mostly less; the longest ones exceed a request's time-out.
 LONGEST_S = 6.0
 
 
 class Chaos:
-    """``pids``: the clients that live. ``kill_client`` kills one of them and starts another in its place."""
+    """``pids``: the running clients. ``kill_client`` kills one of them and starts a replacement."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Chaos:
         }
 
     def strike(self) -> None:
-        """One fault, sometimes another one on a slow network; afterwards everything is as it should be."""
+        """Causes a fault, sometimes also on a slow network, and repairs everything afterwards."""
         names = self.random.sample(sorted(self.faults), 2)
         self._do(names[0])
         if self.random.random() < 0.3:
@@ -128,7 +128,7 @@ class Chaos:
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """SIGSTOP, and SIGCONT in the end."""
+    """Stops a process with SIGSTOP, and resumes it at the end."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

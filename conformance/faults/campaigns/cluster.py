@@ -65,7 +65,7 @@ Faults = dict[str, Callable[[], None]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign is made of. ``writers``, ``applications``: as in ``transaction_load``."""
+    """The extent of a campaign. ``writers``, ``applications``: as in ``transaction_load``."""
 
     records: int
     faults: int
@@ -73,17 +73,17 @@ class Plan:
     writers: Sequence[str] = ("confluent", "pyclient")
     applications: Sequence[Application] = (Application("confluent", "classic", 1),)
     streams: sdk_load.Plan | None = None
-    #: Names of the faults in their order, instead of drawn ones.
+    #: Names of the faults in a fixed order; by default the seed draws them.
     script: Sequence[str] = ()
-    #: Whether disks are to be full now and then; they are in memory then.
+    #: Says whether disks fill up now and then; they are in memory then.
     disks: bool = False
-    #: Whether brokers let in only whom they know, and let them do only what they may.
+    #: Says whether brokers authenticate and authorize their clients.
     secured: bool = False
 
 
 @dataclass
 class Report:
-    """What a campaign has done and found; ``as_json`` is what is kept."""
+    """The results of a campaign; ``as_json`` is what is kept."""
 
     seed: int
     place: str
@@ -92,26 +92,26 @@ class Report:
     faults: Counter[str] = field(default_factory=Counter)
     acked: Counter[str] = field(default_factory=Counter)
     read_back: Counter[str] = field(default_factory=Counter)
-    #: Of consumers' offsets, outside of transactions.
+    #: Consumers commit these offsets outside of transactions.
     commits: Counter[str] = field(default_factory=Counter)
     transactions: Counter[str] = field(default_factory=Counter)
     hiccups: Counter[str] = field(default_factory=Counter)
-    #: What guests have tried, if there are any.
+    #: The attempts of guests, if there are guests.
     guests: Counter[str] = field(default_factory=Counter)
     given_up: Counter[str] = field(default_factory=Counter)
-    """Why transactional clients were."""
+    """The reasons why transactional clients were given up."""
     hung: list[str] = field(default_factory=list)
-    #: Seconds from the end of a fault to the next acks in every load, by fault.
+    #: Seconds from a fault's end to the next acks in every load, by fault.
     pauses_s: dict[str, list[float]] = field(default_factory=dict)
-    #: Seconds from the end of a fault until every replica was in sync, where that was waited for, by fault.
+    #: Seconds from a fault's end until every replica was in sync, by fault, if the campaign waited for that.
     heals_s: dict[str, list[float]] = field(default_factory=dict)
-    #: The longest time that each broker's loop said nothing, and how many answers it gave.
+    #: Each broker's longest silence, and its number of answers.
     silences_s: dict[int, float] = field(default_factory=dict)
     answers: dict[int, int] = field(default_factory=dict)
     anomalies: list[Anomaly] = field(default_factory=list)
 
     def as_json(self) -> str:
-        """Everything, for a machine."""
+        """Returns everything as JSON values."""
         kinds = Counter(anomaly.kind for anomaly in self.anomalies)
         found = {
             "seed": self.seed,
@@ -146,13 +146,13 @@ class Report:
 
 
 def _spread(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """Median and most of each."""
+    """Returns the median and the maximum of each."""
     found = {name: sorted(row) for name, row in sorted(seconds.items())}
     return {name: {"median": round(row[len(row) // 2], 2), "most": round(row[-1], 2)} for name, row in found.items()}
 
 
 class Campaign:
-    """Loads on brokers that run, and faults."""
+    """Strikes running brokers with faults while loads run."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Campaign:
         folder: Path,
         secured: Secured | None = None,
     ) -> None:
-        """``chaos`` is given the faults of clients."""
+        """Gives ``chaos`` the faults of clients."""
         self.target = target
         self.plan = plan
         self.report = Report(seed, place)
@@ -198,14 +198,14 @@ class Campaign:
             time.sleep(self.chaos.random.random() * 4.0)
 
     def run(self) -> Report:
-        """Runs the plan, then checks everything. Ends all clients that it has started."""
+        """Runs the plan, then checks everything; ends all clients that it has started."""
         began = time.monotonic()
         try:
             self._begin()
             self._strike_all(began)
             self._end()
             self._check()
-        except AssertionError as error:  # nothing is compared then: what has to happen does not
+        except AssertionError as error:  # Nothing is compared then: required events do not happen.
             self.report.faults = self.chaos.counts
             self.report.anomalies.append(Anomaly(STUCK, f"{error}\n{error.__cause__ or ''}"))
             traceback.print_exc()
@@ -226,9 +226,7 @@ class Campaign:
         self.report.anomalies += self.silence.anomalies
 
     def keep_logs(self, folder: Path) -> None:
-        """Copies what the brokers have on their disks, which do not outlive them; a file that goes meanwhile is left
-        out.
-        """
+        """Copies the brokers' files, which are deleted with the brokers; skips a file that disappears meanwhile."""
         for broker in self.target.brokers.ids:
             with contextlib.suppress(shutil.Error):
                 shutil.copytree(self.target.brokers.log_dir(broker), folder / f"broker-{broker}", dirs_exist_ok=True)
@@ -255,7 +253,7 @@ class Campaign:
             turn += 1
 
     def _permit(self, turn: int, elapsed_s: float) -> None:
-        """Lets the SDK's writers get as far as the campaign is, and some more."""
+        """Lets the SDK's writers advance as far as the campaign, and a little further."""
         part = (turn + 2) / (self.plan.faults + 2)
         if self.plan.minutes:
             part = min(part, elapsed_s / (self.plan.minutes * 60))
@@ -266,9 +264,9 @@ class Campaign:
         self.streams.permit(self.permitted)
 
     def _await_progress(self, name: str) -> None:
-        """Every load gets on: the SDK's, the transactions', the foreign clients'."""
+        """Waits until every load has advanced: the SDK's, the transactions', the foreign clients'."""
         before = self._done()
-        self._permit_up_to(before["streams"] + AHEAD)  # a writer that waits at the gate would count as stuck
+        self._permit_up_to(before["streams"] + AHEAD)  # A writer that waits at the gate would count as stuck.
         deadline = time.monotonic() + PATIENCE_S
         while not self._all_moved(before):
             assert time.monotonic() < deadline, f"no acks in every load after {name}: {before}, now {self._done()}"
@@ -324,7 +322,7 @@ class Campaign:
 
 @contextlib.contextmanager
 def on_processes(folder: Path, seed: int, plan: Plan, **config: object) -> Iterator[Campaign]:
-    """A campaign on brokers under one supervisor, with its store."""
+    """Runs a campaign on brokers under one supervisor, with its store."""
     secured = Secured(folder / "secured") if plan.secured else None
     own = secured.config(HOST) if secured else {}
     cluster = Cluster(folder / "data", 3, None, **{**EAGER, **own, **config})
@@ -343,7 +341,7 @@ def on_processes(folder: Path, seed: int, plan: Plan, **config: object) -> Itera
 
 @contextlib.contextmanager
 def on_machines(folder: Path, seed: int, plan: Plan, **config: object) -> Iterator[Campaign]:
-    """A campaign on brokers without a supervisor, on a ZooKeeper of three servers."""
+    """Runs a campaign on brokers without a supervisor, with a ZooKeeper of three servers."""
     chance = random.Random(seed)
     with contextlib.ExitStack() as opened:
         net = opened.enter_context(network.Network([1, 2, 3])) if network.is_possible() else None
@@ -369,7 +367,7 @@ PLACES = {"processes": on_processes, "machines": on_machines}
 
 
 def long_plan(records: int, faults: int, minutes: float, drivers: Sequence[str], *, secured: bool = False) -> Plan:
-    """A writer and an application of each client."""
+    """Plans a writer and an application for each client."""
     known = {"confluent": "classic", "aiokafka": "manual", "java": "consumer", "pyclient": "consumer"}
     applications = [Application(driver, known[driver], 1) for driver in drivers]
     return Plan(records, faults, minutes, drivers, applications, disks=True, secured=secured)
@@ -392,7 +390,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {chosen.seed}", file=sys.stderr, flush=True)
     drivers = chosen.drivers.split(",")
     plan = long_plan(chosen.records, chosen.faults, chosen.minutes, drivers, secured=chosen.secured)
-    # Brokers that are killed while they write leave files that come after the folder was listed.
+    # Brokers that are killed while they write leave files that appear after the folder was listed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = (chosen.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)

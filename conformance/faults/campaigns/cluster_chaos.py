@@ -28,30 +28,30 @@ from harness.network import CLIENTS, SERVICES, Network
 from harness.support import until
 from harness.wire_client import Wire
 
-#: Faults last for at most so many seconds; short ones are more frequent. The longest exceed sessions and lags.
+#: A fault lasts at most this long, mostly less; the longest ones exceed sessions and lags.
 LONGEST_S = 8.0
-#: Its disk, beside those of the brokers.
+#: The disk of the store, beside those of the brokers.
 STORE = 0
 HANG_S = 8.0
-#: What a broker has in its environment to hang so long at SIGUSR2.
+#: Tells a broker through its environment how long to hang at SIGUSR2.
 HANGING = {"PYTHONPATH": str(Path(__file__).parents[1] / "hanging"), "CONFORMANCE_HANG_S": str(HANG_S)}
 Fault = Callable[[], None]
 
 
 class ClusterChaos:
-    """``others``: faults that are not of brokers (of clients, say), by name."""
+    """``others``: faults outside the brokers, such as those of clients, by name."""
 
     def __init__(
         self, target: ClusterTarget, chance: random.Random, others: dict[str, Fault], dry: set[str] | None = None
     ) -> None:
-        """``dry``: names of faults that are left out."""
+        """``dry``: names of faults to leave out."""
         self.target = target
         self.brokers = target.brokers
         self.random = chance
         self.counts: Counter[str] = Counter()
-        #: Since when everything is as it should be, by ``time.monotonic``.
+        #: The ``time.monotonic`` since which nothing is broken.
         self.healed = time.monotonic()
-        #: Entered while a fault of brokers goes on; not for what clients do to them.
+        #: Entered during a fault of brokers, but not for the faults of clients.
         self.excused: Callable[[], AbstractContextManager[None]] = nullcontext
         self.harmless: set[str] = set()
         self.faults: dict[str, Fault] = {
@@ -77,7 +77,7 @@ class ClusterChaos:
             self.faults.pop(name, None)
 
     def strike(self, name: str = "") -> str:
-        """One fault, drawn or of this name; returns its name."""
+        """Causes one fault, drawn or of this name; returns its name."""
         name = name or self.random.choice(sorted(self.faults))
         with nullcontext() if name in self.harmless else self.excused():
             self.faults[name]()
@@ -159,7 +159,7 @@ class ClusterChaos:
         self.brokers.resume(victim)
 
     def _hang(self) -> None:
-        """The loop of a broker stands, its threads go on: others lead before it goes on."""
+        """Halts a broker's loop while its threads run: other brokers take its partitions over meanwhile."""
         pid = self.brokers.pid(self._any())
         if is_running(pid):
             os.kill(pid, signal.SIGUSR2)
@@ -172,7 +172,7 @@ class ClusterChaos:
         self.target.heal()
         victim = self._any()
         pid = self.brokers.pid(victim)
-        self.brokers.halt(victim)  # its successor waits for the lock of its folder: nothing runs meanwhile
+        self.brokers.halt(victim)  # The broker's successor waits for the folder's lock: nothing runs meanwhile.
         folders = sorted({path.parent for path in self.brokers.log_dir(victim).glob("*/*.log")})
         chosen = self.random.sample(folders, self.random.randint(1, len(folders)))
         for folder in chosen:
@@ -193,7 +193,9 @@ class ClusterChaos:
         self._damage(self._corrupt_log)
 
     def _corrupt_log(self, folder: Path) -> None:
-        """Bytes that were not synced: a crash spoils no others, and of others a replica knows only when it is read."""
+        """Spoils only bytes that were not synced: a crash spoils no others, and a replica would notice others only on
+        reading.
+        """
         newest = max(folder.glob("*.log"))
         size, synced = newest.stat().st_size, synced_bytes(newest)
         if synced < size:
@@ -211,7 +213,7 @@ class ClusterChaos:
     # -- what is decided -------------------------------------------------------------------------------
 
     def _move_leaders(self) -> None:
-        """Another order of replicas for every partition of a topic, and an election of those that are first."""
+        """Reorders the replicas of all partitions of a topic, then elects the first ones."""
         topic = self.random.choice(sorted(self.target.topics))
         places = range(self.target.topics[topic])
         orders = [self.random.sample(self.brokers.ids, len(self.brokers.ids)) for _ in places]
@@ -224,7 +226,7 @@ class ClusterChaos:
 
 
 class SupervisorChaos(ClusterChaos):
-    """On top, the supervisor dies, which has the coordination store; and the whole cluster is restarted in order."""
+    """Also kills the supervisor, which runs the coordination store, and restarts the whole cluster in order."""
 
     def __init__(
         self, target: ClusterTarget, cluster: Cluster, disks: Disks, chance: random.Random, others: dict[str, Fault]
@@ -237,7 +239,7 @@ class SupervisorChaos(ClusterChaos):
         super().__init__(target, chance, {**others, **more})
 
     def _fill_disk(self) -> None:
-        """The broker's only disk is full: it stops, and cannot start until there is room."""
+        """Fills the broker's only disk: the broker stops, and cannot start until there is room."""
         self.target.heal()
         victim = self._any()
         pid = self.brokers.pid(victim)
@@ -249,7 +251,7 @@ class SupervisorChaos(ClusterChaos):
         self.target.heal()
 
     def _fill_store(self) -> None:
-        """The store refuses writes for a while; perhaps a broker dies meanwhile, and its session has to end."""
+        """Lets the store refuse writes for a while; sometimes a broker dies meanwhile, and its session must expire."""
         self.disks.fill(STORE)
         self._wait(2.0)
         if self.random.random() < 0.5:
@@ -270,7 +272,7 @@ class SupervisorChaos(ClusterChaos):
 
 
 class MachinesChaos(ClusterChaos):
-    """On top, ZooKeeper's servers die, halt and restart; with a network, it breaks."""
+    """Also kills, halts and restarts ZooKeeper's servers, and breaks the network if there is one."""
 
     def __init__(
         self,
@@ -302,7 +304,7 @@ class MachinesChaos(ClusterChaos):
         super().__init__(target, chance, {**others, **more})
 
     def _move_logs(self) -> None:
-        """Replicas of some topic go to another disk of their broker, which is perhaps killed meanwhile."""
+        """Moves replicas of a topic to another disk of their broker, and sometimes kills the broker meanwhile."""
         victim = self._any()
         topic = self.random.choice(sorted(self.target.topics))
         rows = {"name": topic, "partitions": list(range(self.target.topics[topic]))}

@@ -33,7 +33,7 @@ from harness.brokers import KINDS, Broker, RealKafka
 
 ZOMBIE_SESSION_MS = 3_000
 MOST_RECORDS = 40
-#: Members that sleep are out of their groups soon.
+#: The group evicts sleeping members soon.
 SHORT_SESSIONS = {
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
@@ -44,7 +44,7 @@ SHORT_SESSIONS = {
 
 
 class Campaign(Transactions):
-    """Workers and faults on a broker that is not started yet."""
+    """Puts workers and faults on a broker that is not started yet."""
 
     def __init__(self, broker: Broker, seed: int, plan: Plan, folder: Path) -> None:
         broker.config.update(EAGER)
@@ -54,7 +54,7 @@ class Campaign(Transactions):
         super().__init__(broker, seed, plan, folder)
 
     def run(self) -> Report:
-        """Runs the plan, then checks everything. Ends all that it has started."""
+        """Runs the plan, then checks everything; ends everything that it has started."""
         try:
             self.broker.start()
             self.begin()
@@ -84,7 +84,7 @@ class Campaign(Transactions):
 
 
 class Zombies(Campaign):
-    """Nearly all faults are zombies, and all clients are our SDK's."""
+    """Makes zombies nearly the only fault, with clients of our SDK only."""
 
     def __init__(self, broker: Broker, seed: int, transactions: int, faults: int, folder: Path) -> None:
         plan = long_plan(transactions, faults, ["pyclient"])
@@ -98,7 +98,7 @@ class Zombies(Campaign):
 
 
 def long_plan(count: int, faults: int, drivers: Sequence[str]) -> Plan:
-    """Two writers of each client, and an application for each group protocol that it has."""
+    """Plans two writers for each client, and an application for each group protocol that it supports."""
     known = {
         "confluent": ("classic", "consumer"),
         "aiokafka": ("manual",),

@@ -1,4 +1,4 @@
-"""Signals, cancellations and closes at any moment: our SDK hangs nowhere, leaves nothing, and stays consistent.
+"""Interrupts our SDK at any moment by signals, cancellations and closes: it must not hang, leak or lose consistency.
 
     python -m conformance.faults.campaigns.interruptions --signals 100000 --cancellations 10000 --closes 1000
 """
@@ -21,11 +21,11 @@ from harness.brokers import KINDS
 
 REPOSITORY = Path(__file__).parents[3]
 START_S, SIGNAL_S = 120.0, 0.02
-"""So long the signalled program may take to start, and for each signal: a busy machine's time, many times over."""
+"""The signalled program may take this long to start, and for each signal: many times what a busy machine needs."""
 
 
 def signalled(bootstrap: str, topic: str, signals: int, seed: int) -> str:
-    """What the program says that is signalled. Raises AssertionError with the stacks of its threads where it hangs."""
+    """Returns the output of the signalled program; raises AssertionError with its threads' stacks if it hangs."""
     command = [sys.executable, "-m", "conformance.faults.loads.signalled", bootstrap, topic, str(signals), str(seed)]
     process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -46,7 +46,7 @@ def signalled(bootstrap: str, topic: str, signals: int, seed: int) -> str:
 
 
 def cancelled(bootstrap: str, topic: str, cancellations: int) -> str:
-    """Cancels so many calls. Raises AssertionError."""
+    """Cancels this many calls; raises AssertionError."""
     work = Cancelled(bootstrap, topic, f"{topic}-group")
     asyncio.run(work.run(cancellations))
     sent, committed = len(work.sent), len(work.committed)
@@ -54,7 +54,7 @@ def cancelled(bootstrap: str, topic: str, cancellations: int) -> str:
 
 
 def closed(bootstrap: str, topic: str, rounds: int, seed: int) -> str:
-    """Closes so many clients under the calls of others. Raises AssertionError."""
+    """Closes this many clients while others call them; raises AssertionError."""
     work = Closed(bootstrap, topic, seed)
     work.run(rounds)
     return f"{rounds} clients were closed, {work.calls} calls of other threads ended"

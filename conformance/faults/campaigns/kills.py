@@ -1,4 +1,4 @@
-"""A broker under load that is killed, again and again; at the end every history is checked.
+"""Kills a broker under load again and again, then checks every history.
 
 The load: idempotent producers (one compresses, one sends again by hand) and a raw writer on four topics. One topic
 rolls its segments all the time, and one syncs before each ack. There are also a consumer group, a committer, and a
@@ -31,7 +31,7 @@ from harness.brokers import Broker
 from harness.members import committed
 from harness.wire_client import Wire
 
-#: Everything that a broker writes beside records is written all the time.
+#: The broker writes everything beside records all the time.
 EAGER = {
     "log.flush.offset.checkpoint.interval.ms": "20",
     "log.flush.start.offset.checkpoint.interval.ms": "20",
@@ -49,13 +49,13 @@ TOPICS: dict[str, dict[str, object]] = {
     "synced": {"flush.acks": "true"},
 }
 PARTITIONS = {"plain": 3, "rolling": 2, "flushed": 2, "synced": 1}
-#: The partitions of a topic that two writers share; the others are an idempotent writer's alone.
+#: Two writers share this topic's partitions; the others belong to one idempotent writer alone.
 SHARED = 0
 
 
 @dataclass
 class Report:
-    """What a campaign has done and found."""
+    """The results of a campaign."""
 
     seed: int
     kills: int = 0
@@ -110,7 +110,7 @@ class Campaign:
         ]
 
     def run(self, kills: int) -> Report:
-        """Kills so many times, then checks everything."""
+        """Kills the broker this many times, then checks everything."""
         self._begin()
         while self.report.kills < kills:
             time.sleep(self.random.choice((0.05, 0.3, 1.0)) * self.random.random())
@@ -130,7 +130,7 @@ class Campaign:
         self._await_progress()
 
     def _await_progress(self) -> None:
-        """Each client has succeeded once more: the broker serves everything."""
+        """Waits until each client has succeeded once more, which shows that the broker serves everything."""
         before = {load: load.done for load in self.load}
         for load in self.load:
             load.goes_on(before[load])
@@ -170,7 +170,7 @@ class Campaign:
         self.report.anomalies += self._check_folders()
 
     def _check_folders(self) -> Iterator[Anomaly]:
-        """Each partition has a folder, and no topic that is gone has left one."""
+        """Checks that each partition has a folder, and that deleted topics have left none."""
         found = {path.name for path in self.broker.log_dir.iterdir() if path.is_dir()}
         topics = topics_of(self.broker).items()
         expected = {f"{name}-{index}" for name, count in topics for index in range(count)}

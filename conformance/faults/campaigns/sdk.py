@@ -27,7 +27,7 @@ from harness.proxy import FaultProxy
 
 
 class Campaign(Streams):
-    """Workers, faults and the broker between them, which is not started yet."""
+    """Puts workers and faults on a broker that is not started yet."""
 
     def __init__(self, broker: Broker, seed: int, plan: Plan, folder: Path) -> None:
         broker.config.update(EAGER)
@@ -39,7 +39,7 @@ class Campaign(Streams):
         self.report.faults = self.chaos.counts
 
     def run(self) -> Report:
-        """Runs the plan, then checks everything. Ends all that it has started."""
+        """Runs the plan, then checks everything; ends everything that it has started."""
         with self.proxy:
             self.broker.config["advertised.listeners"] = f"PLAINTEXT://{self.proxy.bootstrap}"
             try:

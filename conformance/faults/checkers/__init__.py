@@ -1,1 +1,2 @@
-"""What clients were told against what brokers have: each checker catches the anomalies that are planted."""
+"""Compares what clients were told with what brokers hold; tests show that each checker catches the planted anomalies.
+"""

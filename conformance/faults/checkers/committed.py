@@ -1,4 +1,4 @@
-"""Reading what is committed: on the way, while faults happen, and at the end, from the first offset to the last."""
+"""Reads committed records while faults happen, and at the end from the first offset to the last."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from harness.error_codes import TOPIC_NOT_READY
 from harness.support import present, settled
 from harness.wire_client import Wire
 
-#: How long anything may take that must happen at all.
+#: Everything that must happen may take this long.
 STALLED_S = 180.0
 
 
 class CommittedReader(threading.Thread):
-    """Reads committed records of all partitions while faults happen, and notes each."""
+    """Reads the committed records of all partitions while faults happen, and notes each."""
 
     def __init__(self, target: Target, places: Sequence[Place]) -> None:
         super().__init__(name="committed reader", daemon=True)
@@ -46,7 +46,7 @@ class CommittedReader(threading.Thread):
 
 
 def reader(bootstrap: str) -> confluent_kafka.Consumer:
-    """librdkafka's consumer of committed records."""
+    """Makes librdkafka's consumer of committed records."""
     return librdkafka.Consumer(
         {
             **reaching.librdkafka(bootstrap),
@@ -69,8 +69,7 @@ def place_of(message: confluent_kafka.Message) -> Place:
 
 
 def end_offset(target: Target, place: Place, isolation_level: int) -> int:
-    """The high watermark (0), or the last stable offset (1). A leader that has just started may have to be asked again.
-    """
+    """Returns the high watermark (0) or the last stable offset (1); retries if a leader has just started."""
     row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": place.topic, "partitions": [row]}]
 
@@ -85,7 +84,7 @@ def end_offset(target: Target, place: Place, isolation_level: int) -> int:
 
 
 def read_committed(target: Target, place: Place) -> list[Row]:
-    """The committed records of a partition from its first offset to its last."""
+    """Returns a partition's committed records from its first offset to its last."""
     client = reader(target.bootstrap)
     client.assign([confluent_kafka.TopicPartition(*place, 0)])
     found: list[Row] = []

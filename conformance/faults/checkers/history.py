@@ -1,4 +1,4 @@
-"""What clients were told, against what the broker has afterwards.
+"""Compares what clients were told with what the broker holds afterwards.
 
 While faults happen, writers, readers and committers note what they sent and what came back. At the
 end the log is read once more, and each history says what does not fit. The names of the anomalies
@@ -29,7 +29,7 @@ Row = tuple[int, bytes]
 
 
 class Anomaly(NamedTuple):
-    """Something that must not be."""
+    """A violation of the broker's promises."""
 
     kind: str
     text: str
@@ -39,7 +39,7 @@ class Anomaly(NamedTuple):
 
 
 class PartitionHistory:
-    """One partition: which client sent what in which order, which offsets were acked, what was consumed.
+    """The history of a partition: who sent what in which order, which offsets were acked, what was consumed.
 
     Every value is sent once, by one writer; a client that retries by itself counts as sending once.
     Thread-safe.
@@ -52,22 +52,22 @@ class PartitionHistory:
         self.seen: list[Row] = []
 
     def send(self, writer: str, value: bytes) -> None:
-        """``writer`` is about to send this value."""
+        """Notes that ``writer`` is about to send this value."""
         with self._lock:
             self.sent[writer].append(value)
 
     def ack(self, offset: int | None, value: bytes) -> None:
-        """The broker promised to keep this value at this offset; None: the client does not say where."""
+        """Notes that the broker promised to keep this value at this offset; None: the client reports no offset."""
         with self._lock:
             self.acked.append((offset, value))
 
     def see(self, offset: int, value: bytes) -> None:
-        """A consumer was given this record."""
+        """Notes that a consumer got this record."""
         with self._lock:
             self.seen.append((offset, value))
 
     def check(self, log: Sequence[Row]) -> list[Anomaly]:
-        """What does not fit to the log as it was read at the end, from first offset to last."""
+        """Compares the history with the log, read at the end from first offset to last."""
         with self._lock:
             return [
                 *_promises(log, self.acked, LOST),
@@ -79,7 +79,7 @@ class PartitionHistory:
 
 
 def _promises(log: Sequence[Row], promised: Iterable[tuple[int | None, bytes]], missing: str) -> Iterator[Anomaly]:
-    """Each promised record is in the log, at its offset where that is known."""
+    """Checks that the log has each promised record, at its offset if that is known."""
     present = set(log)
     places = {value: offset for offset, value in log}
     for offset, value in promised:
@@ -105,7 +105,7 @@ def _holes(log: Sequence[Row]) -> Iterator[Anomaly]:
 
 
 def _order(log: Sequence[Row], sent: dict[str, list[bytes]]) -> Iterator[Anomaly]:
-    """Each writer's records are in the order in which it sent them, and there are no others."""
+    """Checks that each writer's records are in sending order, and that there are no others."""
     turns = {value: (writer, turn) for writer, rows in sent.items() for turn, value in enumerate(rows)}
     latest: dict[str, int] = {}
     for offset, value in log:
@@ -120,7 +120,7 @@ def _order(log: Sequence[Row], sent: dict[str, list[bytes]]) -> Iterator[Anomaly
 
 
 class Watermark:
-    """A number that only ever rises, such as a committed offset or a log start offset.
+    """A number that only rises, such as a committed offset or a log start offset.
 
     One client raises it, step by step, and waits for each answer.
     """
@@ -130,15 +130,17 @@ class Watermark:
         self.tried = self.acked = -1
 
     def trying(self, value: int) -> None:
-        """The client asks the broker to keep this value."""
+        """Notes that the client asks the broker to keep this value."""
         self.tried = max(self.tried, value)
 
     def ack(self, value: int) -> None:
-        """The broker has promised to keep this value."""
+        """Notes that the broker has promised to keep this value."""
         self.acked = max(self.acked, value)
 
     def check(self, found: int, promised: int | None = None) -> list[Anomaly]:
-        """``promised``: what was acked when the broker was asked, where others have gone on since."""
+        """Compares the value found with the promised ones. ``promised``: the acked value at the time of asking, if
+        clients have continued.
+        """
         acked = self.acked if promised is None else promised
         if found < acked:
             return [Anomaly(WENT_BACK, f"{self.name} is {found} after {acked} was acked")]
@@ -148,7 +150,7 @@ class Watermark:
 
 
 class TopicHistory:
-    """Which topics were made and deleted.
+    """The topics that were created and deleted.
 
     A change that was not answered may have happened or not, but not by half.
     """
@@ -176,7 +178,7 @@ class TopicHistory:
             self.gone.add(name)
 
     def check(self, found: dict[str, int]) -> list[Anomaly]:
-        """``found``: the number of partitions of each topic that the broker has."""
+        """Compares the history with the broker. ``found``: the number of partitions of each topic there."""
         with self._lock:
             lost = sorted(self.existing - found.keys())
             returned = sorted(self.gone & found.keys())

@@ -1,4 +1,4 @@
-"""The lines of a file that another process writes."""
+"""Reads the lines of a file that another process writes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 class Lines:
-    """Whole lines, each given once; ``taken``: how many bytes the caller is done with."""
+    """Returns complete lines, each once; ``taken``: how many bytes the caller has processed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.taken = 0
 
     def new(self) -> Iterator[bytes]:
-        """The lines that have come, with their ends."""
+        """Returns the new lines, with their line ends."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:

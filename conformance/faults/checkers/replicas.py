@@ -1,4 +1,4 @@
-"""The replicas of a partition, compared byte by byte as they lie on the disks of their brokers.
+"""Compares the replicas of a partition byte by byte, as they lie on the disks of their brokers.
 
 A log is the bytes of its segments one after the other; each broker may end its segments elsewhere. Two replicas may
 differ above the high watermark, but not below the least of the high watermarks that the brokers have written
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 def batches(folder: Path) -> Iterator[Batch]:
-    """The batches of a log from its first to its last; ends where the bytes are no batch."""
+    """Yields a log's batches from its first to its last; ends at bytes that are no batch."""
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
         place = 0
@@ -47,15 +47,14 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 
 def checkpoint(log_dir: Path, name: str) -> dict[str, int]:
-    """The offsets that a checkpoint file of a log dir has, by ``topic-partition``."""
+    """Returns the offsets in a log dir's checkpoint file, by ``topic-partition``."""
     lines = (log_dir / name).read_text().splitlines()[2:]
     rows = [line.rsplit(" ", 2) for line in lines if line]
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in rows}
 
 
 def synced_bytes(segment: Path) -> int:
-    """How many bytes at the start of a segment lie before the recovery point that its broker would start from;
-    none where no checkpoint was written yet.
+    """Counts a segment's bytes before the recovery point from which its broker would start; none without a checkpoint.
     """
     log_dir, name = segment.parent.parent, "recovery-point-offset-checkpoint"
     offset = checkpoint(log_dir, name).get(segment.parent.name, 0) if (log_dir / name).exists() else 0
@@ -69,7 +68,7 @@ def synced_bytes(segment: Path) -> int:
 
 
 def check_all(dirs: Mapping[int, Sequence[Path]]) -> list[Anomaly]:
-    """As ``check``, of every partition that a broker has in any of its log dirs."""
+    """Checks every partition that a broker has in any log dir, as ``check`` does."""
     found: list[Anomaly] = []
     folders = {path.name for own in dirs.values() for log_dir in own for path in log_dir.glob("*-*") if path.is_dir()}
     for partition in sorted(name for name in folders if not name.endswith(MARKS)):
@@ -83,7 +82,7 @@ def check_all(dirs: Mapping[int, Sequence[Path]]) -> list[Anomaly]:
 
 
 def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
-    """What differs between replicas of ``topic-partition``, all in sync when their brokers stopped."""
+    """Returns the differences between replicas of ``topic-partition``, all in sync when their brokers stopped."""
     logs = {broker: list(batches(folder / partition)) for broker, folder in log_dirs.items()}
     longest = max(logs, key=lambda broker: len(logs[broker]))
     found = []
@@ -99,7 +98,7 @@ def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
 
 
 def _watermarks(log_dirs: Mapping[int, Path], partition: str, logs: Mapping[int, list[Batch]]) -> Iterator[Anomaly]:
-    """No replica has committed more than it has."""
+    """Checks that no replica has committed more than it has."""
     for broker, folder in log_dirs.items():
         end = logs[broker][-1].last_offset + 1 if logs[broker] else 0
         told = checkpoint(folder, "replication-offset-checkpoint").get(partition, 0)

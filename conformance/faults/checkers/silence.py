@@ -1,4 +1,4 @@
-"""How long the loop of each broker says nothing: a small request is asked all the time, and each answer is waited for.
+"""Measures how long each broker's loop is silent: a thread sends small requests, and waits for each answer.
 
 What a fault does to a broker does not count, nor what happens while this machine is so busy that the one who asks does
 not get his turn. What a client does to it counts: no request may make a broker silent.
@@ -17,7 +17,8 @@ from harness.wire_client import Wire
 
 SILENT = "silent"
 BOUND_S = 5.0
-"""Four fifths of the shortest session are gone then; a machine with a loaded core or two does not come near it."""
+"""After this long, four fifths of the shortest session are over; a machine with one or two busy cores stays far below.
+"""
 EVERY_S, LATE_S = 0.05, 0.5
 PATIENCE_S = 30.0
 
@@ -32,11 +33,11 @@ class Silence:
         self.anomalies: list[Anomaly] = []
         self._stopping = threading.Event()
         self._era = 0
-        """Odd while a fault goes on; what is measured in two of them is void."""
+        """The era is odd during a fault; a measurement that spans two eras does not count."""
         self._threads = [threading.Thread(target=self._run, args=(id,), daemon=True) for id in brokers.ids]
 
     def begin(self) -> None:
-        """From now on."""
+        """Starts to watch."""
         for thread in self._threads:
             thread.start()
 
@@ -46,7 +47,7 @@ class Silence:
 
     @contextlib.contextmanager
     def excused(self) -> Iterator[None]:
-        """A fault goes on."""
+        """Excuses silence during a fault."""
         self._era += 1
         try:
             yield
@@ -60,7 +61,7 @@ class Silence:
             self._stopping.wait(0.2)
 
     def _ask(self, broker: int) -> None:
-        """On one connection, until a fault begins or the connection ends. It counts from the first answer on."""
+        """Asks on one connection until a fault begins or the connection ends; counts from the first answer."""
         era = self._era
         with Wire(self.brokers.address(broker), PATIENCE_S) as wire:
             wire.ask("ApiVersions", 0)

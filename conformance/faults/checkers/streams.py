@@ -48,19 +48,19 @@ UNANSWERED, FAILED = "unanswered", "failed"
 HEAD = struct.Struct(">IQ")
 LARGE = 40_000
 _FILLER = bytes(range(256)) * (LARGE // 256 + 2)
-#: More than these of one kind and partition say nothing new.
+#: Further anomalies of one kind and partition show nothing new.
 ENOUGH = 20
 
 
 def make_value(stream: int, number: int) -> bytes:
-    """20 to 180 bytes; now and then more than a batch holds."""
+    """Makes a value of 20 to 180 bytes; now and then one larger than a batch."""
     size = LARGE if number % 5_003 == 5_002 else 8 + (number * 7_919 + stream) % 161
     start = number & 0xFF
     return HEAD.pack(stream, number) + _FILLER[start : start + size]
 
 
 class Told(NamedTuple):
-    """Acks of so many ``records`` of a stream that lie side by side."""
+    """The acks of this many ``records`` of a stream that lie side by side."""
 
     stream: int
     partition: int
@@ -70,7 +70,7 @@ class Told(NamedTuple):
 
 
 class PartitionLog:
-    """One partition as it was read at the end, record by record; keeps an offset of each, and no value."""
+    """One partition, read record by record at the end; keeps each record's offset, but no value."""
 
     def __init__(self, partition: int, partitions: int) -> None:
         self.partition = partition
@@ -83,7 +83,7 @@ class PartitionLog:
         self._missing: dict[int, set[int]] = defaultdict(set)
 
     def take(self, offset: int, value: bytes) -> None:
-        """The next record."""
+        """Takes the next record."""
         if offset != self.end:
             self._note(HOLE, f"{offset} follows {self.end - 1}")
         self.end = offset + 1
@@ -95,7 +95,7 @@ class PartitionLog:
             self._place(stream, number // self.partitions, offset)
 
     def _place(self, stream: int, turn: int, offset: int) -> None:
-        """The stream's record number ``turn`` of this partition is at this offset."""
+        """Notes that the stream's record number ``turn`` of this partition is at this offset."""
         offsets = self.offsets.setdefault(stream, array("q"))
         due, missing = len(offsets), self._missing[stream]
         if turn >= due:
@@ -118,8 +118,8 @@ class PartitionLog:
             self._anomalies.append(Anomaly(kind, f"partition {self.partition}: {text}"))
 
     def check(self, told: Iterable[Told], ends: Mapping[int, int], streams: Iterable[int]) -> list[Anomaly]:
-        """What does not fit. ``ends``: the number of records of each stream that came to its end; those of ``streams``
-        that did not were killed: of what they sent last, as much as there is must be there without a gap.
+        """Returns all anomalies. ``ends``: the number of records of each finished stream. The writers of all other
+        ``streams`` were killed, so their last records must have no gap.
         """
         for stream in self.offsets.keys() - set(streams):
             self._note(PHANTOM, f"stream {stream} has no writer")
@@ -145,7 +145,7 @@ class PartitionLog:
 
 
 class Journal:
-    """The lines of one process, read while it writes them."""
+    """Reads the lines of one process while it writes them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class Journal:
         self._lines = Lines(path)
 
     def refresh(self) -> None:
-        """Takes in the whole lines that have come."""
+        """Takes in the complete new lines."""
         for line in self._lines.new():
             word, _, rest = line.decode().rstrip("\n").partition(" ")
             self._take(word, rest)
@@ -193,7 +193,7 @@ def check(
     groups: Mapping[str, Sequence[Journal]],
     streams: Iterable[int],
 ) -> list[Anomaly]:
-    """Everything that does not fit. ``readers`` have read everything; ``groups``: the members of each."""
+    """Returns all anomalies. ``readers`` have read everything; ``groups``: the members of each."""
     told: dict[int, list[Told]] = defaultdict(list)
     ends: dict[int, int] = {}
     for journal in writers:
@@ -209,7 +209,7 @@ def check(
 
 
 def _unanswered(writers: Iterable[Journal]) -> Iterator[Anomaly]:
-    """A writer that came to its end got one answer for each record."""
+    """Checks that a finished writer got one answer for each record."""
     for journal in writers:
         for stream, count in journal.ends.items():
             if journal.acked[stream] != count:
@@ -227,7 +227,7 @@ def _read_everything(reader: Journal, logs: Iterable[PartitionLog]) -> Iterator[
 
 
 def _gave_everything(group: str, members: Iterable[Journal], logs: Iterable[PartitionLog]) -> Iterator[Anomaly]:
-    """Each record was given to a member at least once, and none that is not there."""
+    """Checks that a member got each record at least once, and no record that the log lacks."""
     ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for journal in members:
         for partition, offset, end in journal.seen:

@@ -1,4 +1,4 @@
-"""What transactional clients did, against what readers of committed records were given.
+"""Compares what transactional clients did with what readers of committed records got.
 
 Each worker writes a journal: a line of JSON before and after everything that it asks of the broker. A line that was
 written survives the kill -9 of its worker; what the lines say of a transaction bounds what may be read of it::
@@ -44,7 +44,7 @@ Logs = Mapping[Place, Sequence[Row]]
 
 @dataclass
 class Transaction:
-    """One transaction: what was sent in it, in order, and how it ended as far as its worker knows."""
+    """A transaction: its records in sending order, and its outcome as far as its worker knows."""
 
     name: str
     sent: list[tuple[Place, bytes]] = field(default_factory=list)
@@ -52,30 +52,31 @@ class Transaction:
 
 
 class Journal:
-    """The lines of one worker process, read while it writes them."""
+    """Reads the lines of one worker process while it writes them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.transactions: dict[str, Transaction] = {}
         self.counts: Counter[str] = Counter()
         self.told: Counter[str] = Counter()
-        """What made a worker give a client up."""
+        """The reasons why a worker gave a client up."""
         self.fenced_behind: int | None = None
         self._lines = Lines(path)
 
     def refresh(self) -> None:
-        """Takes in the whole lines that have come."""
+        """Takes in the complete new lines."""
         for line in self._lines.new():
             self._take(*json.loads(line))
 
     def fence(self) -> None:
-        """Another worker has the transactional id now: no commit that begins from here on may be seen."""
+        """Notes that another worker took the transactional id: readers must not see any commit that begins afterwards.
+        """
         self.refresh()
         self.fenced_behind = self._lines.taken
 
     def _take(self, word: str, name: str = "", *rest: object) -> None:
         self.counts[word] += 1
-        if word == "ready":  # a zombie that begins again has the id again
+        if word == "ready":  # A zombie that begins another transaction has claimed the id again.
             self.fenced_behind = None
         elif word == "begin":
             self.transactions[name] = Transaction(name)
@@ -88,16 +89,17 @@ class Journal:
             self.transactions[name].outcome = OUTCOMES[word]
 
     def _counts(self, word: str, name: str) -> bool:
-        """A zombie's words count only where they end what it had asked for before it was replaced."""
+        """Says whether a line counts: a zombie's does only if it ends a request from before the replacement."""
         return self.fenced_behind is None or (word == "committed" and self.transactions[name].outcome == UNKNOWN)
 
 
-#: What a journal's word says of its transaction. ``aborting``: commit was refused in a way that says so.
+#: The meaning of a journal's word for its transaction. ``aborting``: the refused commit says that nothing was
+#: committed.
 OUTCOMES = {"committing": UNKNOWN, "committed": COMMITTED, "aborting": OPEN}
 
 
 def check(transactions: Iterable[Transaction], logs: Logs) -> list[Anomaly]:
-    """What does not fit in ``logs``, the committed records of these transactions' topics, read at the end."""
+    """Returns all anomalies in ``logs``, the committed records of these transactions' topics, read at the end."""
     known = {transaction.name: transaction for transaction in transactions}
     places = {(place, value): offset for place, rows in logs.items() for offset, value in rows}
     owners = {row: transaction for transaction in known.values() for row in transaction.sent}
@@ -116,7 +118,7 @@ def check(transactions: Iterable[Transaction], logs: Logs) -> list[Anomaly]:
 
 
 def _whole(transaction: Transaction, places: Mapping[tuple[Place, bytes], int]) -> Iterator[Anomaly]:
-    """All of it or nothing, as its outcome demands."""
+    """Checks that a transaction is there entirely or not at all, as its outcome demands."""
     there = [row for row in transaction.sent if row in places]
     missing = [row for row in transaction.sent if row not in places]
     if transaction.outcome == OPEN:
@@ -134,7 +136,7 @@ def _doubled(place: Place, rows: Sequence[Row]) -> Iterator[Anomaly]:
 
 
 def _ordered(transaction: Transaction, places: Mapping[tuple[Place, bytes], int]) -> Iterator[Anomaly]:
-    """The records of a transaction lie in each partition in the order in which they were sent."""
+    """Checks that each partition holds a transaction's records in sending order."""
     last: dict[Place, int] = {}
     for row in transaction.sent:
         offset = places.get(row)
@@ -148,7 +150,7 @@ def _ordered(transaction: Transaction, places: Mapping[tuple[Place, bytes], int]
 def _ordered_by_worker(
     transactions: Iterable[Transaction], places: Mapping[tuple[Place, bytes], int]
 ) -> Iterator[Anomaly]:
-    """So do the transactions of a worker; their names are ``worker.number`` and come in the order of the journal."""
+    """Checks the order of a worker's transactions, named ``worker.number``, against its journal."""
     last: dict[tuple[str, Place], int] = {}
     for transaction in transactions:
         worker = transaction.name.rpartition(".")[0]
@@ -164,7 +166,7 @@ def _ordered_by_worker(
 
 
 def check_seen(seen: Logs, logs: Logs, transactions: Iterable[Transaction]) -> list[Anomaly]:
-    """What a reader of committed records was given while faults happened is what is there at the end."""
+    """Checks that a reader got the same committed records during faults as are there at the end."""
     outcomes = {row: transaction.outcome for transaction in transactions for row in transaction.sent}
     found: list[Anomaly] = []
     for place, rows in seen.items():
@@ -186,8 +188,8 @@ def check_seen(seen: Logs, logs: Logs, transactions: Iterable[Transaction]) -> l
 
 
 def check_copy(source: Sequence[bytes], rows: Sequence[tuple[bytes, bytes]], name: str) -> list[Anomaly]:
-    """A consume-transform-produce application's output partition, the name of a transaction and a record of the input
-    each: the records of the input, each once, in order.
+    """Checks the output partition of a consume-transform-produce application: each input record once, in order. An
+    output record holds its transaction's name and an input record.
     """
     copy = [value for _, value in rows]
     found = [Anomaly(LOST, f"{value!r} of {name}") for value in sorted(set(source) - set(copy))]

@@ -1,4 +1,4 @@
-"""Makes a broker's loop hang, from outside: Python imports this at the start of a process whose PYTHONPATH has it.
+"""Makes a broker's loop hang from outside: Python imports this file at start if PYTHONPATH has its folder.
 
 SIGUSR2 is handled on the main thread, which is the loop's; all other threads go on, that of kazoo too. A broker that is
 stopped by SIGSTOP is another case: then nothing of it runs.

@@ -1,1 +1,1 @@
-"""Clients under faults: what they do, and the histories of what they were told."""
+"""Clients under faults, with histories of what they were told."""

@@ -1,4 +1,4 @@
-"""Calls of the asyncio faces that are cancelled at their n-th step, for n = 1, 2, … until they end before.
+"""Cancels calls of the asyncio interfaces at their n-th step, for n = 1, 2, … until they finish first.
 
 After each the client works on: a record was sent whole or not at all, no record of a poll is passed over, and a close
 is complete. A step is what a task does between two waits.
@@ -22,7 +22,7 @@ MOST_STEPS = 60
 
 
 class Cancelled:
-    """Operations of three clients, each cancelled at each of its steps, again and again."""
+    """Cancels the operations of three clients at each of their steps, again and again."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.bootstrap = bootstrap
@@ -30,13 +30,13 @@ class Cancelled:
         self.group = group
         self.cancellations = 0
         self.sent: list[tuple[int, Awaitable[Any]]] = []
-        """The numbers that were accepted, and what is to become of them."""
+        """The accepted numbers, with the awaitables of their outcomes."""
         self.committed: list[int] = []
         self.numbers = 0
         self.expected = 0
 
     async def run(self, count: int) -> None:
-        """Raises AssertionError where something is wrong."""
+        """Cancels operations; raises AssertionError if something is wrong."""
         tasks, sockets, threads = asyncio.all_tasks(), _sockets(), threading.active_count()
         async with self._clients():
             while self.cancellations < count:
@@ -110,7 +110,7 @@ class Cancelled:
         await self.transactional.abort_transaction()
 
     async def _reset(self) -> None:
-        """What a cancellation has left open is aborted; it may itself be cancelled."""
+        """Aborts what a cancellation has left open; may itself be cancelled."""
         with suppress(KafkaError):
             await self.transactional.abort_transaction()
 
@@ -139,7 +139,7 @@ class Cancelled:
     # -- what must be so at the end --------------------------------------------------------------------
 
     async def _check_sent(self) -> None:
-        """Accepted and committed records are there once, in order; aborted records are not there."""
+        """Checks that accepted and committed records are there once, in order, and that aborted records are not."""
         await self._reset()
         await self.producer.flush()
         for _, report in self.sent:
@@ -166,7 +166,7 @@ class Cancelled:
 
 
 def _sockets() -> int:
-    """How many this process has."""
+    """Counts this process's sockets."""
     names = []
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):

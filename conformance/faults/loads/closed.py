@@ -1,4 +1,4 @@
-"""Threads that use a client while another thread closes it: each call ends and says why, and no thread stays."""
+"""Closes a client while other threads use it: each call must end and say why, and no thread may stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Call = Callable[[], object]
 
 
 class Closed:
-    """Makes clients, has threads call them, and closes them at a random moment."""
+    """Creates clients, has threads call them, and closes them at a random moment."""
 
     def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
         self.bootstrap = bootstrap
@@ -29,7 +29,7 @@ class Closed:
             producer.send(topic, b"v").result(PATIENCE_S)
 
     def run(self, rounds: int) -> None:
-        """Raises AssertionError where a call hangs, or says something else than that the client is closed."""
+        """Raises AssertionError if a call hangs, or raises another error than that the client is closed."""
         before = threading.active_count()
         for number in range(rounds):
             kind = (self._admin, self._producer, self._consumer)[number % 3]
@@ -80,7 +80,7 @@ class Closed:
         return producer, [send_and_wait, send_and_flush, lambda: producer.partitions_for(topic)], THREADS
 
     def _consumer(self) -> tuple[Any, list[Call], int]:
-        """One thread at a time uses it, but for the one that closes."""
+        """Uses a consumer from one thread at a time, except for the thread that closes it."""
         consumer = Consumer(self.bootstrap, group_id="closed", enable_auto_commit=False)
         consumer.assign([self.place])
         place = self.place

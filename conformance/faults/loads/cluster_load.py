@@ -1,4 +1,5 @@
-"""Foreign clients on several brokers, in threads of the campaign: librdkafka's writer and group, and a committer."""
+"""Runs foreign clients on several brokers, in the campaign's threads: librdkafka's writer and group, and a committer.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ NOT_NOW = (
     error_codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     error_codes.KAFKA_STORAGE_ERROR,
 )
-"""What is sent again, or asked again, after a moment."""
-#: Seconds between two records for the same partition.
+"""A client that gets one of these codes sends or asks again after a moment."""
+#: Seconds between two records of the same partition.
 PACE_S = 0.01
 
 
 class PacedWriter(IdempotentWriter):
-    """Does not write as fast as it can: every value is remembered."""
+    """Writes slower than it could, because it remembers every value."""
 
     def _send(self, producer: Any, place: Place, history: PartitionHistory) -> None:
         super()._send(producer, place, history)
@@ -42,8 +43,8 @@ class PacedWriter(IdempotentWriter):
 
 
 class MovingReader(GroupReader):
-    """Its coordinator moves. librdkafka forgets to ask the new one for the offsets (its issue 5586), so the reader
-    starts again.
+    """Reads while its coordinator moves. librdkafka forgets to ask the new one for the offsets (its issue 5586), so the
+    reader restarts.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class MovingReader(GroupReader):
 
 
 class MovingCommitter(Load):
-    """As ``Committer``, at the coordinator of the moment."""
+    """Commits as ``Committer`` does, at the current coordinator."""
 
     def __init__(self, target: ClusterTarget, mark: Watermark) -> None:
         super().__init__(target, COMMITTER, 0)
@@ -98,7 +99,7 @@ class MovingCommitter(Load):
 
 
 class Foreign:
-    """All of them, and what they were told."""
+    """Runs all foreign clients, with their histories."""
 
     def __init__(self, target: ClusterTarget, seed: int) -> None:
         self.target = target
@@ -110,7 +111,7 @@ class Foreign:
         self.loads: list[Load] = [self.writer, self.reader, MovingCommitter(target, self.mark)]
 
     def begin(self) -> None:
-        """Makes the topic and starts all; returns when each has done something."""
+        """Creates the topic and starts all clients; returns when each has done something."""
         self.target.make_topic(TOPIC, PARTITIONS, retention_ms=-1)
         for load in self.loads:
             load.start()
@@ -121,16 +122,16 @@ class Foreign:
         return all(self.done().values())
 
     def done(self) -> dict[str, int]:
-        """What each has done so far."""
+        """Returns the progress of each client."""
         return {load.name: load.done for load in self.loads}
 
     def look(self) -> None:
-        """Raises what made a client fail."""
+        """Raises the error that made a client fail."""
         for load in self.loads:
             load.look()
 
     def check_offsets(self) -> list[Anomaly]:
-        """Whether the committed offset of the committer is older than what it was promised."""
+        """Checks that the committer's committed offset is not older than the promised one."""
         promised = self.mark.acked
         try:
             found = self._committed()
@@ -139,7 +140,7 @@ class Foreign:
         return [] if found is None else self.mark.check(found, promised)
 
     def _committed(self) -> int | None:
-        """What the coordinator says; None where it says that it cannot say."""
+        """Returns the coordinator's committed offset; None if the coordinator says that it cannot answer."""
         topics = [{"name": TOPIC, "partition_indexes": [0]}]
         with Wire(self.target.coordinator(COMMITTER), 5.0) as wire:
             reply = wire.ask("OffsetFetch", 7, group_id=COMMITTER, topics=topics, require_stable=True)
@@ -150,17 +151,17 @@ class Foreign:
         return int(row.committed_offset) if row.error_code == 0 else None
 
     def end(self) -> None:
-        """Everything that was begun is answered; all have ended."""
+        """Waits until every begun request is answered and all clients have ended."""
         for load in self.loads:
             load.stop()
 
     def close(self) -> None:
-        """Asks all to end, without waiting."""
+        """Asks all clients to end, without waiting."""
         for load in self.loads:
             load.stopping.set()
 
     def check(self) -> tuple[int, list[Anomaly]]:
-        """How many records were read back, and what does not fit."""
+        """Returns how many records were read back, and all anomalies."""
         count = 0
         found = self.check_offsets()
         for place, told in self.histories.items():

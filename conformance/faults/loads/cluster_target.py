@@ -1,4 +1,4 @@
-"""Several brokers as the target of a campaign's loads, and what a campaign asks of them."""
+"""Gives a campaign's loads several brokers as their target, and answers the campaign's questions about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.support import until
 from harness.wire_client import Wire
 
 REPLICAS = 3
-#: Checkpoints are written all the time, and silent brokers are noticed soon.
+#: Brokers write checkpoints all the time, and notice silent brokers soon.
 EAGER: dict[str, object] = {
     "min_insync_replicas": 2,
     "default_replication_factor": REPLICAS,
@@ -31,12 +31,12 @@ EAGER: dict[str, object] = {
     "group_consumer_heartbeat_interval_ms": 300,
     "log_cleaner_enable": "false",
 }
-#: How long anything may take that must happen at all.
+#: Everything that must happen may take this long.
 PATIENCE_S = 180.0
 
 
 class ClusterTarget:
-    """Three brokers. Created topics are remembered, because all of them are checked at the end."""
+    """Three brokers. The target remembers created topics, because all of them are checked at the end."""
 
     def __init__(self, brokers: Cluster | Machines) -> None:
         self.brokers = brokers
@@ -47,12 +47,12 @@ class ClusterTarget:
         return self.brokers.bootstrap
 
     def make_topic(self, name: str, partitions: int, **config: object) -> None:
-        """Creates a topic; settings have ``_`` for ``.``."""
+        """Creates a topic; names of settings have ``_`` for ``.``."""
         self.brokers.create_topic(name, partitions, REPLICAS, **config)
         self.topics[name] = partitions
 
     def leader_of(self, place: Place) -> tuple[str, int]:
-        """The address of the partition's leader, once there is one."""
+        """Waits for a leader of the partition, and returns its address."""
         found = until(lambda: self._leader(place), f"a leader of {place}", PATIENCE_S)
         return self.brokers.address(found)
 
@@ -61,7 +61,7 @@ class ClusterTarget:
         return row.leader if row is not None and row.leader in self.brokers.ids else None
 
     def coordinator(self, key: str, key_type: int = 0) -> tuple[str, int]:
-        """The address of the coordinator of a group, or (1) of a transactional id, as a broker says that answers.
+        """Returns the address of the coordinator of a group, or (1) of a transactional id, as a live broker knows it.
 
         Raises:
             ConnectionError: no broker knows it now.
@@ -77,18 +77,18 @@ class ClusterTarget:
         raise ConnectionError(f"no broker knows the coordinator of {key}")
 
     def is_whole(self) -> bool:
-        """Whether every replica of everything is in sync."""
+        """Says whether every replica of every partition is in sync."""
         registered = self.brokers.brokers() == list(self.brokers.ids)
         return registered and all(self.brokers.is_in_sync(topic) for topic in self.everything())
 
     def everything(self) -> list[str]:
-        """The topics that were made, and those of the brokers that are there by now."""
+        """Returns the created topics, and the brokers' internal topics that exist by now."""
         with Wire(self.leader_of(Place(next(iter(self.topics)), 0))) as wire:
             reply = wire.ask("Metadata", 9, topics=None)
         return sorted({*self.topics, *(row.name for row in reply.topics if row.is_internal)})
 
     def heal(self) -> None:
-        """Waits until every replica of everything is in sync."""
+        """Waits until every replica of every partition is in sync."""
         until(self._is_whole, "all replicas to be in sync", PATIENCE_S)
 
     def _is_whole(self) -> bool:
@@ -99,7 +99,7 @@ class ClusterTarget:
             return False
 
     def crash(self) -> None:
-        """kill -9 of all at once; all come back."""
+        """Kills all brokers at once by kill -9, and restarts them."""
         for broker in self.brokers.ids:
             self.brokers.kill(broker)
         for broker in self.brokers.ids:

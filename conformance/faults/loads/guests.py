@@ -1,4 +1,4 @@
-"""Clients whose right to write is granted and taken away, all the time, while they write on connections that stay open.
+"""Grants and revokes clients' right to write all the time, while they write on connections that stay open.
 
 A change counts at once at the broker that has answered it. At another one it counts as soon as that one itself says so
 to an administrator. So nothing here depends on time. A guest that has no right and is not refused was let in; what was
@@ -34,7 +34,7 @@ Connections = dict[int, Wire]
 
 
 class Guests(Load):
-    """The guests, and the administrator. ``done``: whole visits."""
+    """Runs the guests and the administrator. ``done``: complete visits."""
 
     def __init__(self, target: ClusterTarget, secured: Secured, seed: int) -> None:
         super().__init__(target, "guests", seed)
@@ -46,11 +46,11 @@ class Guests(Load):
         self.anomalies: list[Anomaly] = []
         self._next = deque(GUESTS)
         self._gone: deque[str] = deque(maxlen=REMEMBERED)
-        """Those that certainly have no right."""
+        """The guests that certainly have no right."""
         self._number = 0
 
     def begin(self) -> None:
-        """Makes the topic and starts; returns after a visit."""
+        """Creates the topic and starts; returns after one visit."""
         self.target.make_topic(TOPIC, PARTITIONS, retention_ms=-1)
         self.start()
         self.goes_on(0)
@@ -65,7 +65,8 @@ class Guests(Load):
             self.stopping.wait(PAUSE_S)
 
     def _visit(self, guest: str) -> None:
-        """From no right to no right. Raises OSError where a broker does not answer."""
+        """Takes a guest from no right through a granted one back to none; raises OSError if a broker does not answer.
+        """
         self._revoke(guest)
         self._until_known(guest, is_allowed=False)
         with self._connected(guest) as there:
@@ -80,14 +81,14 @@ class Guests(Load):
         self.done += 1
 
     def _come_back(self, guest: str) -> None:
-        """One that has no right any more comes to a broker on another connection."""
+        """Lets a guest without a right come to a broker on another connection."""
         broker = self.random.choice(self.target.brokers.ids)
         with Wire(self.target.brokers.address(broker), ANSWER_S, self.secured.entrance(guest)) as wire:
             self._try(wire, guest, is_allowed=False)
 
     @contextlib.contextmanager
     def _connected(self, guest: str) -> Iterator[Connections]:
-        """A connection to each broker."""
+        """Opens a connection to each broker."""
         entrance = self.secured.entrance(guest)
         with contextlib.ExitStack() as opened:
             yield {
@@ -98,7 +99,7 @@ class Guests(Load):
     # -- the administrator ---------------------------------------------------------------------------------
 
     def _grant(self, guest: str) -> int:
-        """Returns the broker that has answered. The guest's turn comes again after all others."""
+        """Returns the broker that has answered. The guest's next turn comes after all others."""
         self._next.rotate(-1)
         if guest in self._gone:
             self._gone.remove(guest)
@@ -116,14 +117,14 @@ class Guests(Load):
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[tuple[int, Wire]]:
-        """Any broker, asked by the administrator."""
+        """Asks any broker as administrator."""
         broker = self.random.choice(self.target.brokers.ids)
         with Wire(self.target.brokers.address(broker), PATIENCE_S, self.secured.entrance(ADMIN)) as wire:
             yield broker, wire
         self.counts["changes"] += 1
 
     def _until_known(self, guest: str, *, is_allowed: bool) -> None:
-        """Until every broker says so."""
+        """Waits until every broker knows the change."""
         for broker in self.target.brokers.ids:
             with Wire(self.target.brokers.address(broker), ANSWER_S, self.secured.entrance(ADMIN)) as wire:
                 until(
@@ -139,7 +140,7 @@ class Guests(Load):
             self._try(wire, guest, is_allowed=is_allowed)
 
     def _try(self, wire: Wire, guest: str, *, is_allowed: bool) -> None:
-        """Writes a record. A broker that does not lead asks for the right all the same."""
+        """Writes a record. A broker that does not lead checks the right too."""
         place = self.random.choice(list(self.histories))
         value = make_value(guest, self._number, 20)
         name, self._number = name_of(value), self._number + 1
@@ -161,7 +162,7 @@ class Guests(Load):
     # -- the end -------------------------------------------------------------------------------------------
 
     def check(self) -> tuple[int, list[Anomaly]]:
-        """How many records were read back, and what does not fit; the brokers are well again."""
+        """Returns how many records were read back, and all anomalies; the brokers are healthy by then."""
         for guest in self._gone:
             with self._connected(guest) as connections:
                 self._try_all(connections, guest, is_allowed=False)
@@ -176,13 +177,13 @@ class Guests(Load):
 
 
 def answered(error_code: int) -> None:
-    """Raises ConnectionError if it was not done, or perhaps."""
+    """Raises ConnectionError if the request failed, or may have failed."""
     if error_code:
         raise ConnectionError(f"error {error_code}")
 
 
 def is_listed(wire: Wire, guest: str) -> bool:
-    """Whether the broker knows an ACL of the guest."""
+    """Says whether the broker lists an ACL of the guest."""
     reply = wire.ask("DescribeAcls", ACLS_VERSION, **filtered(guest, AclResource.TOPIC, TOPIC))
     assert reply.error_code == 0, reply
     return bool(reply.resources)

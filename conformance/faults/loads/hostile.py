@@ -1,4 +1,4 @@
-"""What strangers and administrators do beside the clients that are measured: a fault may not be noticed by those.
+"""Sends what strangers and administrators send beside the measured clients, which must not notice it.
 
 Bombs of compression, huge requests, many small ones in one packet, topics that come and go. Whether a broker was silent
 meanwhile, ``silence`` says.
@@ -29,7 +29,7 @@ ALLOWED = (
     error_codes.INVALID_REPLICATION_FACTOR,
     error_codes.NOT_CONTROLLER,
 )
-"""TOPIC_ALREADY_EXISTS and UNKNOWN_TOPIC_OR_PARTITION: an answer was lost; the others: not now."""
+"""The first two may follow a lost answer; the others mean that the broker cannot do it now."""
 
 
 @cache
@@ -38,7 +38,7 @@ def _bomb(codec: int) -> bytes:
 
 
 class Hostile:
-    """Draws what is done."""
+    """Draws the hostile actions."""
 
     def __init__(self, target: ClusterTarget, chance: random.Random) -> None:
         self.target = target
@@ -52,7 +52,7 @@ class Hostile:
         }
 
     def begin(self) -> None:
-        """Makes the topic that is written to."""
+        """Creates the topic that it writes to."""
         self.target.make_topic(TARGET, 1)
 
     def _someone(self) -> tuple[str, int]:
@@ -62,7 +62,7 @@ class Hostile:
         return self.target.leader_of(Place(TARGET, 0))
 
     def _bombs(self) -> None:
-        """Refused one by one; that a broker closes the connection is its right."""
+        """Sends bombs, which the broker refuses one by one; the broker may close the connection."""
         with contextlib.suppress(OSError), Wire(self._leader(), PATIENCE_S) as wire:
             for codec in self.random.choices(list(bombs.BOMBS), k=5):
                 wire.produce(TARGET, _bomb(codec))
@@ -87,7 +87,7 @@ class Hostile:
                 wire.receive()
 
     def _topics(self) -> None:
-        """Some rounds of a topic that is made, written to, deleted."""
+        """Creates a topic, writes to it and deletes it, for some rounds."""
         for _ in range(self.random.randint(1, 5)):
             with contextlib.suppress(OSError):
                 self._round()

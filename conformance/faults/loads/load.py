@@ -1,4 +1,4 @@
-"""Clients that go on whatever happens to the broker, and note in histories what they were told.
+"""Clients that continue whatever happens to the broker, and note in histories what they were told.
 
 Each is a thread. A lost connection is no failure: it connects again and goes on. A client library that gives up is
 one, and an answer that makes no sense; ``stop`` raises it.
@@ -33,7 +33,7 @@ from harness.wire_client import Wire
 
 STALLED_S = 60
 PATIENCE_S = 180
-#: librdkafka comes back at once and never gives a record up.
+#: librdkafka reconnects at once and never gives a record up.
 PATIENT = {
     "reconnect.backoff.ms": 5,
     "reconnect.backoff.max.ms": 50,
@@ -45,12 +45,12 @@ PATIENT = {
 
 
 def make_value(writer: str, number: int, size: int) -> bytes:
-    """A value that tells its own name; ``size`` bytes of filler."""
+    """Makes a value that tells its own name, with ``size`` bytes of filler."""
     return b"%s.%d.%d " % (writer.encode(), number, size) + b"x" * size
 
 
 def name_of(value: bytes) -> bytes:
-    """The name of a value that is as it was made; of any other its first bytes."""
+    """Returns the name of an intact value, or the first bytes of any other."""
     name, _, filler = value.partition(b" ")
     _, _, size = name.rpartition(b".")
     whole = size.isdigit() and filler == b"x" * int(size)
@@ -58,7 +58,7 @@ def name_of(value: bytes) -> bytes:
 
 
 class Load(ABC):
-    """A client in a thread of its own."""
+    """Runs a client in a thread of its own."""
 
     def __init__(self, broker: Served, name: str, seed: int) -> None:
         self.broker = broker
@@ -73,7 +73,7 @@ class Load(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the work; raises what made it fail."""
+        """Ends the work; raises the error that made it fail."""
         self.stopping.set()
         self._thread.join(STALLED_S)
         assert not self._thread.is_alive(), f"{self.name} hangs"
@@ -89,22 +89,22 @@ class Load(ABC):
                 self.failure = error
 
     def goes_on(self, done: int) -> None:
-        """Waits until it has done more than that; raises what made it fail."""
+        """Waits until the client has done more than that; raises the error that made it fail."""
         until(lambda: self.done > done or self.failure, f"{self.name} goes on", PATIENCE_S)
         self.look()
 
     def look(self) -> None:
-        """Raises what made it fail."""
+        """Raises the error that made it fail."""
         if self.failure is not None:
             raise AssertionError(f"{self.name} failed") from self.failure
 
     @abstractmethod
     def work(self) -> None:
-        """Works until ``stopping``; begun again after a lost connection. Raises the success ``done``."""
+        """Works until ``stopping``, and begins again after a lost connection. Each success raises ``done``."""
 
 
 class IdempotentWriter(Load):
-    """librdkafka's idempotent producer, which sends a batch again until it is acked."""
+    """Produces by librdkafka's idempotent producer, which retries a batch until it is acked."""
 
     MAX_WAITING = 600
 
@@ -155,7 +155,7 @@ class IdempotentWriter(Load):
 
 
 class RawWriter(Load):
-    """Plain acks=all with several requests in flight, now and then large ones; sends nothing again."""
+    """Produces plainly with acks=all and several requests in flight, sometimes large ones; retries nothing."""
 
     broker: Broker
     IN_FLIGHT = 5
@@ -202,7 +202,7 @@ class RawWriter(Load):
 
 
 class Resender(Load):
-    """Idempotent batches by hand: one whose ack did not come is sent again as it was, until one comes."""
+    """Sends idempotent batches by hand, and repeats an unacked batch unchanged until an ack comes."""
 
     broker: Broker
 
@@ -240,7 +240,7 @@ class Resender(Load):
 
 
 class Committer(Load):
-    """Commits 0, 1, 2, … for one partition, outside of any generation, and waits for each answer."""
+    """Commits 0, 1, 2, … for one partition without a generation, and waits for each answer."""
 
     broker: Broker
 
@@ -274,7 +274,7 @@ class Committer(Load):
 
 
 class GroupReader(Load):
-    """librdkafka's consumer as a group's only member: reads everything, commits what it has read."""
+    """Reads everything by librdkafka's consumer as a group's only member, and commits what it has read."""
 
     def __init__(
         self,
@@ -376,7 +376,7 @@ class TopicMaker(Load):
 
 
 def read_back(broker: Served, place: Place) -> list[Row]:
-    """A partition from its first offset to its last, by librdkafka, which checks each CRC."""
+    """Reads a partition from its first offset to its last by librdkafka, which checks each CRC."""
     options = {**reaching.librdkafka(broker.bootstrap), "group.id": "unused", "check.crcs": True}
     options |= {"enable.partition.eof": True, "enable.auto.commit": False}
     consumer = librdkafka.Consumer(options)
@@ -399,7 +399,7 @@ def read_back(broker: Served, place: Place) -> list[Row]:
 
 
 def topics_of(broker: Broker) -> dict[str, int]:
-    """The number of partitions of each topic that is not the broker's own."""
+    """Returns the number of partitions of each topic that is not internal."""
     with Wire(broker.address) as wire:
         reply = wire.ask("Metadata", 9, topics=None)
     return {topic.name: len(topic.partitions) for topic in reply.topics if not topic.is_internal}

@@ -34,15 +34,15 @@ from harness.support import until
 STALLED_S = 180.0
 MEMORY = "memory"
 MIB = 1 << 20
-#: What a process of a client may hold beside its buffers: the interpreter, the SDK, Arrow, journals.
+#: A client's process may hold this beside its buffers: the interpreter, the SDK, Arrow, journals.
 BASE_MEMORY = 128 * MIB
 BUFFER = 8 * MIB
-#: So many records writers may at least be ahead of the faults; the journals lag behind by a few thousand.
+#: Writers may at least be this many records ahead of the faults; the journals lag behind by a few thousand.
 AHEAD = 50_000
-#: Buffers are counted by the bytes of their records; objects, responses and compression come on top.
+#: Buffers count the bytes of their records; objects, responses and compression come on top.
 MAX_MEMORY = BASE_MEMORY + 4 * BUFFER
 CHECKOUT = Path(__file__).resolve().parents[3]
-#: Members that fell silent are out soon; what a broker writes beside records is written all the time.
+#: Groups evict silent members soon; a broker writes everything beside records all the time.
 EAGER = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
@@ -67,7 +67,7 @@ class Worker:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-#: Of each thousand records so many are written by each writer.
+#: Each writer writes this many of every thousand records.
 WRITERS = {
     "threads": Worker("send", 350, 3, {"compression_type": "lz4"}),
     "many": Worker("send_many", 350, 2, {"compression_type": "zstd", "batch_size": 65_536}),
@@ -87,7 +87,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign is made of."""
+    """The extent of a campaign."""
 
     records: int
     faults: int
@@ -99,7 +99,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """What a campaign has done and found."""
+    """The results of a campaign."""
 
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
@@ -124,7 +124,7 @@ def _counts(found: Counter[str]) -> str:
 
 
 class Process:
-    """A worker's process and its journal. Of a writer all streams are known from the start."""
+    """A worker's process and its journal. A writer's streams are all known from the start."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -150,26 +150,26 @@ class Process:
         self.journal.refresh()
 
     def look(self) -> None:
-        """Takes in what it has written, and the most memory that it has held."""
+        """Takes in the process's journal, and the most memory that it has held."""
         self.journal.refresh()
         if not self.alive:
-            return  # its number may be another process's
+            return  # Another process may have its pid by now.
         try:
             self.most_memory = max(self.most_memory, processes.peak_rss_kib(self.process.pid) * 1024)
         except (ProcessLookupError, FileNotFoundError):
             return
 
     def trouble(self) -> str:
-        """The end of its journal and of what it printed."""
+        """Returns the end of the process's journal and of its output."""
         texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
         return "\n".join(path.read_text(errors="replace")[-1500:] for path in texts if path.exists())
 
 
 class Streams:
-    """Workers on brokers that run."""
+    """Runs workers on running brokers."""
 
     def __init__(self, target: Target, bootstrap: str, seed: int, plan: Plan, folder: Path) -> None:
-        """``bootstrap``: what the workers are given; it may be a proxy's address."""
+        """``bootstrap``: the address for the workers; it may be a proxy's."""
         self.target = target
         self.bootstrap = bootstrap
         self.plan = plan
@@ -181,11 +181,11 @@ class Streams:
         self.workers: dict[str, Process] = {}
         self.past: list[Process] = []
         self.streams = 0
-        #: Records of each stream of a writer and those that take its place.
+        #: Records of each stream, of a writer and its successors.
         self.quotas: dict[str, int] = {}
 
     def begin(self) -> None:
-        """Makes the topic and starts all workers; returns when every writer has acks."""
+        """Creates the topic and starts all workers; returns when every writer has acks."""
         self.target.make_topic(TOPIC, self.plan.partitions, retention_ms=-1, segment_bytes=64 * MIB)
         self.permit(AHEAD)
         for name, worker in self.roles.items():
@@ -200,7 +200,7 @@ class Streams:
             process.kill()
 
     def permit(self, records: float) -> None:
-        """So many records may be written by now."""
+        """Permits writers to have written this many records by now."""
         fresh = self.folder / "permit.new"
         fresh.write_text(str(min(1.0, records / self.plan.records)))
         fresh.replace(self.folder / "permit")
@@ -240,7 +240,7 @@ class Streams:
         return [*self.workers.values(), *self.past]
 
     def _look(self) -> None:
-        """Takes in the writes of all workers; no worker with work left may have ended."""
+        """Takes in the journals of all workers; no worker with work left may have ended."""
         for name, process in self.workers.items():
             process.look()
             ended = not process.alive and name not in self.plan.writers
@@ -267,20 +267,20 @@ class Streams:
             raise
 
     def await_acks(self, count: int) -> None:
-        """So many records are acked, or all writers are through."""
+        """Waits until this many records are acked, or all writers have finished."""
         while (now := self.acked()) < count and any(self.workers[name].alive for name in self.plan.writers):
             self._await(lambda now=now: self.acked() > now or self.all_written(), f"an ack after {now}")  # type: ignore[misc]
 
     def all_written(self) -> bool:
-        """Whether every writer has come to its end."""
+        """Says whether every writer has finished."""
         return not any(self.workers[name].alive for name in self.plan.writers)
 
     def pids(self) -> list[int]:
-        """The clients that live."""
+        """Returns the pids of the running clients."""
         return [process.process.pid for _, process in sorted(self.workers.items()) if process.alive]
 
     def kill_one(self) -> None:
-        """kill -9; the next one in its place has the rest of its records to write."""
+        """Kills a client by kill -9; its successor writes the rest of its records."""
         name = self.random.choice([name for name, process in sorted(self.workers.items()) if process.alive])
         process = self.workers[name]
         process.kill()
@@ -291,7 +291,7 @@ class Streams:
     # -- the end ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Lets the writers write the rest, and the readers read it; then all have ended."""
+        """Lets the writers write the rest and the readers read it; waits until all have ended."""
         self.permit(self.plan.records)
         while not self.all_written():
             now = self.acked()
@@ -304,7 +304,7 @@ class Streams:
             self._finish(name)
 
     def _finish(self, name: str) -> None:
-        """A reader ends when it has read to the end: as long as it gets on it has time."""
+        """Waits for a reader, as long as it progresses; it ends when it has read to the end."""
         process = self.workers[name]
         while process.alive:
             read = self._progress(process)
@@ -322,7 +322,7 @@ class Streams:
         return dict(process.journal.state), len(process.journal.seen)
 
     def _log(self, place: int) -> PartitionLog:
-        """The partition from its first record to its last, by librdkafka, which checks each CRC."""
+        """Reads the partition from its first record to its last by librdkafka, which checks each CRC."""
         options = {**reaching.librdkafka(self.target.bootstrap), "group.id": "unused", "check.crcs": True}
         options |= {"enable.partition.eof": True, "enable.auto.commit": False}
         client = librdkafka.Consumer(options)
@@ -345,7 +345,7 @@ class Streams:
         raise AssertionError(f"partition {place} has no end after {log.end} records")
 
     def check(self) -> Report:
-        """Reads everything back and says what does not fit."""
+        """Reads everything back and returns all anomalies."""
         report = self.report
         logs = [self._log(place) for place in range(self.plan.partitions)]
         for process in self._all():

@@ -29,12 +29,12 @@ from conformance.faults.checkers.streams import HEAD, make_value
 
 PR_SET_PDEATHSIG = 1
 TOPIC = "streams"
-#: How many records of a stream may wait for their acks where nothing else bounds them.
+#: This many records of a stream may wait for their acks if no other limit applies.
 AHEAD = 2_000
 CHUNK = 500
-#: The most records of a stream that are written to the journal at once.
+#: At most this many records of a stream go to the journal at once.
 RUN = 250
-#: Nothing is given up in the time that faults take; a request is, soon.
+#: The SDK gives up nothing while faults last, but gives up a single request soon.
 PATIENT = {
     "request_timeout_ms": 3_000,
     "default_api_timeout_ms": 120_000,
@@ -59,10 +59,10 @@ class Options:
     #: A writer's streams, and the number of records of each.
     streams: list[int] = field(default_factory=list)
     records: int = 0
-    #: A file that says which part of the whole may be written by now, and the part that those before it have written.
+    #: This file says which share of the whole may be written by now, and which share the predecessors have written.
     permit: str = ""
     begun: float = 0.0
-    #: A reader begins where an earlier one of its name was: {partition: [next offset, CRC]}.
+    #: A reader begins where its predecessor stopped: {partition: [next offset, CRC]}.
     state: dict[str, list[int]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Options:
 
 
 class Log:
-    """The journal; each line is one write."""
+    """Writes the journal, each line by one write."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -81,25 +81,25 @@ class Log:
         os.write(self._file, " ".join(map(str, words)).encode() + b"\n")
 
     def error(self, error: Exception, where: str) -> None:
-        """What the SDK raised: it says itself whether one may try again."""
+        """Notes an error of the SDK, which says itself whether a retry may help."""
         word = "hiccup" if getattr(error, "retriable", False) else "failed"
         self.note(word, where, type(error).__name__, *([] if word == "hiccup" else [error]))
 
 
 class Ledger:
-    """What becomes of the records of one stream, in the order of each partition."""
+    """Tracks the outcomes of one stream's records, in the order of each partition."""
 
     def __init__(self, log: Log, stream: int, partitions: int, longest: int) -> None:
-        """``longest``: the most records that are written to the journal at once."""
+        """``longest``: the most records that go to the journal at once."""
         self.log = log
         self.stream = stream
         self.partitions = partitions
         self.longest = longest
         self.due = list(range(partitions))
-        self.runs = [(0, 0, 0)] * partitions  # number, offset, count
+        self.runs = [(0, 0, 0)] * partitions  # Number, offset, count.
 
     def told(self, number: int, metadata: Any, error: Exception | None) -> None:
-        """The SDK says what became of a record."""
+        """Notes the outcome of a record that the SDK reports."""
         place = number % self.partitions
         if error is not None:
             self.log.note("failed", f"record {number} of stream {self.stream} was given up:", error)
@@ -127,34 +127,34 @@ class Ledger:
         self.runs[place] = 0, 0, 0
 
     def close(self, count: int) -> None:
-        """All ``count`` records are answered."""
+        """Notes that all ``count`` records are answered."""
         for place in range(self.partitions):
             self._flush(place)
         self.log.note("end", self.stream, count)
 
 
 class Gate:
-    """Keeps a writer from being through before the faults are: lets it pass as far as the campaign permits."""
+    """Keeps a writer from finishing before the faults end: it may write as much as the campaign permits."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.open_until = 0
 
     def is_open(self, number: int) -> bool:
-        """Whether this record may be sent by now."""
+        """Says whether this record may be sent by now."""
         if number >= self.open_until:
             part = (float(Path(self.options.permit).read_text()) - self.options.begun) / (1 - self.options.begun)
             self.open_until = round(self.options.records * part)
         return number < self.open_until
 
     def wait(self, number: int) -> None:
-        """Until this record may be sent."""
+        """Waits until this record may be sent."""
         while not self.is_open(number):
             time.sleep(0.01)
 
 
 class Writer:
-    """Streams of one producer."""
+    """The streams of one producer."""
 
     def __init__(self, options: Options, log: Log) -> None:
         self.options = options
@@ -164,12 +164,12 @@ class Writer:
         self.ledgers = [Ledger(log, stream, options.partitions, longest) for stream in options.streams]
 
     def numbered(self, ledger: Ledger) -> Iterator[tuple[int, bytes, int]]:
-        """Number, value, partition."""
+        """Yields number, value and partition."""
         for number in range(self.options.records):
             yield number, make_value(ledger.stream, number), number % ledger.partitions
 
     def chunks(self) -> Iterator[range]:
-        """The numbers again, many of one partition at a time."""
+        """Yields the numbers in chunks of one partition each."""
         step = self.options.partitions
         for first in range(0, self.options.records, CHUNK * step):
             last = min(self.options.records, first + CHUNK * step)
@@ -178,7 +178,7 @@ class Writer:
 
 
 class BlockingWriter(Writer):
-    """A thread for each stream; the role says how it sends."""
+    """Runs a thread for each stream; the role says how it sends."""
 
     def run(self) -> None:
         from pyclient import Producer
@@ -195,14 +195,14 @@ class BlockingWriter(Writer):
             ledger.close(self.options.records)
 
     def send(self, producer: Any, ledger: Ledger) -> None:
-        """With callbacks; buffer.memory makes it wait."""
+        """Sends with callbacks, and waits while buffer.memory is full."""
         for number, value, place in self.numbered(ledger):
             self.gate.wait(number)
             told = functools.partial(ledger.told, number)
             producer.send(TOPIC, value=value, partition=place, on_delivery=told)
 
     def send_many(self, producer: Any, ledger: Ledger) -> None:
-        """Whole sequences; their deliveries are asked one by one."""
+        """Sends whole sequences, and awaits their deliveries one by one."""
         pending: deque[tuple[range, Any]] = deque()
         for numbers in self.chunks():
             self.gate.wait(numbers.start)
@@ -219,14 +219,14 @@ class BlockingWriter(Writer):
             ledger.told(number, deliveries[turn].metadata, deliveries[turn].error)
 
     def one_by_one(self, producer: Any, ledger: Ledger) -> None:
-        """The next record when the one before it is acked."""
+        """Sends the next record when the previous one is acked."""
         for number, value, place in self.numbered(ledger):
             self.gate.wait(number)
             ledger.told(number, producer.send(TOPIC, value=value, partition=place).result(), None)
 
 
 class AsyncioWriter(Writer):
-    """A task for each stream, which awaits the oldest report when many are open."""
+    """Runs a task for each stream; it awaits the oldest report when many are open."""
 
     def run(self) -> None:
         asyncio.run(self._run())
@@ -255,7 +255,7 @@ class AsyncioWriter(Writer):
 
 
 class Reader:
-    """Reads all partitions from the beginning: offset by offset, with a CRC of the values."""
+    """Reads all partitions from the beginning, offset by offset, with a CRC of the values."""
 
     def __init__(self, options: Options, log: Log) -> None:
         self.options = options
@@ -267,7 +267,7 @@ class Reader:
         self.unsaved = 0
 
     def take(self, place: int, offset: int, value: bytes) -> None:
-        """The next record of a partition."""
+        """Takes the next record of a partition."""
         row = self.state[place]
         if offset != row[0]:
             self.log.note("failed", f"{self.options.name}: partition {place}: {offset} where {row[0]} was due")
@@ -275,7 +275,7 @@ class Reader:
         self.unsaved += 1
 
     def save(self, least: int = 20_000) -> None:
-        """Writes down where it is."""
+        """Writes its positions into the journal."""
         if self.unsaved >= least:
             self.log.note("state", json.dumps(self.state))
             self.unsaved = 0
@@ -308,7 +308,7 @@ class Reader:
 
 
 class ArrowReader(Reader):
-    """The same from asyncio, in Arrow batches."""
+    """Reads the same from asyncio, in Arrow batches."""
 
     def run(self) -> None:
         asyncio.run(self._run())
@@ -334,7 +334,7 @@ class ArrowReader(Reader):
 
 
 class Member(Reader):
-    """A member of a group; commits what it has read."""
+    """Reads as a member of a group, and commits what it has read."""
 
     def __init__(self, options: Options, log: Log) -> None:
         super().__init__(options, log)
@@ -349,7 +349,7 @@ class Member(Reader):
                 self._commit(consumer)
 
     def _poll(self, consumer: Any) -> bool:
-        """Whether anything came."""
+        """Polls; says whether records came."""
         try:
             records = consumer.poll(timeout=0.3)
         except Exception as error:
@@ -364,7 +364,7 @@ class Member(Reader):
             self.due.pop(place.partition, None)
 
     def on_partitions_revoked(self, partitions: Any) -> None:
-        """Needs nothing: what is not committed yet is read again."""
+        """Does nothing: the next owner reads uncommitted records again."""
 
     on_partitions_lost = on_partitions_revoked
 
@@ -385,7 +385,7 @@ class Member(Reader):
         try:
             consumer.commit(timeout=5)
         except Exception as error:
-            kind = type(error).__name__  # given to others meanwhile: they read it again
+            kind = type(error).__name__  # Other members own these partitions now, and read the records again.
             expected = kind in ("CommitFailed", "RebalanceInProgress", "IllegalGeneration", "UnknownMemberId")
             if expected or kind in ("StaleMemberEpoch", "FencedMemberEpoch"):
                 self.log.note("hiccup", "commit", kind)
@@ -393,7 +393,7 @@ class Member(Reader):
                 self.log.error(error, "commit")
 
     def _all_committed(self, consumer: Any) -> bool:
-        """Whether the group has read everything, by any of its members."""
+        """Says whether the members of the group have read everything."""
         places = self.places()
         try:
             committed, ends = consumer.committed(places), consumer.end_offsets(places)

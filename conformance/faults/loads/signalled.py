@@ -1,4 +1,4 @@
-"""A busy consumer and a busy producer whose signal handler calls ``wakeup()``: it is signalled at random moments.
+"""Signals a busy consumer and a busy producer at random moments; their signal handler calls ``wakeup()``.
 
 A program of its own, for Python runs handlers in the main thread: ``python -m conformance.faults.loads.signalled
 BOOTSTRAP TOPIC SIGNALS SEED``. Its last line says how often ``wakeup()`` has ended a poll. Its parent process sees
@@ -20,11 +20,11 @@ from pyclient.errors import WakeupError
 
 RECORDS = 20_000
 PAUSE_S = 0.0001
-"""Between signals, on average: less, and nothing but handlers would run."""
+"""The average pause between signals; with a shorter one, only handlers would run."""
 
 
 class Signalled:
-    """Reads a topic again and again, and writes to another one beside, until it was signalled so many times."""
+    """Reads a topic again and again and writes to another one, until it has got this many signals."""
 
     def __init__(self, bootstrap: str, topic: str, signals: int, seed: int) -> None:
         self.random = random.Random(seed)
@@ -39,7 +39,7 @@ class Signalled:
         self.consumer.assign([self.place])
 
     def run(self) -> None:
-        """Raises AssertionError where a record is passed over, or ``wakeup`` is lost."""
+        """Raises AssertionError if a record is passed over, or ``wakeup`` is lost."""
         signal.signal(signal.SIGUSR1, self._handle)
         main, chance = threading.main_thread().ident, random.Random(self.random.random())
         assert main is not None
@@ -72,7 +72,7 @@ class Signalled:
         return False
 
     def _read_all(self, sender: threading.Thread) -> None:
-        """From the first record to the last; those that it was not woken for come in order."""
+        """Reads from the first record to the last, in order; counts the polls that a wakeup ended."""
         self.consumer.seek_to_beginning()
         expected = 0
         while expected < RECORDS and sender.is_alive():

@@ -33,7 +33,7 @@ from conformance.faults.targets import Target
 from harness.support import until
 
 TOPICS = {"input": 4, "side": 2}
-#: Everything that a broker writes beside records is written all the time; transactions that time out do so soon.
+#: Brokers write everything beside records all the time; transactions time out soon.
 EAGER = {
     "log.flush.offset.checkpoint.interval.ms": "50",
     "replica.high.watermark.checkpoint.interval.ms": "50",
@@ -43,15 +43,15 @@ EAGER = {
 }
 STUCK = "stuck"
 ENDED = "workers ended by themselves"
-#: What a worker notes when a client of it is through.
+#: A worker notes this when its client is finished.
 ENDS = ("fenced", "failed", "end")
-#: Where workers find the suite.
+#: Workers import the suite from here.
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
 class Application:
-    """A consume-transform-produce application of some workers."""
+    """A consume-transform-produce application, run by some workers."""
 
     driver: str
     group_protocol: str
@@ -68,7 +68,7 @@ class Application:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign is made of."""
+    """The extent of a campaign."""
 
     transactions: int
     faults: int
@@ -79,25 +79,25 @@ class Plan:
         Application("aiokafka", "manual"),
     )
     session_timeout_ms: int = 10_000
-    """Of members of a classic group."""
+    """The session time-out of members of a classic group."""
     most_records: int = 6
-    """Of a writer's transaction."""
+    """The most records of a writer's transaction."""
 
 
 @dataclass
 class Report:
-    """What a campaign has done and found."""
+    """The results of a campaign."""
 
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
-    """What made clients be given up, by their kind."""
+    """The reasons why clients were given up, by kind."""
     records: int = 0
     seen: int = 0
     anomalies: list[Anomaly] = field(default_factory=list)
     hung: list[str] = field(default_factory=list)
-    """The stacks of zombies whose library did not come back from a call."""
+    """The stacks of zombies whose library did not return from a call."""
 
     def __str__(self) -> str:
         faults = ", ".join(f"{count} {name}" for name, count in sorted(self.faults.items()))
@@ -108,7 +108,7 @@ class Report:
 
 
 class Process:
-    """A worker's process, its journal, and what it takes to start it again."""
+    """A worker's process and its journal, with everything needed to start it again."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -124,7 +124,7 @@ class Process:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """To the worker and whatever it has started."""
+        """Signals the worker and its children."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
@@ -137,18 +137,18 @@ class Process:
         return self.process.poll() is None
 
     def count(self, word: str) -> int:
-        """How often the journal has it by now."""
+        """Counts an entry in the journal so far."""
         self.journal.refresh()
         return self.journal.counts[word]
 
     def trouble(self) -> str:
-        """The end of its journal and of what it printed, for a report."""
+        """Returns the end of its journal and of its output, for a report."""
         texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in texts if path.exists())
 
 
 class Transactions:
-    """Workers on brokers that run."""
+    """Runs workers on running brokers."""
 
     def __init__(self, target: Target, seed: int, plan: Plan, folder: Path) -> None:
         self.target = target
@@ -163,7 +163,7 @@ class Transactions:
         self.reader: CommittedReader | None = None
 
     def begin(self) -> None:
-        """Makes the topics and starts all workers; returns when each has committed something."""
+        """Creates the topics and starts all workers; returns when each has committed something."""
         for topic, count in self.topics.items():
             self.target.make_topic(topic, count, segment_bytes=1 << 20, retention_ms=-1)
         self.reader = CommittedReader(self.target, self.places)
@@ -195,7 +195,7 @@ class Transactions:
         return replace(options, group=name, partitions=mine)
 
     def _start(self, options: Options) -> Process:
-        """Starts a worker, or the next one in its place, whose transactions have names of their own."""
+        """Starts a worker, or its successor, whose transactions have names of their own."""
         role = options.transactional_id
         if role in self.workers:
             self.past.append(self.workers[role])
@@ -213,7 +213,7 @@ class Transactions:
             raise
 
     def await_transactions(self, count: int) -> None:
-        """So many are committed in all; as long as there are more, time does not count."""
+        """Waits until this many transactions are committed, without a time limit while the number rises."""
         while (now := self.committed()) < count:
             self.revive()
             self._await(lambda now=now: self.committed() > now, f"a transaction after {now}")  # type: ignore[misc]
@@ -222,7 +222,7 @@ class Transactions:
         return sum(process.count("committed") for process in [*self.workers.values(), *self.past])
 
     def _await_progress(self) -> None:
-        """Each worker has committed something."""
+        """Waits until each worker has committed something."""
         for role in self.workers:
             self._await(lambda role=role: self._has_committed(role), f"{role} commits")  # type: ignore[misc]
 
@@ -231,34 +231,36 @@ class Transactions:
         return self.workers[role].count("committed") > 0
 
     def revive(self) -> None:
-        """A worker may end by itself: librdkafka and aiokafka say fenced when a broker forgot to answer."""
+        """Restarts a worker that ended by itself: librdkafka and aiokafka report a fence when a broker left a request
+        unanswered.
+        """
         for process in list(self.workers.values()):
             if not process.alive:
                 self.report.faults[ENDED] += 1
                 self._start(process.options)
 
     def kill_worker(self) -> None:
-        """kill -9 of one or two workers; others take their places."""
+        """Kills one or two workers by kill -9; others replace them."""
         for role in self.random.sample(sorted(self.workers), self.random.randint(1, 2)):
             self.workers[role].kill()
             self.report.faults["kills of workers"] += 1
             self._start(self.workers[role].options)
 
     def make_zombie(self) -> None:
-        """A worker in the middle of something sleeps, another takes its place; then it goes on."""
+        """Freezes a worker in the middle of its work, starts a replacement, then resumes the zombie."""
         zombie = self._at_work(self.workers)
         zombie.signal(signal.SIGSTOP)
         self._replace(zombie)
         self.report.faults["zombies"] += 1
 
     def make_double(self) -> None:
-        """Another worker begins under the transactional id of one that goes on working."""
+        """Starts another worker under the transactional id of a worker that continues."""
         self._replace(self._at_work(self.workers))
         self.report.faults["doubles"] += 1
 
     def put_to_sleep(self) -> None:
-        """A member of a group sleeps for longer than its session. The others do its work; then it goes on, under a
-        transactional id that nobody else has.
+        """Freezes a member of a group for longer than its session, while the others do its work. It resumes under a
+        transactional id that nobody else uses.
         """
         groups = [row.name for row in self.plan.applications if row.group_protocol != "manual"]
         sleeper = self._at_work([role for role in self.workers if role[:-1] in groups])
@@ -268,14 +270,14 @@ class Transactions:
         self.report.faults["members that came back"] += 1
 
     def _at_work(self, roles: Iterable[str]) -> Process:
-        """One of them that has committed something."""
+        """Chooses a worker, and waits until it has committed something."""
         role = self.random.choice(sorted(roles))
         found = self.workers[role]
         self._await(lambda: found.count("committed") > 0 or not found.alive, f"{role} has ids")
         return found
 
     def _replace(self, zombie: Process) -> None:
-        """Another one takes its place; it goes on where it was stopped, and is told."""
+        """Starts a halted worker's successor, resumes the worker, and waits until it learns of the fence."""
         role = zombie.options.transactional_id
         before = Counter({word: zombie.count(word) for word in ENDS})
         heir = self._start(zombie.options)
@@ -287,8 +289,8 @@ class Transactions:
         zombie.kill()
 
     def _see_off(self, zombie: Process, is_told: Callable[[], bool]) -> None:
-        """The zombie learns that it was fenced. librdkafka may hang instead, in one call that is known for it
-        (``drivers.confluent``); this is reported, with the stack.
+        """Waits until the zombie learns that it was fenced. librdkafka may hang in one known call
+        (``drivers.confluent``); this is reported with the stack.
         """
         role = zombie.options.transactional_id
         if zombie.options.driver != "confluent":
@@ -305,7 +307,8 @@ class Transactions:
         assert self._has_hung(zombie), f"{role}'s zombie is not told:\n{zombie.trouble()}"
 
     def _has_hung(self, process: Process) -> bool:
-        """Whether a worker stands in the call in which librdkafka is known to hang; reported then, with the stack."""
+        """Says whether a worker hangs in the call that is known to hang in librdkafka, and reports it with the stack.
+        """
         if process.options.driver != "confluent":
             return False
         process.signal(signal.SIGQUIT)
@@ -316,7 +319,7 @@ class Transactions:
         return True
 
     def end(self) -> None:
-        """Lets the workers finish what they have begun; then all have ended and no transaction is open."""
+        """Lets the workers finish their work; waits until all have ended and no transaction is open."""
         for process in self._roles("writer"):
             self._finish(process)
         self._await(self._all_written, "no writer's transaction is left open")
@@ -326,7 +329,7 @@ class Transactions:
         self._await(self._all_stable, "no transaction is left open")
 
     def check(self) -> Report:
-        """Reads everything back and says what does not fit."""
+        """Reads everything back and returns all anomalies."""
         assert self.reader is not None
         self._await(self._all_stable, "no transaction is left open")
         logs = {place: read_committed(self.target, place) for place in self.places}
@@ -337,7 +340,7 @@ class Transactions:
         return self.report
 
     def _end_hung(self, application: Application) -> bool:
-        """Kills those of its workers that hang; False where none does."""
+        """Kills the hanging workers; returns False if none hangs."""
         workers = [self.workers[f"{application.name}{number}"] for number in range(application.workers)]
         hung = [worker for worker in workers if worker.alive and self._has_hung(worker)]
         for worker in hung:
@@ -348,11 +351,11 @@ class Transactions:
         return [process for role, process in self.workers.items() if role.startswith(prefix)]
 
     def _finish(self, process: Process) -> None:
-        process.process.terminate()  # the worker alone; what it has started it ends itself
+        process.process.terminate()  # Only the worker is killed; it ends its children itself.
         self._await(lambda: not process.alive, f"{process.options.name} ends")
 
     def _await_copies(self) -> None:
-        """Until each application has copied the whole input. A worker that hangs in librdkafka is replaced."""
+        """Waits until each application has copied the whole input; replaces a worker that hangs in librdkafka."""
         for partition in range(TOPICS["input"]):
             count = len(read_committed(self.target, Place("input", partition)))
             for application in self.plan.applications:
@@ -367,7 +370,7 @@ class Transactions:
                     self._await(copied, what)
 
     def _is_copied(self, place: Place, count: int) -> bool:
-        """Whether the reader on the way has seen so many records there."""
+        """Says whether the concurrent reader has seen this many records in the output."""
         assert self.reader is not None
         self._revive_transformers()
         return len(self.reader.seen[place]) >= count
@@ -384,7 +387,7 @@ class Transactions:
         return self._stable(self.places)
 
     def _stable(self, places: Iterable[Place]) -> bool:
-        """Whether no transaction is open there: the last stable offset is the high watermark."""
+        """Says whether no transaction is open: the last stable offset equals the high watermark."""
         return all(end_offset(self.target, place, 0) == end_offset(self.target, place, 1) for place in places)
 
     def _caught_up(self, logs: dict[Place, list[Row]]) -> bool:
@@ -416,5 +419,5 @@ class Transactions:
 
 
 def _met_its_end(zombie: Process, before: Counter[str]) -> bool:
-    """A client that lost its ids to another may call it fenced or just fail."""
+    """A client that lost its ids to another may report a fence, or just a failure."""
     return any(zombie.count(word) > before[word] for word in ENDS)

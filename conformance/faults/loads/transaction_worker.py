@@ -40,16 +40,16 @@ class Options:
     driver: str
     transactional_id: str
     seed: int
-    #: A writer's topics with their number of partitions.
+    #: A writer's topics with their numbers of partitions.
     topics: dict[str, int] | None = None
-    #: Of a writer's transaction.
+    #: The most records of a writer's transaction.
     most_records: int = 6
     #: A transformer's input, output, and group.
     source: str = ""
     target: str = ""
     group: str = ""
     group_protocol: str = "classic"
-    #: The partitions that a transformer reads without asking a group; None: those that the group gives.
+    #: The partitions that a transformer reads without a group; None: the group assigns them.
     partitions: list[int] | None = None
     life_s: float = 900
     transaction_timeout_ms: int = 60_000
@@ -72,11 +72,11 @@ class Worker(ABC):
         self._journal = os.open(options.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, *words: object) -> None:
-        """One line of the journal, in one write."""
+        """Writes one line into the journal, by one write."""
         os.write(self._journal, json.dumps(words).encode() + b"\n")
 
     def run(self) -> None:
-        """Works to the end."""
+        """Works until the end."""
         while self.going:
             try:
                 with self._producer() as producer:
@@ -104,11 +104,13 @@ class Worker(ABC):
 
     @abstractmethod
     def work(self, producer: Producer) -> None:
-        """Transactions until the end, or until something that only a new client mends."""
+        """Runs transactions until the end, or until an error that requires a new client."""
 
     @contextlib.contextmanager
     def transaction(self, producer: Producer) -> Iterator[str]:
-        """Notes begin and end of what runs in it; commits it, or aborts it when it raises ``MustAbort``."""
+        """Notes begin and end of a transaction around a body; commits it, or aborts it when the body raises
+        ``MustAbort``.
+        """
         name = f"{self.options.name}.{self.number}"
         self.number += 1
         self.note("begin", name)

@@ -1,4 +1,4 @@
-"""Logs that are written through a broker, damaged on the disk while it is down, and read again.
+"""Writes logs through a broker, damages them on disk while the broker is down, and reads them again.
 
 A log of ``BATCHES`` small batches (two records each, of one idempotent producer) in segments of ten batches. Values
 tell their offset, so a read back needs no memory of what was written.
@@ -18,7 +18,7 @@ PER_BATCH = 2
 COUNT = BATCHES * PER_BATCH
 DUPLICATE_SEQUENCE = 46
 START_MS = batches.now_ms() - 600_000
-#: An index that is full after ten entries rolls the segment.
+#: Ten entries fill the index, which then rolls the segment.
 CONFIGS = {
     "segment.index.bytes": 80,
     "index.interval.bytes": 0,
@@ -52,7 +52,7 @@ class WrittenLog:
         return log
 
     def batch(self, number: int) -> bytes:
-        """The batch of that number, as its producer sends it."""
+        """Returns the batch of that number, as its producer sends it."""
         first = number * PER_BATCH
         return batches.batch(
             [value_at(offset) for offset in range(first, first + PER_BATCH)],
@@ -67,11 +67,11 @@ class WrittenLog:
         return self.broker.partition_dir(self.topic)
 
     def files(self, suffix: str) -> list[Path]:
-        """The log's files of that suffix, by offset."""
+        """Returns the log's files of that suffix, by offset."""
         return sorted(self.folder.glob(f"*{suffix}"))
 
     def segment_of(self, number: int) -> tuple[Path, int, int]:
-        """Where a batch is: file, position, size."""
+        """Returns a batch's file, position and size."""
         for path in reversed(self.files(".log")):
             position = 0
             for header in batches.headers(path.read_bytes()):
@@ -94,7 +94,7 @@ class WrittenLog:
         self.overwrite(number, place, bytes([found ^ 0x5A]))
 
     def served(self) -> dict[int, bytes | None]:
-        """Every record that the broker gives out, asked for from each offset; all CRCs are right."""
+        """Returns every record that the broker serves, fetched from each offset; checks all CRCs."""
         found: dict[int, bytes | None] = {}
         with Wire(self.broker.address) as wire:
             for offset in range(0, wire.end_offset(self.topic), PER_BATCH):
@@ -105,13 +105,13 @@ class WrittenLog:
         return found
 
     def check_served(self, count: int = COUNT) -> None:
-        """Exactly the first ``count`` records are there, as they were written."""
+        """Checks that exactly the first ``count`` records are there, unchanged."""
         with Wire(self.broker.address) as wire:
             assert wire.end_offset(self.topic) == count, self.topic
         assert self.served() == {offset: value_at(offset) for offset in range(count)}, self.topic
 
     def check_lookups(self) -> None:
-        """Offsets are found by time, and the producer's batches are known again.
+        """Checks that the broker finds offsets by time, and recognises the producer's batches.
 
         A snapshot holds the offset of its last batch only: an older one is refused as a duplicate (46).
         """
@@ -127,7 +127,7 @@ class WrittenLog:
             assert wire.end_offset(self.topic) == COUNT, self.topic
 
     def check_goes_on(self, end: int = COUNT) -> None:
-        """The next record gets the next offset, and comes back."""
+        """Checks that the next record gets the next offset, and can be read."""
         with Wire(self.broker.address) as wire:
             reply = wire.produce(self.topic, batches.batch([b"more"], base_timestamp=timestamp_at(COUNT) + 1))
             assert (reply.error_code, reply.base_offset) == (0, end), self.topic

@@ -1,6 +1,4 @@
-"""Disks that are full when a campaign says so, and files that come back from a crash as others. Each broker has a
-tmpfs, which is made no larger than what it holds.
-"""
+"""Fills disks when a campaign asks for it, and replaces files that a crash spoils."""
 
 from __future__ import annotations
 
@@ -17,28 +15,28 @@ ROOM = "75%"
 
 
 class Disks:
-    """``paths``: by broker. Mounting needs root; ``is_possible`` after the start says whether it went."""
+    """``paths``: by broker. Mounting needs root; after the start, ``is_possible`` says whether it worked."""
 
     def __init__(self, paths: Mapping[int, Path]) -> None:
         self.paths = paths
         self.is_possible = False
 
     def fill(self, broker: int) -> None:
-        """Nothing more can be written there."""
+        """Fills the disk: no further write succeeds."""
         path = self.paths[broker]
-        while True:  # it may have grown meanwhile: then the kernel refuses
+        while True:  # The disk may hold more by now: then the kernel refuses to shrink it.
             found = os.statvfs(path)
             used = (found.f_blocks - found.f_bfree) * found.f_bsize
             if self._mount(path, f"remount,size={used + found.f_bsize}"):
                 return
 
     def free(self, broker: int) -> None:
-        """There is room again."""
+        """Gives the disk room again."""
         self._mount(self.paths[broker], f"remount,size={ROOM}")
 
     def __enter__(self) -> Self:
         done = []
-        for path in self.paths.values():  # one may lie on another
+        for path in self.paths.values():  # One disk may be mounted on another.
             path.mkdir(parents=True, exist_ok=True)
             done.append(os.geteuid() == 0 and self._mount(path, f"size={ROOM}"))
         self.is_possible = bool(done) and all(done)
@@ -56,8 +54,9 @@ class Disks:
 
 @contextlib.contextmanager
 def another_file(path: Path) -> Iterator[Path]:
-    """A copy to be spoiled, which is then the file. Its bytes that are on their way to a client by ``sendfile`` are its
-    pages: a machine that crashes sends nothing of what it has spoiled.
+    """Yields a copy to spoil, which then replaces the file.
+
+    A ``sendfile`` under way sends the file's own pages, and a machine that crashes sends no spoiled bytes.
     """
     copy = path.with_name(f"{path.name}.spoiled")
     shutil.copy2(path, copy)

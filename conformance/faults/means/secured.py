@@ -1,4 +1,4 @@
-"""Brokers that are secured everywhere: SASL_SSL on their only listener, for clients and brokers, and an authorizer.
+"""Secures brokers everywhere: SASL_SSL on their only listener, for clients and brokers, and an authorizer.
 
 Clients come as ``EVERYBODY``, who may do everything by ACLs. ``GUESTS`` may do nothing until somebody lets them.
 """
@@ -35,17 +35,17 @@ ALL_OF: Final = {
 ACLS_VERSION: Final = 2
 CONNECT_S = 5.0
 SPOILT_S = 8.0
-"""So long a file is broken at most, which is several looks at it."""
+"""A file is broken for at most this long, which is several checks of the broker."""
 PATIENCE_S = 180.0
 
 
 def principal(user: str) -> str:
-    """The user, as ACLs name it."""
+    """Returns the user as ACLs name it."""
     return f"User:{user}"
 
 
 class Secured:
-    """The users of such brokers, and the authority of their certificate, which they share."""
+    """The users of secured brokers, and the authority of their shared certificate."""
 
     def __init__(self, folder: Path, hosts: Iterable[str] = ("127.0.0.1",)) -> None:
         folder.mkdir(parents=True)
@@ -54,11 +54,11 @@ class Secured:
         self._ca, self._keys = folder / "ca.pem", folder / "broker.pem"
         self._authority.cert_pem.write_to_path(str(self._ca))
         self.certificate = b""
-        """The newest one."""
+        """The newest certificate."""
         self.renew()
 
     def config(self, host: str, port: int = 0) -> dict[str, object]:
-        """A broker's, with ``_`` for ``.``."""
+        """Returns a broker's configuration, with ``_`` for ``.``."""
         users = {f"user_{name}": PASSWORD for name in (ADMIN, EVERYBODY, *GUESTS)}
         return {
             "listeners": f"{LISTENER}://{host}:{port}",
@@ -75,11 +75,11 @@ class Secured:
         }
 
     def entrance(self, user: str) -> Entrance:
-        """How the user comes in."""
+        """Returns the user's login."""
         return Entrance(user, PASSWORD, str(self._ca))
 
     def let_everybody_in(self, address: tuple[str, int]) -> None:
-        """Makes the ACLs of ``EVERYBODY``."""
+        """Creates the ACLs of ``EVERYBODY``."""
         rows = [grant(EVERYBODY, AclOperation.ALL, kind, name) for kind, name in ALL_OF.items()]
         with Wire(address, entrance=self.entrance(ADMIN)) as wire:
             reply = wire.ask("CreateAcls", ACLS_VERSION, creations=rows)
@@ -88,20 +88,20 @@ class Secured:
     # -- certificates ------------------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Puts another key with its certificate in the place of the one before."""
+        """Replaces the key and its certificate by new ones."""
         leaf = self._authority.issue_cert(*self._hosts)
         self.certificate = leaf.cert_chain_pems[0].bytes()
         leaf.private_key_and_cert_chain_pem.write_to_path(str(self._keys.with_suffix(".new")))
         self._keys.with_suffix(".new").replace(self._keys)
 
     def spoil(self) -> None:
-        """Puts half a file there: brokers keep the certificate that they have."""
+        """Truncates the file to half: brokers keep the certificate that they have."""
         whole = self._keys.read_bytes()
         self._keys.with_suffix(".new").write_bytes(whole[: len(whole) // 2])
         self._keys.with_suffix(".new").replace(self._keys)
 
     def change(self, brokers: Brokers, chance: random.Random) -> None:
-        """Another certificate, perhaps after one that cannot be read; returns when all brokers show it."""
+        """Changes the certificate, sometimes after an unreadable one; returns when all brokers present it."""
         if chance.random() < 0.5:
             self.spoil()
             time.sleep(chance.random() * SPOILT_S)
@@ -113,7 +113,7 @@ class Secured:
         until(are_all_new, "all brokers to show the new certificate", PATIENCE_S)
 
     def is_shown(self, address: tuple[str, int]) -> bool:
-        """Whether the broker there shows new connections the newest certificate."""
+        """Says whether the broker presents the newest certificate on new connections."""
         try:
             with (
                 socket.create_connection(address, CONNECT_S) as connected,
@@ -127,7 +127,7 @@ class Secured:
 
 @contextlib.contextmanager
 def running(brokers: Brokers, secured: Secured | None) -> Iterator[None]:
-    """Starts the brokers, and ends them. If they are secured, everybody comes in, and may do everything."""
+    """Starts and ends the brokers. If they are secured, everybody may log in and do everything."""
     with contextlib.ExitStack() as entered:
         if secured is not None:
             entered.enter_context(used_by_all(secured.entrance(EVERYBODY)))
@@ -138,7 +138,7 @@ def running(brokers: Brokers, secured: Secured | None) -> Iterator[None]:
 
 
 def grant(user: str, operation: AclOperation, kind: AclResource, name: str) -> Mapping[str, Any]:
-    """A row of CreateAcls."""
+    """Builds a row of CreateAcls."""
     return {
         "resource_type": kind,
         "resource_name": name,
@@ -151,7 +151,7 @@ def grant(user: str, operation: AclOperation, kind: AclResource, name: str) -> M
 
 
 def filtered(user: str, kind: AclResource, name: str) -> Mapping[str, Any]:
-    """What finds each ACL of the user that is about the resource."""
+    """Builds a filter for each ACL of the user on the resource."""
     return {
         "resource_type_filter": kind,
         "resource_name_filter": name,

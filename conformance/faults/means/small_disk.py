@@ -1,4 +1,4 @@
-"""A disk that is soon full: a small tmpfs that a broker writes to.
+"""A disk that is soon full: a small tmpfs for a broker.
 
 Root mounts it. Anybody else gets it in a user and mount namespace, held open by a process that waits; the broker joins
 that namespace by ``nsenter``, and tests look in through ``/proc/<pid>/root``.
@@ -16,7 +16,7 @@ BALLAST = "ballast"
 
 
 class SmallDisk:
-    """A tmpfs at ``path`` with room for ``size`` bytes, and a file that keeps as much again from being used.
+    """A tmpfs at ``path`` with room for ``size`` bytes; a file reserves as much again.
 
     It outlives the broker.
     """
@@ -28,14 +28,14 @@ class SmallDisk:
 
     @property
     def wrapper(self) -> list[str]:
-        """What a command must be started with to see the disk."""
+        """Returns the command prefix that lets a command see the disk."""
         if self._holder is None:
             return []
         return ["nsenter", "--preserve-credentials", "-U", "-m", "-t", str(self._holder.pid), "--"]
 
     @property
     def files(self) -> Path:
-        """Where a test sees what is on the disk."""
+        """Returns the path under which a test sees the disk's files."""
         return self.path if self._holder is None else Path(f"/proc/{self._holder.pid}/root{self.path}")
 
     def make_room(self) -> None:

@@ -19,7 +19,7 @@ from harness.wire_client import Wire
 
 
 class FrozenFollowers(Trial):
-    """Only the leader, which dies, has the records. They must not have been acked or shown."""
+    """Only the leader, which dies, has the records. It must not have acked or served them."""
 
     def script(self) -> None:
         self.write(5)
@@ -64,13 +64,13 @@ class TooFew(Trial):
         self.write(4)
 
     def in_sync(self, leader: int) -> tuple[int, ...]:
-        """The ISR, as the leader's own broker has it."""
+        """Returns the ISR, as the leader's own broker has it."""
         with Wire(self.cluster.address(leader)) as wire:
             return tuple(wire.metadata(TOPIC).partitions[0].isr_nodes)
 
 
 class Laggard(TooFew):
-    """A follower is out of sync; those that are in sync die, and it must not lead (cases 15 and 27)."""
+    """A follower is out of sync; the in-sync replicas die, and it must not lead (cases 15 and 27)."""
 
     def script(self) -> None:
         self.write(5)
@@ -86,7 +86,7 @@ class Laggard(TooFew):
 
 
 class NoPower(Trial):
-    """All brokers are killed at once, before anybody has written down the high watermark."""
+    """All brokers are killed at once, before any of them has written its high watermark."""
 
     def script(self) -> None:
         self.write(5)
@@ -97,7 +97,7 @@ class NoPower(Trial):
 
 
 class Retry(Trial):
-    """A batch that was acked is sent again: to the same leader, and to the next one (cases 31 and 32)."""
+    """A client resends an acked batch, to the same leader and to the next one (cases 31 and 32)."""
 
     def script(self) -> None:
         with Wire(self.target.leader_of(PLACE)) as wire:
@@ -121,7 +121,7 @@ class Retry(Trial):
 
 
 class Order(Trial):
-    """Five requests of two records each are in flight, all the time."""
+    """Five requests of two records each are always in flight."""
 
     def script(self) -> None:
         with Wire(self.target.leader_of(PLACE), STUCK_S) as wire:
@@ -143,7 +143,7 @@ class Order(Trial):
 
 
 class Coordinator(Trial):
-    """Offsets are committed, the last while the followers sleep; their coordinator dies (case 42)."""
+    """A client commits offsets, the last one while the followers are halted; then their coordinator dies (case 42)."""
 
     def script(self) -> None:
         mark = Watermark("the offset of trial")
@@ -155,7 +155,7 @@ class Coordinator(Trial):
         self.found += mark.check(self.committed())
         others = [broker for broker in self.cluster.ids if broker != where]
         with self.halted(*others):
-            for offset in (10, 11, 12):  # the first goes out to requests that wait
+            for offset in (10, 11, 12):  # Waiting fetches take the first one.
                 with contextlib.suppress(OSError):
                     self.commit(where, mark, offset, 0.3)
             self.crash(where)
@@ -183,7 +183,7 @@ class Coordinator(Trial):
         return True
 
     def committed(self) -> int:
-        """What the coordinator says, once it can."""
+        """Returns the coordinator's committed offset, once it can answer."""
         told: list[int] = []
 
         def ask() -> bool:
@@ -215,7 +215,7 @@ TRIALS: dict[str, type[Trial]] = {
 
 
 def run(name: str, folder: Path) -> list[Anomaly]:
-    """What a trial finds on brokers that have the environment of this process."""
+    """Runs a trial on brokers with this process's environment, and returns its anomalies."""
     kind = TRIALS[name]
     with Cluster(folder / "data", 3, None, **kind.config) as cluster:
         return kind(cluster).run()

@@ -1,4 +1,4 @@
-"""Trials of transactions: cases 33, 36, 43 and what readers of committed records are shown."""
+"""Trials of transactions: cases 33, 36, 43, and what readers of committed records see."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.faults.trials.trial import PLACE, QUICK_LAG, Trial, quietly
 
 
 class TransactionTrial(Trial):
-    """Transactions over three partitions, by librdkafka; all that was committed is read back."""
+    """Runs transactions over three partitions by librdkafka, and reads all committed records back."""
 
     client = "confluent"
     places = tuple(Place("ledger", number) for number in range(3))
@@ -27,13 +27,13 @@ class TransactionTrial(Trial):
         return super().run()
 
     def producer(self) -> Any:
-        """A new one, under the only transactional id."""
+        """Makes a new producer with the only transactional id."""
         made = opened(self.client).producer(self.cluster.bootstrap, transactional_id="trial")
         made.init_transactions()
         return made
 
     def begin(self, producer: Any) -> Transaction:
-        """A transaction with a record in every partition, all of them written."""
+        """Begins a transaction with a written record in every partition."""
         transaction = Transaction(f"trial.{len(self.told)}")
         self.told.append(transaction)
         producer.begin()
@@ -50,12 +50,12 @@ class TransactionTrial(Trial):
         self.found += transactions.check(self.told, logs)
 
     def is_stable(self) -> bool:
-        """Whether the last stable offset of every partition is its high watermark."""
+        """Says whether the last stable offset of every partition is its high watermark."""
         return all(end_offset(self.target, each, 0) == end_offset(self.target, each, 1) for each in self.places)
 
 
 class CommitAndAbort(TransactionTrial):
-    """Some are committed, some aborted; a consumer of committed records looks on, and one transaction is open."""
+    """Some transactions commit, some abort, one stays open, while a consumer reads committed records."""
 
     def script(self) -> None:
         with self.producer() as producer:
@@ -79,7 +79,7 @@ class CommitAndAbort(TransactionTrial):
 
 
 class Offsets(TransactionTrial):
-    """Offsets that are committed in a transaction are where the group goes on (case 43)."""
+    """The group continues from the offsets that a transaction committed (case 43)."""
 
     def script(self) -> None:
         self.write(10)
@@ -96,7 +96,7 @@ class Offsets(TransactionTrial):
 
 
 class Zombie(TransactionTrial):
-    """A producer sleeps, another takes its id; what the first one does then must never be seen (case 33)."""
+    """A producer sleeps while another takes its id; readers must never see what the first one does then (case 33)."""
 
     def script(self) -> None:
         with self.producer() as zombie:
@@ -113,7 +113,7 @@ class Zombie(TransactionTrial):
 
 
 class Prepared(TransactionTrial):
-    """The coordinator dies when the outcome is written, and before a broker that sleeps has its marker (case 36)."""
+    """The coordinator dies after it has written the outcome, and before a halted broker has its marker (case 36)."""
 
     config = QUICK_LAG
 

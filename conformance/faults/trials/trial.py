@@ -1,4 +1,4 @@
-"""What a trial is made of (``trials``): three brokers, a topic, a history, and the means to freeze and kill."""
+"""The parts of a trial (``trials``): three brokers, a topic, a history, and the means to freeze and kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STUCK = "stuck"
 STUCK_S = 45.0
 TOPIC = "trial"
 PLACE = Place(TOPIC, 0)
-#: A halted broker keeps its session, and its place in the ISR, unless a trial is about just that.
+#: A halted broker keeps its session and its place in the ISR, except in trials about these.
 CALM: dict[str, object] = {
     **EAGER,
     "zookeeper_session_timeout_ms": 20_000,
@@ -35,11 +35,11 @@ QUICK_LAG: dict[str, object] = {**CALM, "replica_lag_time_max_ms": 1_000, "zooke
 
 
 class Stuck(Exception):
-    """What had to happen has not."""
+    """A required event has not happened."""
 
 
 class Trial(ABC):
-    """One script; ``config`` is the brokers'."""
+    """A script; ``config`` configures the brokers."""
 
     config = CALM
 
@@ -51,7 +51,7 @@ class Trial(ABC):
         self.found: list[Anomaly] = []
 
     def run(self) -> list[Anomaly]:
-        """What does not fit."""
+        """Runs the script and returns the anomalies."""
         try:
             self.target.make_topic(TOPIC, 1)
             self.script()
@@ -63,10 +63,10 @@ class Trial(ABC):
 
     @abstractmethod
     def script(self) -> None:
-        """What happens."""
+        """The trial's actions."""
 
     def look(self) -> None:
-        """Reads the log and compares it with what was told, and the replicas with each other."""
+        """Compares the log with the history, and the replicas with each other."""
         self.found += self.history.check(read_back(self.target, PLACE))
         self.cluster.stop()
         log_dirs = {broker: self.cluster.log_dir(broker) for broker in self.cluster.ids}
@@ -75,18 +75,18 @@ class Trial(ABC):
     # -- what scripts are made of --------------------------------------------------------------------------
 
     def until(self, holds: Callable[[], object], what: str) -> None:
-        """Waits; raises Stuck."""
+        """Waits for a condition; raises Stuck."""
         try:
             until(holds, what, STUCK_S)
         except AssertionError as error:
             raise Stuck(str(error)) from error
 
     def await_whole(self) -> None:
-        """Until every replica is in sync."""
+        """Waits until every replica is in sync."""
         self.until(lambda: quietly(self.target.is_whole), "all replicas in sync")
 
     def leader(self) -> int:
-        """The leader, once there is one."""
+        """Waits for a leader and returns it."""
         self.until(lambda: quietly(lambda: self.cluster.partitions(TOPIC)[0].leader > 0), "a leader")
         return self.cluster.partitions(TOPIC)[0].leader
 
@@ -95,7 +95,7 @@ class Trial(ABC):
         return tuple(broker for broker in self.cluster.ids if broker != leader)
 
     def values(self, count: int) -> list[bytes]:
-        """The next values, noted as sent."""
+        """Returns the next values, noted as sent."""
         found = [make_value("trial", self.number + turn, 20) for turn in range(count)]
         self.number += count
         for value in found:
@@ -103,14 +103,16 @@ class Trial(ABC):
         return found
 
     def note(self, values: list[bytes], row: Any) -> bool:
-        """Takes in an answer; whether it was an ack."""
+        """Notes an answer; says whether it was an ack."""
         if row.error_code == 0:
             for turn, value in enumerate(values):
                 self.history.ack(row.base_offset + turn, name_of(value))
         return bool(row.error_code == 0)
 
     def write(self, count: int, /, **identity: Unpack[batches.Fields]) -> None:
-        """One batch, acked; where it is refused or not answered, other values are tried, unless it has a sequence."""
+        """Writes one batch until it is acked; after a failure it tries other values, except for a batch with a
+        sequence.
+        """
         values = self.values(count)
 
         def send() -> bool:
@@ -124,7 +126,7 @@ class Trial(ABC):
         self.until(lambda: quietly(send), "an ack")
 
     def try_to_write(self, leader: int, count: int, patience_s: float) -> bool:
-        """One batch, which may be acked within that time, or not; whether it was."""
+        """Writes one batch within a time limit; says whether it was acked."""
         values = self.values(count)
         data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batches.batch(values)}]}
         with Wire(self.cluster.address(leader), patience_s + 2.0) as wire:
@@ -138,25 +140,27 @@ class Trial(ABC):
         return self.note(values, reply.responses[0].partition_responses[0])
 
     def try_in_vain(self, leader: int) -> None:
-        """Batches that cannot be acked. The first goes out to requests that wait, and lies before those who sleep."""
+        """Writes batches that cannot be acked. Waiting fetches take the first one, which the halted brokers read when
+        they resume.
+        """
         for _ in range(3):
             self.try_to_write(leader, 2, 0.3)
 
     def read(self, leader: int, offset: int) -> None:
-        """What a consumer is given from there on."""
+        """Notes what a consumer gets from that offset."""
         with Wire(self.cluster.address(leader), STUCK_S) as wire:
             row = wire.fetch(TOPIC, offset, max_wait_ms=200, min_bytes=1)
         for found, _, value in batches.rows(bytes(row.records or b"")):
             self.history.see(found, name_of(value or b""))
 
     def crash(self, *victims: int) -> None:
-        """kill -9 of them at once."""
+        """Kills brokers at once by kill -9."""
         for victim in victims:
             self.cluster.kill(victim, signal.SIGKILL)
 
     @contextlib.contextmanager
     def halted(self, *victims: int) -> Iterator[None]:
-        """They do nothing meanwhile."""
+        """Halts brokers meanwhile."""
         for victim in victims:
             self.cluster.halt(victim)
         try:
@@ -175,7 +179,7 @@ class Trial(ABC):
 
 
 def quietly(look: Callable[[], bool]) -> bool:
-    """Returns its answer, or False if there is none."""
+    """Returns an answer, or False if there is none."""
     try:
         return look()
     except (OSError, KeyError, IndexError, AssertionError):
