@@ -1,1 +1,1 @@
-"""What the suite has shown: rows of the mission, who took part, and the page made of it."""
+"""Reports what the suite has shown: the mission's rows, the clients that took part, and the page about them."""

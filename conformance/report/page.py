@@ -54,7 +54,7 @@ How to read the columns:
 
 
 class Row(NamedTuple):
-    """The cases that show a row, and those that were not run."""
+    """The cases that show a row, and those that did not run."""
 
     found: dict[str, Trial]
     #: Cases of the suite without a result.
@@ -74,12 +74,12 @@ class Row(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Whether every case was run and passed."""
+        """Says whether every case ran and passed."""
         return bool(self.found) and not self.missing and not self.failed
 
     @property
     def result(self) -> str:
-        """The result in words."""
+        """Returns the result in words."""
         total = len(self.found) + len(self.missing)
         old = f", {self.old} of {total} old" if self.old else ""
         if self.is_shown:
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def collected() -> list[str]:
-    """The ids of all cases that belong to rows, as pytest collects them.
+    """Returns the ids of all cases that belong to rows, as pytest collects them.
 
     Raises:
         RuntimeError: a module cannot be imported; the text contains pytest's output.
@@ -122,19 +122,19 @@ def collected() -> list[str]:
 
 
 def last_commit(trials: Iterable[Trial]) -> str:
-    """The commit of the last run."""
+    """Returns the commit of the last run."""
     return max(((trial.at, trial.commit) for trial in trials), default=("", ""))[1]
 
 
 def current(trials: Mapping[str, Trial], due: Iterable[str]) -> dict[str, Trial]:
-    """The trials of the last commit if they cover every case, otherwise all trials."""
+    """Returns the trials of the last commit if they cover every case, otherwise all trials."""
     last = last_commit(trials.values())
     newest = {node_id: trial for node_id, trial in trials.items() if trial.commit == last}
     return newest if newest.keys() >= set(due) else dict(trials)
 
 
 def by_row(trials: Mapping[str, Trial], due: Collection[str]) -> dict[str, Row]:
-    """The trials of each row, and its cases without one."""
+    """Returns each row's trials, and its cases without one."""
     last = last_commit(trials.values())
     found = {name: Row({}, [], last) for name in rows.sentences()}
     for node_id, trial in trials.items():
@@ -147,12 +147,12 @@ def by_row(trials: Mapping[str, Trial], due: Collection[str]) -> dict[str, Row]:
 
 
 def unshown(trials: Mapping[str, Trial], due: Collection[str]) -> list[str]:
-    """The rows with a case that failed or was never run."""
+    """Returns the rows with a case that failed or never ran."""
     return [name for name, row in by_row(trials, due).items() if not row.is_shown]
 
 
 def summary(trials: Mapping[str, Trial], due: Collection[str]) -> str:
-    """How many rows pass, and how many of their cases were run."""
+    """Says how many rows pass, and how many of their cases ran."""
     all_rows = rows.sentences()
     shown = len(all_rows) - len(unshown(trials, due))
     cases = len(trials.keys() | set(due))
@@ -160,7 +160,7 @@ def summary(trials: Mapping[str, Trial], due: Collection[str]) -> str:
 
 
 def origin(trials: Mapping[str, Trial]) -> str:
-    """On which commits the cases were run, and when."""
+    """Says on which commits the cases ran, and when."""
     commits = Counter(trial.commit for trial in trials.values())
     where = ", ".join(f"{count} on `{name}`" for name, count in commits.items())
     times = sorted(trial.at for trial in trials.values())
@@ -168,7 +168,7 @@ def origin(trials: Mapping[str, Trial]) -> str:
 
 
 def rendered(trials: Mapping[str, Trial], due: Collection[str]) -> str:
-    """The page."""
+    """Returns the page."""
     lines = [HEAD, f"**{summary(trials, due)}.**\n", origin(trials)]
     if missing := unshown(trials, due):
         lines.append(f"Not shown: {', '.join(missing)}.\n")
@@ -194,7 +194,7 @@ def _line(name: str, sentence: str, row: Row) -> str:
 
 
 def _tests(found: Mapping[str, Trial]) -> str:
-    """Links to files, each with its number of cases."""
+    """Returns links to files, each with its number of cases."""
     files = Counter(test_of(node_id).path for node_id in found)
     return ", ".join(f"[{Path(path).stem}](../{path}) ×{count}" for path, count in sorted(files.items()))
 

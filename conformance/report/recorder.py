@@ -28,7 +28,7 @@ LINE_EVERY_S = 30.0
 
 @dataclass
 class Trial:
-    """One test with its parameters, and what came of it."""
+    """A test with its parameters and its result."""
 
     outcome: str = "passed"
     seconds: float = 0.0
@@ -40,13 +40,13 @@ class Trial:
 
 
 def test_of(node_id: str) -> rows.Test:
-    """The function of a test's id."""
+    """Returns the function of a test's id."""
     path, _, name = node_id.partition("::")
     return rows.Test(path, name.rpartition("::")[2].partition("[")[0])
 
 
 def in_words(count: Mapping[str, Any]) -> str:
-    """A count as people read it: ``acks=1: 100 acked, 7 lost``."""
+    """Formats a count for people: ``acks=1: 100 acked, 7 lost``."""
     numbers = [f"{value:,} {key.replace('_', ' ')}" for key, value in count.items() if key != "case"]
     case = f"{count['case']}: " if count.get("case") else ""
     return case + ", ".join(numbers)
@@ -65,20 +65,20 @@ def commit() -> str:
 
 
 def load(path: Path) -> dict[str, Trial]:
-    """The trials in a file, by test id."""
+    """Returns the trials in a file, by test id."""
     found = json.loads(path.read_text()) if path.exists() else {}
     return {node_id: Trial(**trial) for node_id, trial in found.items()}
 
 
 def save(path: Path, trials: Mapping[str, Trial]) -> None:
-    """Writes those of tests that there still are."""
+    """Writes the trials of tests that still exist."""
     there = set(rows.tests())
     kept = {node_id: asdict(trials[node_id]) for node_id in sorted(trials) if test_of(node_id) in there}
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 class Recorder:
-    """What the tests of this run have shown; lives in the process that reports."""
+    """Collects the results of this run's tests; lives in the process that reports."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -117,7 +117,7 @@ class Recorder:
                 trial.is_campaign = bool(value)
 
     def _progress(self, node_id: str, trial: Trial) -> None:
-        """One line, written over where that is possible; a failure stays."""
+        """Writes one line over the previous one where that is possible; a failure's line stays."""
         self.ended.add(node_id)
         if self.file is None:
             return
@@ -134,13 +134,13 @@ class Recorder:
             reporter.write_line(line)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Instead of dots there is the line."""
+        """Replaces pytest's dots by the line."""
         if self.file is None or report.outcome != "passed" or report.when != "call":
             return None
         return "passed", "", "PASSED"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The numbers that were counted."""
+        """Prints the counted numbers."""
         counted = [
             f"{' '.join(rows.of_test(test_of(node_id).name))} {in_words(count)}"
             for node_id, trial in sorted(self.trials.items())

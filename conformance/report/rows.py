@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-#: Where tests of rows lie.
+#: Tests of rows are in these folders.
 FOLDERS = ("conformance",)
 IDS = re.compile(r"test((?:_s\d{2,3})+)_")
 DEFINED = re.compile(r"^(?:async )?def (test_s\d\w+)\(", re.MULTILINE)
@@ -22,25 +22,25 @@ DEFINED = re.compile(r"^(?:async )?def (test_s\d\w+)\(", re.MULTILINE)
 class Test(NamedTuple):
     """A test function."""
 
-    #: Relative to the checkout.
+    #: The path relative to the checkout.
     path: str
     name: str
 
 
 def sentences() -> dict[str, str]:
-    """What must hold, by row, in order."""
+    """Returns each row's requirement, in order."""
     found: dict[str, str] = json.loads((HERE / "rows.json").read_text())
     return found
 
 
 def of_test(name: str) -> list[str]:
-    """The rows that a test of this name shows."""
+    """Returns the rows that a test of this name shows."""
     match = IDS.match(name)
     return [part.upper() for part in match[1].split("_")[1:]] if match else []
 
 
 def tests() -> Iterator[Test]:
-    """Every test that shows a row."""
+    """Yields every test that shows a row."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("test_*.py")):
             for name in DEFINED.findall(path.read_text()):
@@ -49,7 +49,7 @@ def tests() -> Iterator[Test]:
 
 
 def by_row(found: Iterable[Test]) -> dict[str, list[Test]]:
-    """The tests of each row."""
+    """Returns each row's tests."""
     rows: dict[str, list[Test]] = {row: [] for row in sentences()}
     for test in found:
         for row in of_test(test.name):

@@ -1,4 +1,4 @@
-"""PySpark as one more reader of a scenario's topic: ``format("pybroker")``, which it finds because it is installed."""
+"""Reads a scenario's topic by PySpark with ``format("pybroker")``, which PySpark finds because it is installed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 COLUMNS = ("partition", "offset", "key", "value")
 Options = Mapping[str, object]
-#: Spark gives a Python process ten seconds, which are few on a machine that does much else.
+#: Spark gives a Python process ten seconds, which are few on a busy machine.
 LATE, ATTEMPTS = "Python worker failed to connect back", 5
 PATIENCE_S = 240
 
 
 class Row(NamedTuple):
-    """A record as Spark has it."""
+    """A record as Spark returns it."""
 
     partition: int
     offset: int
@@ -31,17 +31,17 @@ class Row(NamedTuple):
 
 
 def offsets(topic: str, at: Mapping[int, int]) -> str:
-    """Offsets by partition, as ``startingOffsets`` and ``endingOffsets`` take them."""
+    """Formats offsets by partition for ``startingOffsets`` and ``endingOffsets``."""
     return json.dumps({topic: {str(partition): offset for partition, offset in at.items()}})
 
 
 def in_order(frame: DataFrame) -> list[Row]:
-    """The rows of a frame, by partition and offset."""
+    """Returns a frame's rows by partition and offset."""
     return sorted(Row(*row.values()) for row in frame.select(*COLUMNS).toArrow().to_pylist())
 
 
 def started(start: Callable[[], Any]) -> Any:
-    """A query that has begun; one whose Python did not come up in time is started once more."""
+    """Starts a query; starts it once more if its Python did not come up in time."""
     for _ in range(ATTEMPTS):
         query = start()
         until(lambda: query.exception() or query.recentProgress or not query.isActive, "a query's begin", PATIENCE_S)  # noqa: B023
@@ -57,21 +57,21 @@ class BySpark:
         self.session = session
 
     def __call__(self, broker: Served, topic: str, options: Options | None = None) -> list[Row]:
-        """All rows of a topic, or those that the options say."""
+        """Returns all rows of a topic, or those that the options select."""
         return in_order(self.frame(broker, topic, options))
 
     def values(self, broker: Served, topic: str, options: Options | None = None) -> list[bytes | None]:
-        """The values alone."""
+        """Returns only the values."""
         return [row.value for row in self(broker, topic, options)]
 
     def frame(self, broker: Served, topic: str, options: Options | None = None) -> DataFrame:
-        """Whether there is a batch that was not read yet."""
+        """Returns a batch of a topic that Spark has not read yet."""
         used("PySpark")
         frame: DataFrame = self._told(self.session.read, broker, topic, options).load()
         return frame
 
     def stream(self, broker: Served, topic: str, options: Options | None = None) -> DataFrame:
-        """An endless one, from the beginning unless told otherwise."""
+        """Returns an endless stream, by default from the beginning."""
         used("PySpark")
         more = {"startingOffsets": "earliest", **(options or {})}
         frame: DataFrame = self._told(self.session.readStream, broker, topic, more).load()
@@ -79,7 +79,7 @@ class BySpark:
 
     @contextmanager
     def reading(self, broker: Served, topic: str) -> Iterator[Reading]:
-        """A stream that reads all the time until the end, into a table in memory."""
+        """Reads a stream until the end of the block, into a table in memory."""
         name = f"seen_{topic.replace('-', '_').replace('.', '_')}"
         query = started(self.stream(broker, topic).writeStream.format("memory").queryName(name).start)
         try:
@@ -97,7 +97,7 @@ class BySpark:
 
 
 class Reading:
-    """A stream that runs, and what has come."""
+    """A running stream and its rows so far."""
 
     def __init__(self, session: SparkSession, name: str, query: Any) -> None:
         self._session = session
@@ -109,7 +109,7 @@ class Reading:
         return in_order(self._session.table(self._name))
 
     def await_rows(self, count: int, timeout_s: float = PATIENCE_S) -> list[Row]:
-        """Waits for so many.
+        """Waits for this many rows.
 
         Raises:
             StreamingQueryException: the query has failed.

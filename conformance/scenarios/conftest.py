@@ -1,4 +1,4 @@
-"""Clients, foreign and ours: each test that takes ``driver`` or ``member`` runs once with each of them."""
+"""Runs each test that takes ``driver`` or ``member`` once with each client, foreign or ours."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 
 @pytest.fixture(scope="session")
 def by_spark(spark: SparkSession) -> BySpark:
-    """PySpark as a reader of topics."""
+    """Returns PySpark as a reader of topics."""
     return BySpark(spark)
 
 
 @pytest.fixture(params=CLIENTS, ids="-".join)
 def client(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A foreign client and the group protocol that it is to speak."""
+    """Returns a foreign client and the group protocol that it speaks."""
     name, protocol = request.param
     return name, protocol
 
 
 @pytest.fixture
 def new_member(client: tuple[str, str], group: str) -> Iterator[NewMember]:
-    """Consumers of ``client`` in the test's group, closed at the end: ``new_member(broker, max_poll_records=1)``."""
+    """Makes consumers of ``client`` in the test's group, and closes them at the end: ``new_member(broker,
+    max_poll_records=1)``.
+    """
     made: list[Consumer] = []
     name, protocol = client
 

@@ -1,4 +1,4 @@
-"""A broker's files as they lie on the disk, and its system calls."""
+"""Reads a broker's files on disk, and traces its system calls."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def base_offsets(broker: Broker, topic: str, suffix: str = ".log") -> list[int]:
 
 
 def index_entries(path: Path) -> list[tuple[int, int]]:
-    """(relative offset, position) of an offset index, without the zeros that fill a preallocated one."""
+    """Returns (relative offset, position) of an offset index, without the zeros of its preallocated part."""
     rows = list(struct.iter_unpack(">ii", path.read_bytes()))
     return [row for row in rows if row != (0, 0)]
 
 
 def index_lookup(path: Path, relative: int) -> int:
-    """The position of the last entry that is not behind an offset."""
+    """Returns the position of the last entry at or before an offset."""
     return max((entry for entry in index_entries(path) if entry[0] <= relative), default=(0, 0))[1]
 
 
 @contextmanager
 def traced(broker: Broker, calls: str, file: Path) -> Iterator[Path]:
-    """Starts the broker below strace."""
+    """Starts the broker under strace."""
     broker.wrapper = ["strace", "-D", "-f", "-qq", "-y", "-e", f"trace={calls}", "-o", str(file)]
     with broker:
         yield file

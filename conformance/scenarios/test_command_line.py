@@ -34,13 +34,13 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def scripts(tmp_path: Path, broker: Broker) -> Scripts:
-    """The folder of a document's reader."""
+    """Returns the folder in which a reader of the documents works."""
     return Scripts(tmp_path / "kafka", broker.bootstrap)
 
 
 @pytest.fixture
 def run(broker: Broker) -> Run:
-    """A verb on the shared broker: ``run("topic", "list")`` is its stdout."""
+    """Runs a verb on the shared broker: ``run("topic", "list")`` is its stdout."""
 
     def call(*words: object, **options: object) -> str:
         return command_line.run(*words, "-b", broker.bootstrap, **options)  # type: ignore[arg-type]
@@ -50,12 +50,12 @@ def run(broker: Broker) -> Run:
 
 @pytest.fixture
 def kafkas(broker: Broker) -> Kafkas:
-    """What Kafka's own tool prints about the shared broker."""
+    """Returns what Kafka's own tool prints about the shared broker."""
     driver = java.opened()
 
     def call(main_class: str, *words: str) -> str:
         printed = driver.jvm.tool(f"{TOOLS}.{main_class}", "--bootstrap-server", broker.bootstrap, *words)
-        # TopicCommand catches even its own exit
+        # TopicCommand catches even its own exit.
         assert printed.code == 0 or "Ended: exit 0" in printed.errors, printed
         return printed.output
 
@@ -63,7 +63,7 @@ def kafkas(broker: Broker) -> Kafkas:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Words of lines: how wide a column is does not matter."""
+    """Splits lines into words, because the width of a column does not matter."""
     return [line.split() for line in text.splitlines() if line.strip()]
 
 
@@ -334,7 +334,7 @@ def _until_closed(terminal: int) -> Iterator[bytes]:
     while True:
         try:
             data = os.read(terminal, 65536)
-        except OSError:  # Linux says so when the other end is closed
+        except OSError:  # Linux raises this when the other end is closed.
             break
         if not data:
             break
@@ -357,7 +357,7 @@ def test_s110_a_consumer_that_is_told_to_end_commits_what_it_showed(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as consumer:
         assert consumer.stdout is not None
         assert [consumer.stdout.readline() for _ in range(5)][-1] == "value 4\n"
-        fill(broker, topic, 1)  # it has polled again when it shows this: the five are done
+        fill(broker, topic, 1)  # When it shows this, it has polled again: the five are done.
         assert consumer.stdout.readline() == "value 0\n"
         consumer.terminate()
         assert consumer.wait(60) == 143

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(scope="module")
 def eager(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
-    """A broker that compacts at once."""
+    """Starts a broker that compacts at once."""
     config = {key: str(value) for key, value in with_dots(EAGER).items()}
     with broker_kind(data_root / "eager", **QUICK_GROUPS, **config) as broker:
         yield broker
@@ -222,7 +222,7 @@ def test_s75_the_offsets_of_groups_are_compacted(eager: Broker) -> None:
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``, its absolute value."""
+    """Returns the absolute value of ``String.hashCode``."""
     value = 0
     for octet in text.encode("utf-16-be")[1::2]:
         value = (31 * value + octet) & 0xFFFFFFFF

@@ -25,7 +25,7 @@ NUMBERS = [b"%d" % number for number in range(100)]
 
 @pytest.fixture
 def filled(broker: Broker, topic: str) -> str:
-    """A topic of the values 0 to 99."""
+    """Creates a topic of the values 0 to 99."""
     write(broker, topic, NUMBERS)
     return topic
 
@@ -81,7 +81,7 @@ def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
     by_spark: BySpark,
     counted: Counted,
 ) -> None:
-    """30 records were processed; the commit says something else."""
+    """The consumer processes 30 records, but commits another offset."""
     with consumer(broker, group, enable_auto_commit=False) as client:
         client.subscribe([filled])
         first = [row.value() for row in take(client, 30)]
@@ -135,7 +135,7 @@ def test_s57_case_1_offsets_survive_a_torn_tail_of_their_own_log(new_broker: New
 
 
 def _offset_keys(wire: Wire) -> set[tuple[int, bytes, bytes, int]]:
-    """The keys of offset commits: i16 version, string group, string topic, i32 partition."""
+    """Returns the keys of offset commits: i16 version, string group, string topic, i32 partition."""
     found = set()
     for partition in range(50):
         end = wire.end_offset("__consumer_offsets", partition)
@@ -165,7 +165,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
 
     used("kafka-python")
     one = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=200)
-    assert one.partitions_for_topic(topic) == {0, 1}  # its leader assigns nothing of a topic that it does not know
+    assert one.partitions_for_topic(topic) == {0, 1}  # Its leader assigns no partitions of an unknown topic.
     one.subscribe([topic], listener=Listener())
     try:
         until(lambda: one.poll(1_500) is not None and ("assigned", [0, 1]) in events, "both partitions")
@@ -173,7 +173,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
             other.subscribe([topic])
 
             def moved() -> bool:
-                one.poll(1_500)  # kafka-python starts to join again if a poll ends before the join does
+                one.poll(1_500)  # kafka-python restarts its join if a poll ends before the join does.
                 other.consume(1, 0.05)
                 kind, partitions = events[-1]
                 return len(other.assignment()) == 1 and kind == "assigned" and len(partitions) == 1
@@ -251,7 +251,8 @@ def test_s59_fetch_min_bytes_waits_for_that_much_or_for_max_wait(broker: Broker,
 def test_s59_a_waiting_fetch_ends_as_soon_as_enough_has_come(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as reader, Wire(broker.address) as writer:
         partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        limits = {"min_bytes": 500, "max_bytes": 1 << 20, "max_wait_ms": 250_000}  # longer than the reader waits
+        # This is longer than the reader waits.
+        limits = {"min_bytes": 500, "max_bytes": 1 << 20, "max_wait_ms": 250_000}
         reader.post("Fetch", 11, topics=[{"topic": topic, "partitions": [partition]}], **limits)
         writer.produce(topic, batches.batch([b"x" * 100]))
         assert _silent(reader, 0.3)

@@ -1,4 +1,4 @@
-"""The new consumer protocol (KIP-848): what is particular to it, with the clients that speak it.
+"""The new consumer protocol (KIP-848): its own features, with the clients that speak it.
 
 What it shares with the classic protocol (S50–S60) is tested for both in ``test_groups`` and its like.
 """
@@ -29,21 +29,21 @@ Join = Callable[..., Consumer]
 
 @pytest.fixture(scope="module")
 def quick(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
-    """A broker of these tests alone: one of them kills it."""
+    """Starts a broker for these tests alone: one of them kills it."""
     with broker_kind(data_root / "consumer-protocol", **QUICK_GROUPS) as one:
         yield one
 
 
 @pytest.fixture
 def topic(quick: Broker, group: str) -> str:
-    """A topic of four partitions, named like the group."""
+    """Creates a topic of four partitions, named like the group."""
     make_topic(quick, name := f"read-by-{group}")
     return name
 
 
 @pytest.fixture
 def join(quick: Broker, group: str) -> Iterator[Join]:
-    """New members of the test's group: ``join("java", "consumer", topic)``."""
+    """Adds new members to the test's group: ``join("java", "consumer", topic)``."""
     with ExitStack() as members:
 
         def make(client: str, protocol: str, *topics: str, **settings: object) -> Consumer:
@@ -66,7 +66,7 @@ def whole(*topics: str) -> set[Place]:
 
 
 def shares(members: list[Consumer], places: set[Place]) -> Callable[[], bool]:
-    """Whether these members hold exactly these partitions, one each."""
+    """Says whether these members hold exactly these partitions, one each."""
 
     def look() -> bool:
         for member in members:
@@ -82,7 +82,7 @@ def wait_for_shares(members: list[Consumer], places: set[Place]) -> None:
 
 
 def read(members: list[Consumer], count: int) -> list[bytes]:
-    """What all of them read until there are ``count`` values."""
+    """Returns the values that all members read, until there are ``count``."""
     values: list[bytes] = []
 
     def look() -> bool:

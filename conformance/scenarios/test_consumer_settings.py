@@ -1,4 +1,4 @@
-"""Settings that decide what a consumer is given and when, with foreign clients and ours: S59.
+"""Settings that decide which records a consumer gets and when, with foreign clients and ours: S59.
 
 ``enable.auto.commit`` true is S56's, ``isolation.level`` and ``group.id`` are tested in ``test_group_clients`` too.
 """
@@ -20,13 +20,13 @@ SMALL, LARGE = b"s" * 100, b"l" * 2_000
 
 @pytest.fixture
 def place(broker: Broker, topic: str) -> Place:
-    """A partition with one small record."""
+    """Makes a partition with one small record."""
     write(broker, topic, [SMALL])
     return Place(topic, 0)
 
 
 def values(consumer: Consumer, count: int) -> list[bytes | None]:
-    """The next records' values."""
+    """Returns the next records' values."""
     found: list[bytes | None] = []
 
     def enough() -> bool:

@@ -1,4 +1,4 @@
-"""Bytes that are wrong: S33. A broker refuses them, and what rots on its disk is never taken for good."""
+"""Wrong bytes: S33. A broker refuses them, and no reader accepts bytes that rotted on its disk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_s33_every_flipped_bit_behind_the_crc_is_noticed(
 
 @pytest.fixture
 def rotten_broker(new_broker: NewBroker) -> Broker:
-    """Five batches, one record each; a byte of the third one's value was changed on disk while the broker was down."""
+    """Starts a broker with five batches of one record; a byte of the third value changed on disk while it was down."""
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t")

@@ -39,7 +39,7 @@ Ask = Callable[..., Any]
 
 
 class Database(NamedTuple):
-    """A database by its URL, and the first value of what it answers to a query."""
+    """A database by its URL, and the first value of its answer to a query."""
 
     url: str
     ask: Ask
@@ -47,14 +47,14 @@ class Database(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """A PostgreSQL for all of these tests: each has a topic of its own, and the topic is in every key."""
+    """Starts a PostgreSQL for all these tests: each has its own topic, and the topic is in every key."""
     with postgres.server() as url:
         yield url
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """The one and the other."""
+    """Returns each of the two databases."""
     if request.param == "sqlite":
         return Database(f"sqlite:{tmp_path}/lines.db", asked_sqlite(tmp_path / "lines.db"))
     url = request.getfixturevalue("server")
@@ -86,7 +86,7 @@ ENDS = "SELECT coalesce(sum(next), 0) FROM total WHERE topic = ?"
 
 
 class Writer:
-    """The example on a topic, to be killed."""
+    """Runs the example on a topic until a test kills it."""
 
     def __init__(self, broker: Broker, topic: str, database: Database, way: str) -> None:
         self.database, self.topic = database, topic
@@ -110,7 +110,7 @@ class Writer:
         assert self.process.wait(PATIENCE_S) == 0
 
     def await_count(self, query: str, wanted: int) -> None:
-        """Waits until the database says so."""
+        """Waits until the database has this many."""
 
         def come() -> bool:
             assert self.process is not None
@@ -134,7 +134,7 @@ def own(new_broker: NewBroker) -> Broker:
 
 @pytest.fixture
 def new_writer(own: Broker, database: Database, group: str) -> Iterator[Callable[[str], Writer]]:
-    """The example, on a topic of three partitions."""
+    """Starts the example on a topic of three partitions."""
     made: list[Writer] = []
 
     def make(way: str) -> Writer:
@@ -149,13 +149,13 @@ def new_writer(own: Broker, database: Database, group: str) -> Iterator[Callable
 
 
 def fill(broker: Broker, topic: str, lines: Sequence[bytes]) -> None:
-    """A third in each partition, in order."""
+    """Writes a third into each partition, in order."""
     for partition in range(PARTITIONS):
         write(broker, topic, lines[partition::PARTITIONS], partition=partition)
 
 
 def under_kills(broker: Broker, writer: Writer, query: str, lines: Sequence[bytes]) -> None:
-    """A part of the lines after the other; in the midst of each but the last the writer is killed."""
+    """Writes one part of the lines after the other; kills the writer during each part but the last."""
     for turn in range(ROUNDS):
         part = lines[turn * RECORDS : (turn + 1) * RECORDS]
         writer.start()
@@ -167,14 +167,14 @@ def under_kills(broker: Broker, writer: Writer, query: str, lines: Sequence[byte
 
 
 def expected(lines: Sequence[bytes]) -> str:
-    """The lines as they lie in the partitions."""
+    """Returns the lines as they lie in the partitions."""
     parts = [lines[turn * RECORDS : (turn + 1) * RECORDS] for turn in range(ROUNDS)]
     rows = (line for number in range(PARTITIONS) for part in parts for line in part[number::PARTITIONS])
     return b"\n".join(rows).decode()
 
 
 def forget(broker: Broker, writer: Writer) -> None:
-    """The group's offsets go back to the beginning."""
+    """Resets the group's offsets to the beginning."""
     words = ("--bootstrap-server", broker.bootstrap, "--group", writer.group, "--topic", writer.topic)
     command_line.run("kafka-consumer-groups", *words, "--reset-offsets", "--to-earliest", "--execute")
 
@@ -206,7 +206,7 @@ def test_s46_each_record_is_a_row_once_though_its_writer_is_killed_and_all_of_it
 
 
 def _is_left(broker: Broker, writer: Writer) -> bool:
-    """A static member stays one until it leaves explicitly, so it tells the broker."""
+    """Removes the static member explicitly, because its membership outlives its process."""
     with Wire(broker.address) as wire:
         gone = [{"member_id": "", "group_instance_id": "writer-1", "reason": None}]
         return int(wire.ask("LeaveGroup", 5, group_id=writer.group, members=gone).error_code) == 0
@@ -230,7 +230,7 @@ def test_s47_results_and_offsets_are_one_transaction_whose_end_is_where_the_next
 
 
 class Sink:
-    """Tables of a test's own, in one PostgreSQL."""
+    """The tables of one test, in the shared PostgreSQL."""
 
     def __init__(self, url: str, name: str) -> None:
         self.connection = psycopg.connect(url)
@@ -241,7 +241,7 @@ class Sink:
         self.connection.commit()
 
     def insert(self, records: Sequence[Record]) -> int:
-        """S46: what is there stays as it is; how many are new."""
+        """S46: inserts new rows and keeps existing ones; returns the number of new ones."""
         statement = f"INSERT INTO {self.rows} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         values = [((record.value or b"").decode(), *record.place, record.offset) for record in records]
         with self.connection.cursor() as cursor:
@@ -251,7 +251,7 @@ class Sink:
         return new
 
     def add(self, partition: int, minutes: int, end: int) -> None:
-        """S47: the result and where it ends, in one transaction, which the caller commits."""
+        """S47: stores the result and its end offset in one transaction, which the caller commits."""
         self.connection.execute(
             f"INSERT INTO {self.results} AS old VALUES (%s, %s, %s) ON CONFLICT (part) DO UPDATE"
             " SET next = excluded.next, minutes = old.minutes + excluded.minutes",
@@ -259,7 +259,7 @@ class Sink:
         )
 
     def ends(self) -> dict[int, int]:
-        """Where each partition goes on."""
+        """Returns the next offset of each partition."""
         return dict(self.connection.execute(f"SELECT part, next FROM {self.results}").fetchall())
 
     def one(self, query: str) -> Any:
@@ -282,13 +282,13 @@ LINES = flights().splitlines()[1:1_501]
 
 
 def minutes_of(value: bytes | None) -> int:
-    """A flight's time in the air; what the results add up."""
+    """Returns a flight's minutes in the air, which the results sum up."""
     field = (value or b"").split(b",")[14]
     return int(float(field)) if field not in (b"", b"NA") else 0
 
 
 def assigned(consumer: Consumer, topic: str) -> list[Record]:
-    """Joins the group, waits for all partitions; what came on the way."""
+    """Joins the group and waits for all partitions; returns the records that came meanwhile."""
     consumer.subscribe([topic])
     early: list[Record] = []
 
@@ -301,14 +301,14 @@ def assigned(consumer: Consumer, topic: str) -> list[Record]:
 
 
 def portion(consumer: Consumer) -> list[Record]:
-    """Some records."""
+    """Reads some records."""
     return until(lambda: consumer.poll(0.2, 100), "records", PATIENCE_S)
 
 
 def test_s46_each_client_may_come_again_and_changes_nothing(
     broker: Broker, driver: Driver, new_topic: NewTopic, group: str, sink: Sink, counted: Counted
 ) -> None:
-    """It breaks off behind every second insert, before the commit of what was inserted."""
+    """The client breaks off after every second insert, before it commits the offsets."""
     topic = new_topic(PARTITIONS)
     fill(broker, topic, LINES)
     read = new = 0
@@ -331,7 +331,7 @@ def test_s46_each_client_may_come_again_and_changes_nothing(
 def test_s47_each_client_goes_on_where_its_results_end(
     broker: Broker, driver: Driver, new_topic: NewTopic, group: str, sink: Sink, counted: Counted
 ) -> None:
-    """It breaks off before the database's commit and behind it; Kafka is never told an offset."""
+    """The client breaks off before and after the database's commit; it never commits an offset to Kafka."""
     topic, turns = new_topic(PARTITIONS), 0
     fill(broker, topic, LINES)
     while sum(sink.ends().values()) < len(LINES):
@@ -351,7 +351,7 @@ def test_s47_each_client_goes_on_where_its_results_end(
 
 
 def _add(sink: Sink, records: Sequence[Record]) -> None:
-    """Results of each partition; what was read must follow what is there."""
+    """Adds each partition's results; the records must continue the stored ones."""
     for partition in {record.place.partition for record in records}:
         mine = [record for record in records if record.place.partition == partition]
         assert mine[0].offset == sink.ends().get(partition, 0)
@@ -362,7 +362,7 @@ def _add(sink: Sink, records: Sequence[Record]) -> None:
 
 
 def records_of(frame: Any, topic: str) -> list[Record]:
-    """A micro-batch, as other clients' records."""
+    """Converts a micro-batch into other clients' records."""
     return [Record(Place(topic, row.partition), row.offset, row.key, row.value) for row in in_order(frame)]
 
 
@@ -394,7 +394,7 @@ def test_s46_batches_of_spark_may_come_again_and_change_nothing(
 def test_s47_spark_goes_on_where_the_results_end(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark, sink: Sink, counted: Counted
 ) -> None:
-    """It fails behind the second batch's results, before their commit; its checkpoint is lost as well."""
+    """Spark fails after the second batch's results, before their commit, and loses its checkpoint too."""
     topic, batches = new_topic(PARTITIONS), 0
     fill(broker, topic, LINES)
 

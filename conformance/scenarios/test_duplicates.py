@@ -37,7 +37,7 @@ def write_through(proxy: FaultProxy, *, idempotent: bool) -> None:
 
 
 def stored(broker: Broker) -> list[int]:
-    """All values, read from the broker itself, not through the proxy that it advertises."""
+    """Returns all values, read from the broker itself and not through the proxy that it advertises."""
     with Wire(broker.address) as wire:
         return values_of(wire, "t")
 
@@ -118,7 +118,7 @@ def test_s40_sequences_are_kept_per_partition_and_over_a_crash(new_broker: NewBr
         assert wire.end_offset("t", 1) == 1
 
 
-#: How a producer handles a failure.
+#: The ways in which a producer handles a failure.
 GUARANTEES: dict[str, dict[str, object]] = {
     "at most once": {"enable_idempotence": False, "retries": 0},
     "at least once": {"enable_idempotence": False},
@@ -130,7 +130,7 @@ GUARANTEES: dict[str, dict[str, object]] = {
 def test_s41_each_guarantee_of_a_producer_has_its_counts_under_the_same_faults(
     new_broker: NewBroker, name: str, by_spark: BySpark, counted: Counted
 ) -> None:
-    """Of six requests one never arrives, and of another the ack does not. aiokafka cannot be told not to retry."""
+    """Of six requests, one never arrives, and another loses its ack. aiokafka always retries."""
     port = free_port()
     with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
         broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
@@ -156,7 +156,7 @@ PORTIONS, PORTION = 24, 10
 
 
 def write_portions(proxy: FaultProxy, name: str, topic: str, settings: dict[str, object]) -> int:
-    """A request each; how many of them the producer gave up."""
+    """Writes portions of one request each; returns how many the producer gave up."""
     refused = 0
     with drivers.opened(name).producer(proxy.bootstrap, linger_ms=20, retry_backoff_ms=10, **settings) as producer:
         for turn in range(PORTIONS):
@@ -175,7 +175,7 @@ def write_portions(proxy: FaultProxy, name: str, topic: str, settings: dict[str,
 
 
 def values_of(wire: Wire, topic: str) -> list[int]:
-    """All of the partition, from the broker itself."""
+    """Returns all values of the partition, from the broker itself."""
     found: list[int] = []
     end = wire.end_offset(topic)
     while len(found) < end:

@@ -19,8 +19,8 @@ from harness.wire_client import Wire
 
 PATIENCE_S = 90.0
 SOON_S = 0.3
-"""A poll has usually begun then; the test passes before that too."""
-#: The new protocol's timers in the broker's hands, as short as the old one's in the clients'.
+"""A poll has usually begun after this time; the test also passes without it."""
+#: The broker controls the new protocol's timers; they are as short as the clients' in the old one.
 QUICK = {
     "group.min.session.timeout.ms": 100,
     "group.consumer.min.session.timeout.ms": 100,
@@ -34,14 +34,15 @@ def places(topic: str, count: int) -> set[Place]:
 
 
 def serve(members: Iterable[Consumer]) -> list[Record]:
-    """Lets each of them go on for a moment; what they were given."""
+    """Polls each member once, and returns their records."""
     return [record for member in members for record in member.poll(0.05)]
 
 
 def await_shares(
     members: list[Consumer], expected: set[Place], sizes: Iterable[int] | None = None
 ) -> list[set[Place]]:
-    """Until they hold these partitions, none of them twice, in shares of these sizes (one at least); the shares."""
+    """Waits until they hold each of these partitions once, in shares of these sizes (one at least); returns the shares.
+    """
     wanted = sorted(sizes) if sizes is not None else None
 
     def settled() -> list[set[Place]] | None:
@@ -57,7 +58,7 @@ def await_shares(
 
 
 def take(members: list[Consumer], count: int) -> list[Record]:
-    """So many records, from whichever of them."""
+    """Reads this many records from any of the members."""
     found: list[Record] = []
 
     def come() -> bool:
@@ -123,7 +124,7 @@ def test_s52_partitions_move_when_a_member_joins_and_leaves_and_when_the_topic_g
 def test_s53_a_member_that_does_not_poll_is_out_and_its_late_commit_refused(
     new_broker: NewBroker, new_member: NewMember, client: tuple[str, str]
 ) -> None:
-    """Its records come again to another member."""
+    """Another member gets its records again."""
     broker = new_broker(**{key.replace(".", "_"): value for key, value in QUICK.items()})
     with Wire(broker.address) as wire:
         wire.create_topic("t")
@@ -145,7 +146,7 @@ def test_s53_a_member_that_does_not_poll_is_out_and_its_late_commit_refused(
 def test_s53_a_smaller_max_poll_records_cures_it(
     new_broker: NewBroker, new_member: NewMember, group: str, counted: Counted
 ) -> None:
-    """Each record takes an eighth of a second: thirty at once are more than ``max.poll.interval.ms``, five are not."""
+    """Each record takes an eighth of a second: thirty exceed ``max.poll.interval.ms``, five do not."""
     broker = new_broker(**{key.replace(".", "_"): value for key, value in QUICK.items()})
     broker.make_topic("t")
     settings = {"session_timeout_ms": 3_000, "max_poll_interval_ms": 3_000}
@@ -212,7 +213,7 @@ def test_s54_the_brokers_assignors_share_evenly_and_follow_the_members(
 
 
 def co_partitioned(share: set[Place]) -> bool:
-    """Whether it has the same partitions of each topic."""
+    """Says whether a share has the same partitions of each topic."""
     by_topic = {topic: {place.partition for place in share if place.topic == topic} for topic, _ in share}
     return len({frozenset(partitions) for partitions in by_topic.values()}) == 1
 
@@ -220,7 +221,7 @@ def co_partitioned(share: set[Place]) -> bool:
 def test_s55_a_topic_created_later_that_matches_the_pattern_joins_in(
     new_broker: NewBroker, new_member: NewMember
 ) -> None:
-    """A broker of its own, since it looks for topics of a pattern when one is made, or now and then."""
+    """The broker is the test's own, because it matches patterns when a pattern is new, and otherwise seldom."""
     broker = new_broker(group_consumer_regex_refresh_interval_ms=10_000)
     with Wire(broker.address) as wire:
         for name in ("logs.one", "other"):
@@ -262,7 +263,7 @@ def test_s56_auto_commit_commits_what_was_consumed(
 def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
     broker: Broker, topic: str, new_member: NewMember, offset: int, duplicates: int, lost: int, counted: Counted
 ) -> None:
-    """All 60 records were processed, then 10 more are written; the commit says what it says."""
+    """The member processes all 60 records, then 10 more follow; its commit names another offset."""
     write(broker, topic, NUMBERS)
     with new_member(broker) as one:
         one.subscribe([topic])
@@ -297,7 +298,7 @@ def test_s57_s60_a_crash_of_the_coordinator_loses_no_commit_and_members_go_on(
 
 
 def holds(member: Consumer, offset: int) -> bool:
-    """Whether a commit is taken; a member that the crash has cost its place joins again and may not at once."""
+    """Says whether the broker accepts a commit; a member that the crash removed has to rejoin first."""
     try:
         member.commit({Place("t", 0): offset})
     except CommitRefused:
@@ -308,7 +309,7 @@ def holds(member: Consumer, offset: int) -> bool:
 def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
     broker: Broker, new_topic: NewTopic, new_member: NewMember
 ) -> None:
-    """What it heard, added up, is what the member holds, at every moment that it is served."""
+    """The listener's calls always add up to the member's partitions."""
     topic = new_topic(partitions=2)
     one, other = new_member(broker), new_member(broker)
     one.subscribe([topic])
@@ -324,7 +325,7 @@ def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
 
 
 def heard(events: Iterable[Event]) -> set[Place]:
-    """The partitions that a listener must think it has."""
+    """Returns the partitions that a listener must believe it holds."""
     held: set[Place] = set()
     for event in events:
         held = held | event.places if event.kind == "assigned" else held - event.places
@@ -346,7 +347,7 @@ def test_s58_seek_goes_to_any_offset(broker: Broker, topic: str, new_member: New
 def test_s58_wakeup_ends_the_poll_of_another_thread(
     broker: Broker, topic: str, group: str, client: str, protocol: str
 ) -> None:
-    """Only Kafka's own consumer and ours have it."""
+    """Only Kafka's own consumer and ours support it."""
     driver = drivers.opened(client)
     with driver.consumer(broker.bootstrap, group_id=group, group_protocol=protocol) as member:
         member.subscribe([topic])
@@ -354,14 +355,14 @@ def test_s58_wakeup_ends_the_poll_of_another_thread(
         waker = threading.Timer(SOON_S, member.wakeup)
         waker.start()
         with pytest.raises(WokenUp):
-            until(lambda: member.poll(PATIENCE_S) and False, "the wakeup", PATIENCE_S)  # a poll may end early
+            until(lambda: member.poll(PATIENCE_S) and False, "the wakeup", PATIENCE_S)  # A poll may end early.
         waker.join()
 
 
 def test_s59_read_committed_and_uncommitted_members_of_a_group_end_at_their_own_ends(
     broker: Broker, topic: str, new_member: NewMember, group: str
 ) -> None:
-    """``isolation.level``: behind an open transaction one waits, the other reads on."""
+    """Behind an open transaction, one ``isolation.level`` waits and the other continues."""
     with drivers.opened("confluent").producer(broker.bootstrap, transactional_id=group) as producer:
         producer.init_transactions()
         producer.begin()

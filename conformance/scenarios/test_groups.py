@@ -38,7 +38,7 @@ def whole(topic: str, count: int) -> Partitions:
 
 
 def shared(clients: list[confluent_kafka.Consumer], expected: Partitions) -> Callable[[], bool]:
-    """Whether the clients own exactly these partitions, none of them twice, none of the clients idle."""
+    """Checks that the clients own exactly these partitions, each once, and that no client is idle."""
 
     def look() -> bool:
         parts = [assigned(client) for client in clients]
@@ -148,7 +148,7 @@ def test_s53_heartbeats_keep_a_member_in(new_broker: NewBroker) -> None:
 def test_s53_no_poll_for_max_poll_interval_puts_a_consumer_out_and_redelivers_its_records(
     new_broker: NewBroker,
 ) -> None:
-    """The late commit is refused, another consumer of the group gets the records again."""
+    """The broker refuses the late commit, and another consumer of the group gets the records again."""
     broker = new_broker(group_min_session_timeout_ms=100)
     with Wire(broker.address) as wire:
         wire.create_topic("t")
@@ -201,7 +201,7 @@ def test_s54_assignors_of_kafka_python_share_evenly(
     stop = threading.Event()
     threads = [threading.Thread(target=_poll, args=(client, stop)) for client in clients]
     try:
-        for client in clients:  # its leader assigns nothing of a topic that its metadata do not hold yet
+        for client in clients:  # Its leader assigns no partitions of a topic that its metadata lack.
             assert client.partitions_for_topic(topic) == {0, 1, 2, 3}
             client.subscribe([topic])
         for thread in threads:
@@ -216,7 +216,7 @@ def test_s54_assignors_of_kafka_python_share_evenly(
 
 
 def _poll(client: KafkaConsumer, stop: threading.Event) -> None:
-    """Polls for long: kafka-python starts to join again if a poll ends before the join does."""
+    """Polls for long: kafka-python restarts its join if a poll ends before the join does."""
     while not stop.is_set():
         client.poll(1_500)
 

@@ -1,4 +1,4 @@
-"""How an offset is found: S72, S73."""
+"""How the broker finds an offset: S72, S73."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_s72_every_offset_is_found_in_a_log_of_several_segments(
 def test_s72_a_lookup_maps_one_index_and_scans_from_its_entry_to_the_batch(
     new_broker: NewBroker, tmp_path: Path, flights: Path
 ) -> None:
-    """As the kernel sees it: one segment's index is mapped, and its log is read from the entry before the offset on."""
+    """The kernel sees one segment's index mapped, and its log read from the entry before the offset."""
     broker = new_broker()
     broker.make_topic("t", segment_bytes=11_000_000)
     lines = flights.read_bytes().splitlines()[:250_000]
@@ -93,7 +93,7 @@ def test_s72_a_lookup_maps_one_index_and_scans_from_its_entry_to_the_batch(
 def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
     broker: Broker, new_topic: NewTopic, second: int, by_spark: BySpark
 ) -> None:
-    """Segments 0, 368769 (or 368796) and 737337, as the documents draw them; both offsets are then read."""
+    """The segments are 0, 368769 (or 368796) and 737337, as the documents draw them; the test reads both offsets."""
     topic = new_topic(segment_bytes=1_500_000, max_message_bytes=1_200_000, index_interval_bytes=0)
     filler = batches.batch([b"x" * 1_100_000])
     with Wire(broker.address) as wire:
@@ -115,7 +115,7 @@ def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
 
 
 def _fill_up_to(wire: Wire, topic: str, start: int, end: int) -> None:
-    """One batch, packed small, of empty records that take the offsets [start, end)."""
+    """Packs empty records with the offsets [start, end) into one small batch."""
     count = end - start
     bodies = (b"\0\0" + batches.varint(delta) + b"\1\0\0" for delta in range(count))
     records = b"".join(bytes((len(body) * 2,)) + body for body in bodies)

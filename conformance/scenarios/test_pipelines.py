@@ -1,4 +1,4 @@
-"""Pipelines on real input: the programs of ``examples/``, started as a user starts them, and checked from outside."""
+"""Runs the pipelines of ``examples/`` on real input, as a user starts them, and checks them from outside."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ FEW_FLIGHTS = 5_000
 SESSION_GAP = timedelta(hours=12)
 WINDOW_MS = 1000
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""Compiles less: what runs for seconds only is done sooner."""
+"""Compiles less, so programs that run for seconds finish sooner."""
 PNG = b"\x89PNG\r\n\x1a\n"
 RIGHT = "nothing lost, nothing doubled"
 Flight = Mapping[str, str]
 
 
 class Record(NamedTuple):
-    """As librdkafka reads it; key and value empty where there is none."""
+    """A record as librdkafka reads it; a missing key or value is empty."""
 
     timestamp_ms: int
     key: bytes
@@ -50,12 +50,12 @@ class Record(NamedTuple):
 
 
 def names(report: str) -> list[str]:
-    """The names of its lines."""
+    """Returns the column names."""
     return [re.split(" {2,}", line)[1] for line in report.splitlines()]
 
 
 def shown(example: str) -> str:
-    """What the page says that an example prints."""
+    """Returns the output that the page shows for an example."""
     page = (rows.ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     found = re.search(rf"^python examples/{example}\.py\n```\n\n```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -63,7 +63,7 @@ def shown(example: str) -> str:
 
 
 def run(example: str, output: Path, *options: object, timeout_s: float = 280) -> str:
-    """Runs an example in the clone, as a user does; what it printed: the page's lines, and in the end its verdict."""
+    """Runs an example in the clone, as a user does; returns the page's lines and its verdict."""
     paths = os.pathsep.join(filter(None, (str(rows.ROOT), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
         [sys.executable, f"examples/{example}.py", "--output", str(output), *map(str, options)],
@@ -82,7 +82,7 @@ def run(example: str, output: Path, *options: object, timeout_s: float = 280) ->
 
 
 def records(broker: Broker, topic: str) -> list[Record]:
-    """All committed records of a topic, as librdkafka reads them."""
+    """Returns all committed records of a topic, as librdkafka reads them."""
     with Wire(broker.address) as wire:
         ends = [wire.end_offset(topic, number) for number in range(len(wire.metadata(topic).partitions))]
     found: list[Record] = []
@@ -102,13 +102,13 @@ def records(broker: Broker, topic: str) -> list[Record]:
 
 
 def flights(months: int) -> Iterator[Flight]:
-    """Rows of the data set."""
+    """Returns rows of the data set."""
     header, *lines = dataset.flights().decode("ascii").splitlines()
     yield from csv.DictReader([header, *(line for line in lines if int(line.split(",", 2)[1]) <= months)])
 
 
 def real_log() -> tuple[str, bytes]:
-    """A log of this machine and its name; where it has none, the departures of the data set as lines of words."""
+    """Returns a log of this machine and its name; without one, the data set's departures as lines of words."""
     for path in map(Path, LOGS):
         if path.exists() and path.stat().st_size:
             return path.name, path.read_bytes()
@@ -166,7 +166,7 @@ def test_s113_sessions_of_real_activity_are_those_of_a_direct_computation(
 
 
 def sessions(user: str, times: list[datetime]) -> Iterator[tuple[str, int, int, int]]:
-    """Cut where a user did nothing for long."""
+    """Cuts sessions where a user was idle for long."""
     cuts = [0, *(place for place in range(1, len(times)) if times[place] - times[place - 1] >= SESSION_GAP), len(times)]
     for start, end in pairwise(cuts):
         yield user, milliseconds(times[start]), milliseconds(times[end - 1]), end - start
@@ -207,7 +207,7 @@ def test_s113_state_of_events_survives_a_power_cut_and_compaction(
 
 
 def fleet(flown: Iterable[Flight]) -> dict[str, tuple[int, int]]:
-    """Departures and miles of each aircraft, those left out that it cannot have made."""
+    """Returns departures and miles of each aircraft, without impossible ones."""
     found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     back: dict[str, datetime] = {}
     for flight in sorted(flown, key=left):
@@ -237,7 +237,7 @@ def test_s114_a_whole_year_of_flights_fills_the_tables_to_the_last_row(
 
 
 def pipeline(broker: Broker, folder: Path, months: int, counted: Counted) -> None:
-    """Runs it, and compares its tables with the data set."""
+    """Runs the pipeline, and compares its tables with the data set."""
     used("PySpark")
     where = ("--bootstrap", broker.bootstrap)
     printed = run("flights", folder, *where, "--months", months, timeout_s=140 * (months + 1))
@@ -258,12 +258,12 @@ def pipeline(broker: Broker, folder: Path, months: int, counted: Counted) -> Non
 
 
 def late(delays: Iterable[str]) -> tuple[int, int | None]:
-    """How many left, and by how many minutes late in all."""
+    """Returns how many flights left, and their total minutes late."""
     known = [int(delay) for delay in delays if delay != "NA"]
     return len(known), sum(known) if known else None
 
 
 def parquet(files: str | list[str]) -> list[dict[str, Any]]:
-    """Rows of Parquet files."""
+    """Returns rows of Parquet files."""
     found: list[dict[str, Any]] = parquet_dataset(files, partitioning="hive").to_table().to_pylist()
     return found

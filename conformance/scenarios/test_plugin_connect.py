@@ -22,7 +22,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """The flights as lines, each with its number so that no two are alike."""
+    """Returns the flights as lines, each with a number, so that no two are equal."""
     return [f"{number},{line}" for number, line in enumerate(dataset.flights().decode().splitlines())]
 
 
@@ -59,7 +59,7 @@ def has_read(reader: CommittedReader, count: int) -> bool:
 
 
 class Flow:
-    """A file that grows, the topic that an exactly-once source writes it into, and who may be killed."""
+    """A growing file, the topic that an exactly-once source writes, and the processes to kill."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.broker = broker
@@ -72,7 +72,7 @@ class Flow:
         self.written += lines
 
     def await_lines(self, reader: CommittedReader, count: int) -> None:
-        """Waits until so many lines are in committed transactions."""
+        """Waits until committed transactions hold this many lines."""
 
         def come() -> bool:
             self.worker.check()
@@ -93,7 +93,7 @@ class Flow:
 
 
 def flow_under_kills(flow: Flow, lines: Sequence[str], victims: Sequence[str]) -> None:
-    """Moves one part of the file after the other; during each, a process is killed and comes back."""
+    """Moves one part of the file after the other; during each, the test kills a process, which restarts."""
     size = len(lines) // (len(victims) + 1)
     with Wire(flow.broker.address) as wire:
         wire.create_topic("lines")
@@ -109,7 +109,7 @@ def flow_under_kills(flow: Flow, lines: Sequence[str], victims: Sequence[str]) -
 
 
 def check_sink(flow: Flow, back: Path) -> None:
-    """A sink connector on the same worker writes the topic into a file, and is then deleted."""
+    """Checks a sink connector, which writes the topic into a file on the same worker; deletes it afterwards."""
     flow.worker.configure("sink", connect.sink(back, "lines", consumer_override_isolation_level="read_committed"))
     expected = flow.file.read_bytes()
 

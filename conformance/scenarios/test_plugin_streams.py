@@ -28,8 +28,8 @@ pytestmark = pytest.mark.nightly
 APPLICATION_ID = "routes"
 CHANGELOG = f"{APPLICATION_ID}-counts-changelog"
 PARTITIONS = 3
-#: A member that was killed is missed soon; a lost connection is tried again at once; a slow machine does not end a
-#: transaction (Streams gives it 10 s).
+#: The group evicts a killed member soon; clients reconnect at once; a slow machine ends no transaction (Streams allows
+#: 10 s).
 SETTINGS = (
     "session.timeout.ms=6000",
     "heartbeat.interval.ms=500",
@@ -43,7 +43,7 @@ WAIT_S = 120
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """The flights, without the file's header."""
+    """Returns the flights, without the file's header."""
     return dataset.flights().decode().splitlines()[1:]
 
 
@@ -53,7 +53,7 @@ def route_of(line: str) -> str:
 
 
 class Run:
-    """The application on a broker, its input written in parts, its output read all the time."""
+    """Runs the application on a broker, writes its input in parts, and reads its output all the time."""
 
     def __init__(self, broker: Broker, folder: Path, reader: CommittedReader) -> None:
         self.broker = broker
@@ -68,7 +68,7 @@ class Run:
         self.written += len(lines)
 
     def await_counts(self, count: int) -> None:
-        """Waits until the application has emitted so many counts in committed transactions."""
+        """Waits until committed transactions hold this many counts."""
 
         def come() -> bool:
             self.application.check()
@@ -100,7 +100,7 @@ def run(new_broker: NewBroker, tmp_path: Path) -> Iterator[Run]:
 
 
 def run_under_kills(run: Run, lines: Sequence[str], kills: Sequence[str]) -> None:
-    """Feeds one part of the input after the other; during each, a process is killed and comes back."""
+    """Writes one part of the input after the other; during each, kills a process and restarts it."""
     parts = [lines[begin :: len(kills) + 1] for begin in range(len(kills) + 1)]
     for part, victim in zip(parts, [*kills, None], strict=True):
         before = run.written
@@ -118,14 +118,14 @@ def run_under_kills(run: Run, lines: Sequence[str], kills: Sequence[str]) -> Non
 
 
 def wrong_routes(counts: Mapping[str, Sequence[int]], expected: Mapping[str, int]) -> dict[str, Sequence[int]]:
-    """The routes whose counts do not go 1, 2, 3 … up to the number of their flights."""
+    """Returns the routes whose counts do not run 1, 2, 3 … up to the number of their flights."""
     routes = counts.keys() | expected.keys()
     rows = {route: list(counts.get(route, ())) for route in routes}
     return {route: row for route, row in rows.items() if row != list(range(1, expected.get(route, 0) + 1))}
 
 
 def check(run: Run, lines: Sequence[str]) -> None:
-    """Each route counts up by one, to the number of its flights; so does the changelog, where it is kept."""
+    """Checks that each route counts up by one to its number of flights; so does the changelog, if it is kept."""
     run.application.stop()
     expected = Counter(map(route_of, lines))
     counts: dict[str, list[int]] = defaultdict(list)
@@ -141,7 +141,7 @@ def check(run: Run, lines: Sequence[str]) -> None:
 
 
 def check_reset(run: Run) -> None:
-    """Kafka's StreamsResetter takes back what the application left: offsets to the begin, internal topics gone."""
+    """Checks that Kafka's StreamsResetter resets the application: offsets at the beginning, no internal topics."""
     words = ("--bootstrap-server", run.broker.bootstrap, "--application-id", APPLICATION_ID)
     more = ("--input-topics", "flights", "--force")
     printed = java.opened().jvm.tool("org.apache.kafka.tools.StreamsResetter", *words, *more)

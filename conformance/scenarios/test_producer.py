@@ -62,7 +62,7 @@ def test_s11_every_client_sends_a_key_to_the_same_partition(
 
 
 def test_s11_known_murmur2_values_of_kafkas_own_tests_hold() -> None:
-    """The witness of the test above is not alone: the values that Kafka's UtilsTest lists."""
+    """Kafka's UtilsTest lists these values, so the test above is not the only witness."""
     murmur2 = kafka.partitioner.default.murmur2
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     for key, value in known.items():
@@ -88,7 +88,7 @@ async def _write_by_aiokafka(broker: Broker, topic: str, keys: list[bytes]) -> N
 
 
 def _placement(broker: Broker, topic: str) -> dict[bytes, int]:
-    """Partition by key, as the broker holds them."""
+    """Returns the partition of each key, as the broker holds them."""
     found: dict[bytes, int] = {}
     with Wire(broker.address) as wire:
         ends = [wire.end_offset(topic, partition) for partition in range(7)]
@@ -190,7 +190,7 @@ def test_s17_a_record_that_is_too_large_fails_at_once(broker: Broker, new_topic:
     reports = Deliveries()
     client = producer(broker, acks="all")
     client.produce(topic, b"x" * 2_000, on_delivery=reports)
-    assert client.flush(60) == 0  # it would be tried for five minutes
+    assert client.flush(60) == 0  # A client would retry this for five minutes.
     assert [error.code() for error in reports.errors] == [confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE]
 
 

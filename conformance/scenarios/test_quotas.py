@@ -1,4 +1,4 @@
-"""Quotas as librdkafka meets them: it is told how long to wait, and the bytes per second are those of the quota."""
+"""librdkafka learns how long to wait, and its bytes per second match the quota."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.nightly
 RATE = 1_000_000
 SECONDS = 15
 SHARE = 0.1
-"""The rate that is measured may differ by so much."""
+"""The measured rate may differ by this share."""
 VALUE = b"v" * 10_000
 PIECE = 25_000
 """Most bytes of a batch or a partition's part of a fetch: so few that a wait is short.
@@ -34,7 +34,7 @@ TOPIC = "measured"
 
 
 def set_quota(broker: Broker, key: str, value: float) -> None:
-    """For all users: clients without a name share it."""
+    """Sets a quota for all users: clients without a name share it."""
     entity = [{"entity_type": "user", "entity_name": None}]
     entry = {"entity": entity, "ops": [{"key": key, "value": value, "remove": False}]}
     with Wire(broker.address) as wire:
@@ -44,7 +44,7 @@ def set_quota(broker: Broker, key: str, value: float) -> None:
 
 @contextmanager
 def running(work: Callable[[int, Callable[[], bool]], None], count: int) -> Iterator[None]:
-    """``work(number, is_over)`` on so many threads."""
+    """Runs ``work(number, is_over)`` on this many threads."""
     over = threading.Event()
     threads = [threading.Thread(target=work, args=(number, over.is_set)) for number in range(count)]
     for thread in threads:
@@ -58,7 +58,7 @@ def running(work: Callable[[int, Callable[[], bool]], None], count: int) -> Iter
 
 
 def rate_of(count: Callable[[], int]) -> float:
-    """Bytes of values per second, when ``count`` of them has settled."""
+    """Returns bytes of values per second, once ``count`` has settled."""
     first = count()
     until(lambda: count() > first + 2 * RATE // len(VALUE), "the first seconds' worth")
     begin, begun_at = count(), time.monotonic()
@@ -67,7 +67,7 @@ def rate_of(count: Callable[[], int]) -> float:
 
 
 class Waits:
-    """What librdkafka was told."""
+    """Collects the throttle times that librdkafka reports."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -78,7 +78,7 @@ class Waits:
 
 @pytest.fixture
 def measured(new_broker: NewBroker) -> Broker:
-    """A broker that measures over two seconds, so that none of the measurement is a burst."""
+    """Starts a broker that measures over two seconds, so the measurement contains no burst."""
     broker = new_broker(quota_window_num=2)
     with Wire(broker.address) as wire:
         wire.create_topic(TOPIC, partitions=1)

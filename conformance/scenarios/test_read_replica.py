@@ -20,10 +20,10 @@ pytestmark = pytest.mark.nightly
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER, FOLLOWER = 1, 3
 COUNT = 400
-#: A leader that hangs is not replaced before the test is over.
+#: No other broker replaces a hanging leader before the test is over.
 PATIENT: dict[str, Any] = {"zookeeper_session_timeout_ms": 600_000, "replica_lag_time_max_ms": 600_000}
 QUICK: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
-#: So little is fetched ahead that most is still to be fetched when the test looks.
+#: The consumer fetches so little ahead that most records are still unfetched when the test looks.
 LITTLE = {"max_partition_fetch_bytes": 4_000, "queued_max_bytes": 8_000}
 
 
@@ -34,7 +34,7 @@ class Racks(NamedTuple):
 
 @pytest.fixture(scope="module")
 def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
-    """Brokers 1 and 2 in rack a, 3 in rack b, until a test kills it."""
+    """Starts brokers 1 and 2 in rack a, and 3 in rack b, until a test kills it."""
     folder = tmp_path_factory.mktemp("racks")
     settings = {**PATIENT, **QUICK, "broker_rack": "a", "replica_selector_class": RACK_AWARE}
     with (
@@ -46,11 +46,11 @@ def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
 
 
 def fill(cluster: Cluster, name: str) -> None:
-    """``COUNT`` records in a partition."""
+    """Writes ``COUNT`` records to a partition."""
     with drivers.opened("pyclient").producer(cluster.bootstrap) as producer:
         for number in range(COUNT):
             producer.send(name, b"%d" % number * 300)
-            if number % 10 == 9:  # small batches: whole ones are fetched
+            if number % 10 == 9:  # Batches are small, because a fetch returns whole ones.
                 producer.flush()
 
 
@@ -59,7 +59,7 @@ def consumer(cluster: Cluster, rack: str, **settings: object) -> Consumer:
 
 
 def read(reader: Consumer, count: int) -> int:
-    """How many records have come when these have."""
+    """Reads until this many records have come, and returns their number."""
     found = 0
 
     def enough() -> bool:
@@ -73,7 +73,7 @@ def read(reader: Consumer, count: int) -> int:
 
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
 def test_members_of_a_group_get_the_partitions_in_their_racks(racks: Racks, strategy: str) -> None:
-    """KIP-881: without racks the first of them would have partition 0."""
+    """KIP-881: without racks, the first member would get partition 0."""
     topic = f"shared-{strategy}"
     racks.cluster.place_topic(topic, {0: [FOLLOWER], 1: [LEADER]})
     group = {"group_id": topic, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
@@ -96,7 +96,7 @@ def test_s61_a_consumer_reads_from_the_follower_in_its_rack_until_that_is_lost(r
     place = Place("t", 0)
     with consumer(cluster, "b") as whole:
         whole.assign({place: 0})
-        assert read(whole, COUNT) == COUNT  # the follower knows that all of it is committed
+        assert read(whole, COUNT) == COUNT  # The follower knows now that all records are committed.
     with consumer(cluster, "b") as near, consumer(cluster, "a") as far:
         for reader in (near, far):
             reader.assign({place: 0})

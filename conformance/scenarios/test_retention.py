@@ -1,4 +1,4 @@
-"""Retention: which records are kept, and how long: S74."""
+"""Which records the broker keeps, and how long: S74."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ EAGER_RETENTION = {
 
 
 def retention_has_run(wire: Wire) -> None:
-    """Waits for a whole run: what is old goes, and what is written and old after that goes as well."""
+    """Waits for a whole run: it deletes old records, and also those that are written and old later."""
     for name in ("canary-1", "canary-2"):
         await_deletion(wire, name)
 
 
 def await_deletion(wire: Wire, topic: str) -> None:
-    """Creates a topic whose record must go, and waits until it has."""
+    """Creates a topic whose record retention must delete, and waits for that."""
     wire.create_topic(topic, configs={"retention.ms": 1})
     wire.produce(topic, batches.batch([b"old"], base_timestamp=batches.now_ms() - 3_600_000))
     until(lambda: wire.offset(topic, -2).offset == 1, f"{topic} to be empty")
@@ -94,7 +94,7 @@ def test_s74_case_29_one_timestamp_of_the_future_does_not_wipe_a_segment(new_bro
 
 
 def test_s74_nothing_goes_before_the_check_interval(new_broker: NewBroker) -> None:
-    """The same is written to a broker that checks all the time, where it must go."""
+    """A broker that checks all the time gets the same records, and must delete them."""
     patient = new_broker(log_retention_check_interval_ms=3_600_000, log_initial_task_delay_ms=3_600_000)
     eager = new_broker(**EAGER_RETENTION)
     for broker in (patient, eager):

@@ -36,7 +36,7 @@ from pyclient.serialization import AvroSerializer
 
 PATIENCE_S = 90.0
 PARTITIONS = 7
-#: Kafka's default, which the documents name.
+#: Kafka's default, as the documents name it.
 BATCH_SIZE = 16_384
 
 
@@ -51,7 +51,7 @@ def ends(broker: Broker, topic: str, partitions: int) -> list[int]:
 
 
 def batches_of(broker: Broker, topic: str) -> list[batches.Header]:
-    """The headers of partition 0. A request has one batch of a partition, so these are requests too."""
+    """Returns the headers of partition 0. A request has one batch per partition, so this counts requests too."""
     found: list[batches.Header] = []
     with Wire(broker.address) as wire:
         end = wire.end_offset(topic)
@@ -62,7 +62,7 @@ def batches_of(broker: Broker, topic: str) -> list[batches.Header]:
 
 
 def placed(broker: Broker, topic: str) -> dict[bytes, int]:
-    """Partition by key, as the broker holds them, read by librdkafka."""
+    """Returns the partition of each key as the broker holds them, read by librdkafka."""
     return {
         bytes(message.key() or b""): partition
         for partition, end in enumerate(ends(broker, topic, PARTITIONS))
@@ -93,7 +93,7 @@ def test_s10_a_partition_that_does_not_exist_is_an_error_of_the_call(broker: Bro
 def test_s11_our_keys_go_where_javas_and_librdkafkas_go(
     broker: Broker, new_topic: NewTopic, java: Java, by_spark: BySpark, counted: Counted
 ) -> None:
-    """10,000 keys of the real file by ``send``, ``send_many`` and Arrow, against two foreign producers."""
+    """10,000 keys of the real file go by ``send``, ``send_many`` and Arrow, and by two foreign producers."""
     lines = [line.split(b",") for line in flights().splitlines()[1:40_000]]
     keys = sorted({fields[11] + b"-" + fields[10] for fields in lines})[:10_000]
     assert len(keys) == 10_000
@@ -165,7 +165,7 @@ def test_s14_the_longer_it_lingers_the_fewer_the_requests(
     """Sends a record per millisecond. The time from ``send`` to the callback is reported, not judged."""
 
     def paced(topic: str, count: int, linger_ms: int) -> list[float]:
-        """Sends a record a millisecond; seconds from each ``send`` to its callback."""
+        """Sends a record per millisecond; returns the seconds from each ``send`` to its callback."""
         delays: list[float] = []
         with Producer(broker.bootstrap, linger_ms=linger_ms) as producer:
             producer.partitions_for(topic)
@@ -194,7 +194,7 @@ def test_s14_the_longer_it_lingers_the_fewer_the_requests(
 def test_s14_the_larger_the_batch_the_fuller_the_requests(
     broker: Broker, new_topic: NewTopic, counted: Counted
 ) -> None:
-    """Nothing but its size sends a batch before the end, so all are full but the last."""
+    """Before the end, only its size sends a batch, so all batches but the last are full."""
     count, record = 200, 500
     requests = {}
     for batch_size in (0, 2_000, BATCH_SIZE, 100_000):
@@ -218,7 +218,7 @@ def test_s14_the_larger_the_batch_the_fuller_the_requests(
 def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark, counted: Counted
 ) -> None:
-    """All codecs one after the other in one partition, which every client reads."""
+    """One partition holds batches of all codecs, which every client reads."""
     lines = flights().splitlines()[:10_000]
     together, sizes = new_topic(), {}
     for codec in batches.CODEC_NAMES:
@@ -240,7 +240,7 @@ def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
 
 
 def send_until_full(producer: Producer, topic: str, accepted: list[bytes]) -> None:
-    """Sends until the producer refuses, and notes what it took."""
+    """Sends until the producer refuses, and returns what it accepted."""
     for number in range(10_000):
         value = b"%05d" % number * 200
         producer.send(topic, value=value)
@@ -316,7 +316,7 @@ def test_s18_a_record_that_is_too_large_fails_at_once(broker: Broker, new_topic:
 
 
 def test_s18_exhausted_retries_say_what_happened(proxied: tuple[Broker, FaultProxy]) -> None:
-    """Every acknowledgement is lost: the first attempt and two more."""
+    """Every acknowledgement is lost: those of the first attempt and of two retries."""
     _, proxy = proxied
     quick = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
     settings: dict[str, Any] = {"retries": 2, "enable_idempotence": False, **quick}
@@ -336,7 +336,7 @@ def test_s18_exhausted_retries_say_what_happened(proxied: tuple[Broker, FaultPro
 
 
 class Stamp:
-    """The documents' example: the time goes before the value, and what became of records is counted."""
+    """The documents' example: puts the time before the value, and counts the records' outcomes."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -400,7 +400,7 @@ FLIGHT = {
 
 
 def avro(data: bytes) -> Any:
-    """What fastavro makes of it: the witness."""
+    """Decodes by fastavro, the witness."""
     return fastavro.schemaless_reader(io.BytesIO(data), FLIGHT, None)
 
 
@@ -457,7 +457,7 @@ def test_s21_the_client_id_is_what_brokers_see() -> None:
         with Producer(f"127.0.0.1:{listener.getsockname()[1]}", client_id="s21-client") as producer:
 
             def said() -> bool:
-                """Whether it has come so far as to connect; nobody answers it."""
+                """Says whether the client has tried to connect; no broker answers it."""
                 with pytest.raises(KafkaError):
                     producer.connect(timeout=0.5)
                 return bool(select.select([listener], [], [], 0)[0])

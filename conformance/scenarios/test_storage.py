@@ -1,4 +1,4 @@
-"""Files: S70, S71, S76, S79 and S80, read off the disk while a broker serves from it."""
+"""Reads files from the disk while a broker serves them: S70, S71, S76, S79 and S80."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_s71_a_segment_rolls_by_age(broker: Broker, new_topic: NewTopic) -> None
 
 
 def test_s71_age_is_that_of_the_records(broker: Broker, new_topic: NewTopic) -> None:
-    """Kafka measures a segment's age by the timestamps in it: an hour between two records is an hour."""
+    """Kafka measures a segment's age by its records' timestamps: an hour between two records is an hour."""
     topic = new_topic(segment_ms=3_600_000)
     start = batches.now_ms() - 10 * 3_600_000
     with Wire(broker.address) as wire:
@@ -119,7 +119,7 @@ def test_s76_checkpoints_hold_what_was_flushed_and_replicated(new_broker: NewBro
 def test_s79_a_segment_of_an_old_message_format_is_read_and_new_records_are_v2(
     new_broker: NewBroker, magic: int, by_spark: BySpark
 ) -> None:
-    """The old file is put into the partition's folder while the broker is down, as an upgrade would leave it."""
+    """The test puts the old file into the partition's folder while the broker is down, as an upgrade would leave it."""
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t")

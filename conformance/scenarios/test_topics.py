@@ -99,7 +99,8 @@ def test_s04_consumers_of_one_group_share_the_records_and_each_group_gets_all(
     ):
         for client in (one, other, alone):
             client.subscribe([topic])
-        until(lambda: all([_assigned(one, 1), _assigned(other, 1), _assigned(alone, 2)]), "assignments")  # each polls
+        # Each member polls.
+        until(lambda: all([_assigned(one, 1), _assigned(other, 1), _assigned(alone, 2)]), "assignments")
         numbers = [b"%d" % number for number in range(2_000)]
         for partition in range(2):
             write(broker, topic, numbers[partition::2], partition=partition)
@@ -118,7 +119,7 @@ def _assigned(client: confluent_kafka.Consumer, count: int) -> bool:
 
 
 def _drain(client: confluent_kafka.Consumer, expected: int) -> list[bytes]:
-    """Reads what was expected, and a little longer for what was not."""
+    """Reads the expected records, then a little longer for unexpected ones."""
     found = take(client, expected)
     for _ in range(3):
         found += client.consume(100, 0.1)

@@ -24,7 +24,7 @@ PATIENCE_S = 90.0
 
 @contextmanager
 def transactional(driver: Driver, broker: Broker, name: str, **settings: object) -> Iterator[Producer]:
-    """A producer that has its ids."""
+    """Makes a transactional producer and initialises its transactions."""
     with driver.producer(broker.bootstrap, transactional_id=name, **settings) as producer:
         producer.init_transactions()
         yield producer
@@ -58,7 +58,7 @@ def settle(broker: Broker, places: Iterable[Place]) -> None:
 def read(
     driver: Driver, broker: Broker, places: Sequence[Place], isolation: str = "read_committed"
 ) -> dict[Place, list[bytes]]:
-    """What a consumer is given of these partitions, up to the end that it may see."""
+    """Returns the records that a consumer gets from these partitions, up to its visible end."""
     level = READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED
     ends = {place: end_offset(broker, place, level) for place in places}
     found: dict[Place, list[bytes]] = {place: [] for place in places}
@@ -75,13 +75,13 @@ def read(
 
 
 def alike(places: Iterable[Place], values: list[bytes]) -> dict[Place, list[bytes]]:
-    """The same records in all of them."""
+    """Gives each place the same records."""
     return {place: list(values) for place in places}
 
 
 @pytest.fixture
 def places(new_topic: NewTopic) -> list[Place]:
-    """Three partitions of two topics."""
+    """Returns three partitions of two topics."""
     one, other = new_topic(partitions=2), new_topic()
     return [Place(one, 0), Place(one, 1), Place(other, 0)]
 
@@ -161,7 +161,8 @@ def test_s42_a_compressed_transaction_of_many_batches_is_whole(
     assert read(driver, broker, [place]) == {place: values}
 
 
-#: Java's String.hashCode() of these; the last one's is -2^31, whose absolute value no int has: Kafka takes 0.
+#: These keys have this Java String.hashCode(). The last one's is -2^31, whose absolute value no int holds: Kafka takes
+#: 0.
 HASHES = {"app-1": 93027205, "order-service": 562889526, "polygenelubricants": -(2**31)}
 
 
@@ -187,7 +188,7 @@ def test_s43_the_coordinator_of_a_transactional_id_leads_partition_hash_mod_50(
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode()``."""
+    """Returns Java's ``String.hashCode()``."""
     found = 0
     for letter in text:
         found = (31 * found + ord(letter)) & 0xFFFFFFFF
@@ -228,7 +229,7 @@ def test_s44_a_restarted_producer_finds_what_was_committed_finished(
 def test_s44_a_zombie_is_fenced_and_nothing_of_it_is_seen(
     broker: Broker, driver: Driver, places: list[Place], group: str, moment: str
 ) -> None:
-    """Wherever in its transaction the old producer was when a new one took its id."""
+    """A new producer takes the id at each stage of the old one's transaction."""
     with transactional(driver, broker, group) as zombie:
 
         def send() -> None:
@@ -288,7 +289,7 @@ def test_s44_a_crash_of_the_coordinator_keeps_open_transactions_and_fences(
 
 
 def attempt(producer: Producer) -> None:
-    """A transaction of one record."""
+    """Attempts a transaction of one record."""
     producer.send("t", b"zombie", partition=0)
     producer.commit()
 
@@ -315,7 +316,7 @@ def test_case_35_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
 def test_s41_each_guarantee_has_its_counts_under_the_same_fault(
     broker: Broker, driver: Driver, new_topic: NewTopic, group: str, counted: Counted
 ) -> None:
-    """A copy of 60 records, 20 at a time, breaks off seven records into the second portion, and is started again."""
+    """A copy of 60 records, 20 at a time, breaks off after seven records of the second portion, and restarts."""
     source = new_topic()
     values = [b"%d" % number for number in range(60)]
     write(broker, source, values)
@@ -335,7 +336,7 @@ def test_s41_each_guarantee_has_its_counts_under_the_same_fault(
 
 
 class Copy(ABC):
-    """Copies a partition in portions, as a group that commits its offsets; may break off in the middle of one."""
+    """Copies a partition in portions as a group that commits its offsets; may break off within a portion."""
 
     PORTION = 20
     transactional_id: str | None = None
@@ -345,7 +346,7 @@ class Copy(ABC):
         self.source, self.target = source, target
 
     def run(self, count: int, break_after: int | None) -> None:
-        """Until the group has committed ``count``, or so many records were copied."""
+        """Runs until the group has committed ``count``, or this many records are copied."""
         more: Mapping[str, object] = {"transactional_id": self.name} if isinstance(self, ExactlyOnce) else {}
         with (
             self.driver.producer(self.broker.bootstrap, **more) as producer,
@@ -374,7 +375,7 @@ class Copy(ABC):
 
     @abstractmethod
     def portion(self, producer: Producer, consumer: Consumer, values: list[bytes], left: int) -> bool:
-        """Processes a portion, or ``left`` records of it; whether it came to its end."""
+        """Processes a portion, or ``left`` records of it; says whether it finished."""
 
     def copy(self, producer: Producer, values: list[bytes], left: int) -> bool:
         send_all(producer, [(self.target, value) for value in values[:left]])
@@ -383,7 +384,7 @@ class Copy(ABC):
 
 
 class AtMostOnce(Copy):
-    """Commits, then works: what breaks off is never done again."""
+    """Commits, then works: an interrupted portion is lost."""
 
     def portion(self, producer: Producer, consumer: Consumer, values: list[bytes], left: int) -> bool:
         consumer.commit({self.source: int(values[-1]) + 1})
@@ -391,7 +392,7 @@ class AtMostOnce(Copy):
 
 
 class AtLeastOnce(Copy):
-    """Works, then commits: what breaks off is done again from the start."""
+    """Works, then commits: an interrupted portion is repeated from its start."""
 
     def portion(self, producer: Producer, consumer: Consumer, values: list[bytes], left: int) -> bool:
         done = self.copy(producer, values, left)
@@ -401,7 +402,7 @@ class AtLeastOnce(Copy):
 
 
 class ExactlyOnce(Copy):
-    """Works and commits in one transaction: what breaks off is undone, and done again."""
+    """Works and commits in one transaction: an interrupted portion is aborted and repeated."""
 
     def portion(self, producer: Producer, consumer: Consumer, values: list[bytes], left: int) -> bool:
         producer.begin()

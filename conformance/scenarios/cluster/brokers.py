@@ -1,4 +1,4 @@
-"""A cluster whose brokers a test takes down, keeps down and halts, and whose files and nodes it reads."""
+"""A cluster whose brokers a test kills, keeps down and halts, and whose files and nodes it reads."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from harness.support import until
 from harness.wire_client import Wire
 
 RESTART_S = 0.4
-"""A supervisor does not start a broker again before that."""
+"""A supervisor waits this long before it restarts a broker."""
 
 
 class OpenCluster(Cluster):
-    """``Cluster``, open to the test."""
+    """A ``Cluster`` whose parts a test can reach."""
 
     @property
     def kind(self) -> str:
-        """What coordinates it."""
+        """Names the kind of coordination store."""
         return "zookeeper" if self.zookeeper else "embedded"
 
     @contextmanager
     def tree(self) -> Iterator[Tree]:
-        """The nodes of its coordination store."""
+        """Opens the nodes of its coordination store."""
         tree = ZooKeeperTree(self.zookeeper) if self.zookeeper else SqliteTree(self.data_dir / "coordination.db")
         try:
             yield tree
@@ -53,7 +53,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def locked(self, broker: int) -> Iterator[None]:
-        """Kills a broker and keeps it down until the end, whether or not others have noticed."""
+        """Kills a broker and keeps it down until the end, without waiting for the others to notice."""
         with (self.log_dir(broker) / ".lock").open("r+b") as lock:
             until(lambda: self._kill_and_lock(broker, lock.fileno()), f"the folder of broker {broker}")
             yield
@@ -72,7 +72,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def hung(self, *brokers: int) -> Iterator[None]:
-        """Makes brokers do nothing until the end, so that they look like slow ones."""
+        """Hangs brokers until the end, so that they look slow."""
         with ExitStack() as held:
             for broker in brokers:
                 held.enter_context(hanging(self.pid(broker)))
@@ -80,7 +80,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def halted(self, *brokers: int) -> Iterator[None]:
-        """Brokers that are stopped by a signal, until the end."""
+        """Halts brokers by a signal until the end."""
         for broker in brokers:
             self.halt(broker)
         try:
@@ -90,12 +90,13 @@ class OpenCluster(Cluster):
                 self.resume(broker)
 
     def wait_for(self, *brokers: int) -> None:
-        """Waits until they take requests, and know of each other."""
+        """Waits until the brokers accept requests and know each other."""
         until(lambda: all(set(brokers) <= set(self.known_to(asked)) for asked in brokers), f"{brokers} to be there")
 
     @contextmanager
     def another(self, broker: int, **config: object) -> Iterator[Popen[bytes]]:
-        """A broker of this cluster that its supervisor does not know, with settings of its own; gone at the end."""
+        """Starts another broker of this cluster, unknown to its supervisor, with its own settings; stops it at the end.
+        """
         try:
             with self.joined(broker, **config) as process:
                 yield process
@@ -105,7 +106,7 @@ class OpenCluster(Cluster):
     # -- what it says of itself ------------------------------------------------------------------------
 
     def epoch(self) -> int:
-        """The controller's epoch, as the store has it."""
+        """Returns the controller's epoch from the store."""
         with self.tree() as tree:
             return int(tree.data("/controller_epoch") or -1)
 
@@ -120,7 +121,7 @@ class OpenCluster(Cluster):
         return self.partitions(topic, without)[partition].leader
 
     def at(self, topic: str, without: int | None = None) -> Partition:
-        """The first partition."""
+        """Returns the first partition."""
         return self.partitions(topic, without)[0]
 
     def await_sync(self, *topics: str) -> None:
@@ -135,12 +136,12 @@ class OpenCluster(Cluster):
     # -- files -----------------------------------------------------------------------------------------
 
     def segments(self, broker: int, topic: str, partition: int = 0) -> dict[str, bytes]:
-        """The log files of a replica."""
+        """Returns the log files of a replica."""
         folder = self.partition_dir(broker, topic, partition)
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
 
     def partition_dir(self, broker: int, topic: str, partition: int = 0) -> Path:
-        """Where a replica lies."""
+        """Returns a replica's folder."""
         return self.log_dir(broker) / f"{topic}-{partition}"
 
     def await_alike(self, topic: str) -> None:
@@ -153,7 +154,7 @@ class OpenCluster(Cluster):
         return all(other == first for other in others)
 
     def checkpoint(self, broker: int, name: str) -> dict[tuple[str, int], int]:
-        """One of Kafka's checkpoint files: version, count, then ``topic partition offset``."""
+        """Reads one of Kafka's checkpoint files: version, count, then ``topic partition offset``."""
         lines = (self.log_dir(broker) / name).read_text().splitlines()
         assert lines[0] == "0"
         assert int(lines[1]) == len(lines) - 2
@@ -161,5 +162,5 @@ class OpenCluster(Cluster):
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
 
     def terminate(self, broker: int) -> None:
-        """Lets a broker stop in order; the supervisor starts it again."""
+        """Stops a broker by SIGTERM; the supervisor restarts it."""
         self.kill(broker, signal.SIGTERM)

@@ -16,7 +16,7 @@ from conformance.scenarios.cluster.brokers import OpenCluster
 from harness.ensemble import Ensemble, ensemble
 
 LAG_MS = 3_000
-#: A broker that hangs leaves the ISR because it lags, well before its session has expired.
+#: A broker that hangs leaves the ISR by its lag, well before its session expires.
 EMBEDDED_SESSION_MS = 8_000
 ZOOKEEPER_SESSION_MS = 2_500
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -36,7 +36,7 @@ _number = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clusters are ours: Kafka's do not run on our stores."""
+    """Deselects tests of clusters for Kafka, which does not run on our stores."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.ours)
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def embedded_cluster(data_root: Path) -> Iterator[OpenCluster]:
-    """Three brokers on the embedded store."""
+    """Starts three brokers on the embedded store."""
     config = {**CONFIG, "zookeeper_session_timeout_ms": EMBEDDED_SESSION_MS}
     with OpenCluster(data_root / "embedded-cluster", 3, None, **config) as running:
         yield running
@@ -52,14 +52,14 @@ def embedded_cluster(data_root: Path) -> Iterator[OpenCluster]:
 
 @pytest.fixture(scope="session")
 def zookeeper(data_root: Path) -> Iterator[Ensemble]:
-    """One ZooKeeper server."""
+    """Starts one ZooKeeper server."""
     with ensemble(data_root / "ensemble") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def zookeeper_cluster(data_root: Path, zookeeper: Ensemble) -> Iterator[OpenCluster]:
-    """Three brokers on ZooKeeper."""
+    """Starts three brokers on ZooKeeper."""
     config = {**CONFIG, "zookeeper_session_timeout_ms": ZOOKEEPER_SESSION_MS}
     with OpenCluster(data_root / "zookeeper-cluster", 3, f"{zookeeper.hosts}/kafka", **config) as running:
         yield running
@@ -67,26 +67,26 @@ def zookeeper_cluster(data_root: Path, zookeeper: Ensemble) -> Iterator[OpenClus
 
 @pytest.fixture
 def embedded(embedded_cluster: OpenCluster) -> OpenCluster:
-    """The cluster on the embedded store; all its brokers are there."""
+    """Returns the cluster on the embedded store, with all its brokers running."""
     embedded_cluster.wait_for(*embedded_cluster.ids)
     return embedded_cluster
 
 
 @pytest.fixture
 def on_zookeeper(zookeeper_cluster: OpenCluster) -> OpenCluster:
-    """The cluster on ZooKeeper; all its brokers are there."""
+    """Returns the cluster on ZooKeeper, with all its brokers running."""
     zookeeper_cluster.wait_for(*zookeeper_cluster.ids)
     return zookeeper_cluster
 
 
 @pytest.fixture(params=["embedded", "on_zookeeper"])
 def cluster(request: pytest.FixtureRequest) -> OpenCluster:
-    """The one and the other."""
+    """Returns each of the two clusters."""
     running: OpenCluster = request.getfixturevalue(request.param)
     return running
 
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no topic has."""
+    """Returns an unused topic name."""
     return f"scenario-{next(_number)}"

@@ -23,20 +23,20 @@ TIMEOUT_S = 240
 
 
 class Client:
-    """One connection; its requests are numbered."""
+    """A connection that numbers its requests."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.correlation = 0
 
     async def connect(self, host: str, port: int) -> None:
-        """Connects, and asks what the broker knows."""
+        """Connects, and asks for the broker's API versions."""
         self.reader, self.writer = await asyncio.open_connection(host, port)
         reply = await self.ask("ApiVersions", 0)
         assert reply.error_code == 0, reply
 
     async def ask(self, name: str, version: int, **fields: Any) -> Any:
-        """A request and its reply."""
+        """Sends a request and returns its reply."""
         self.correlation += 1
         self.writer.write(encode_request(name, version, fields, self.correlation, f"client-{self.number}"))
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -45,7 +45,7 @@ class Client:
         return decode_response(name, version, frame)
 
     async def write_and_read(self, topic: str, partition: int) -> None:
-        """Its own record, there and back."""
+        """Writes its own record and reads it back."""
         value = b"the record of client %d" % self.number
         data = [{"index": partition, "records": batches.batch([value])}]
         rows = [{"name": topic, "partition_data": data}]
@@ -62,7 +62,7 @@ class Client:
 
 
 async def run(topic: str, partitions: int, clients: int, first: int, leaders: list[tuple[str, int]]) -> int:
-    """All clients; returns how many have written and read."""
+    """Runs all clients; returns how many have written and read."""
     crowd = [Client(number) for number in range(first, first + clients)]
     gate = asyncio.Semaphore(CONNECTING_AT_ONCE)
 
@@ -80,7 +80,7 @@ async def run(topic: str, partitions: int, clients: int, first: int, leaders: li
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     topic, partitions, clients, first, *addresses = sys.argv[1:]
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

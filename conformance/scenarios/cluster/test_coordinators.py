@@ -1,4 +1,4 @@
-"""The coordinator of groups dies: S60."""
+"""Kills the coordinator of groups: S60."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def coordinator(cluster: OpenCluster, group: str) -> int:
 
 
 def found(cluster: OpenCluster, group: str) -> int:
-    """The broker that coordinates the group."""
+    """Waits for the group's coordinator and returns it."""
     return until(lambda: coordinator(cluster, group), "a coordinator")
 
 
 def groups_of(cluster: OpenCluster, broker: int, prefix: str) -> Iterator[str]:
-    """Names of groups that this broker coordinates."""
+    """Returns names of groups that this broker coordinates."""
     for number in itertools.count():
         name = f"{prefix}-{number}"
         if found(cluster, name) == broker:
@@ -38,7 +38,7 @@ def groups_of(cluster: OpenCluster, broker: int, prefix: str) -> Iterator[str]:
 
 
 class Reader:
-    """A member of a group of its own, which reads and commits one partition."""
+    """The only member of its group, which reads and commits one partition."""
 
     def __init__(self, cluster: OpenCluster, client: str, protocol: str, group: str, place: Place) -> None:
         settings = {"group_id": group, "group_protocol": protocol, "heartbeat_interval_ms": 200}
@@ -49,14 +49,14 @@ class Reader:
         self.member.subscribe([place.topic])
 
     def has(self, count: int) -> bool:
-        """Whether it has read so many records, each once, in order."""
+        """Says whether it has read this many records, each once, in order."""
         for record in self.member.poll(0.05):
             assert record.offset == self.read, f"{self.group}: {record} after {self.read} records"
             self.read += 1
         return self.read == count
 
     def holds(self, offset: int) -> bool:
-        """Whether a commit is taken; a member whose coordinator is new may have to join again first."""
+        """Says whether the broker accepts a commit; a member with a new coordinator may have to rejoin first."""
         self.has(offset)
         try:
             self.member.commit({self.place: offset})
@@ -66,7 +66,9 @@ class Reader:
 
 
 def test_s60_what_is_committed_is_found_when_the_coordinator_has_moved(embedded: OpenCluster, topic: str) -> None:
-    """Connections stay, and no heartbeat tells: each client asks the old coordinator, and hears of the other one."""
+    """Connections stay open, and no heartbeat tells clients: each one asks the old coordinator and learns of the new
+    one.
+    """
     cluster, place = embedded, Place(topic, 0)
     cluster.create_topic(topic, 1, 3, min_insync_replicas=2)
     write(cluster, topic, [b"%d" % number for number in range(20)])
@@ -95,7 +97,7 @@ def _told(consumer: Consumer, place: Place) -> dict[Place, int]:
 
 
 def _move(cluster: OpenCluster, topic: str) -> None:
-    """The next replica of each partition leads it."""
+    """Makes the next replica of each partition its leader."""
     led = {number: row.leader for number, row in cluster.partitions(topic).items()}
     order = {number: tuple(sorted((1, 2, 3), key=lambda id: (id - leader - 1) % 3)) for number, leader in led.items()}
     cluster.reassign(topic, order)
@@ -112,7 +114,7 @@ def _move(cluster: OpenCluster, topic: str) -> None:
 def test_s60_another_broker_coordinates_and_no_commit_is_lost(
     request: pytest.FixtureRequest, coordination: str, topic: str
 ) -> None:
-    """For each client and protocol a group; the broker that coordinates all of them is killed."""
+    """Each client and protocol has a group; the test kills the broker that coordinates all of them."""
     cluster: OpenCluster = request.getfixturevalue(coordination)
     cluster.create_topic(topic, 1, 3, min_insync_replicas=2)
     write(cluster, topic, [b"%d" % number for number in range(20)])

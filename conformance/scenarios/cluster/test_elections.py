@@ -30,7 +30,7 @@ ORDERS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
 def test_s18_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_preferred_leaders_come_back(
     cluster: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
-    """The first of each list that is alive and in sync; ``leader.imbalance.check.interval.seconds`` is 1 here."""
+    """The first live in-sync replica of each list leads; ``leader.imbalance.check.interval.seconds`` is 1 here."""
     cluster.place_topic(topic, ORDERS, min_insync_replicas=2)
     with traffic(cluster, topic) as flowing, by_spark.reading(cluster, topic) as streamed:
         with cluster.down(1):
@@ -48,7 +48,7 @@ def test_s18_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_prefer
 
 
 def test_s99_leaders_come_back_where_more_than_ten_percent_of_a_brokers_are_elsewhere(tmp_path: Path) -> None:
-    """One of 11 that broker 2 is to lead is led by another, while two of 11 of broker 1's are, which must come back."""
+    """Of 11 partitions that prefer broker 2, one has another leader; of broker 1's 11, two have, and must move back."""
     before = {number: (1, 2) if number < 10 else (2, 1) for number in range(20)}
     with OpenCluster(tmp_path / "balance", 2, None, leader_imbalance_check_interval_seconds=1) as cluster:
         cluster.place_topic("t", before)
@@ -62,7 +62,7 @@ def test_s99_leaders_come_back_where_more_than_ten_percent_of_a_brokers_are_else
 
 
 def test_s99_leaders_stay_elsewhere_where_rebalancing_is_off(tmp_path: Path) -> None:
-    """Another cluster, of the same interval, rebalances twice meanwhile."""
+    """Another cluster with the same interval rebalances twice meanwhile."""
     often = {"leader_imbalance_check_interval_seconds": 1}
     with (
         OpenCluster(tmp_path / "off", 2, None, auto_leader_rebalance_enable="false", **often) as off,
@@ -78,7 +78,7 @@ def test_s99_leaders_stay_elsewhere_where_rebalancing_is_off(tmp_path: Path) -> 
 
 
 def _prefer(cluster: OpenCluster, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
-    """The same replicas in another order."""
+    """Reorders the same replicas."""
     cluster.reassign(topic, replicas)
     found = cluster.partitions
     until(lambda: {number: found(topic)[number].replicas for number in replicas} == replicas, "the new order")
@@ -124,7 +124,7 @@ def test_s94_without_unclean_election_a_partition_is_offline_with_it_the_loss_is
 
 
 def _elect(cluster: OpenCluster, topic: str) -> int:
-    """Asks for a clean election; the partition's error code."""
+    """Asks for a clean election; returns the partition's error code."""
     with Wire(cluster.address(2)) as wire:
         asked = [{"topic": topic, "partitions": [0]}]
         reply = wire.ask("ElectLeaders", 1, election_type=0, topic_partitions=asked, timeout_ms=30_000)
@@ -154,7 +154,7 @@ def test_s95_the_first_broker_creates_the_controllers_node(zookeeper: Ensemble, 
 
 
 def test_s95_what_a_controller_of_an_old_epoch_wants_is_refused(cluster: OpenCluster, topic: str) -> None:
-    """It is halted with a command in its hands, and goes on when another one has done the same in another way."""
+    """The old controller halts before it executes a command, and resumes after a new one has done it differently."""
     old, epoch = cluster.controller(), cluster.epoch()
     asked = {"name": topic, "num_partitions": 5, "replication_factor": 1, "assignments": [], "configs": []}
     with Wire(cluster.address(old), 60) as wire:

@@ -16,7 +16,7 @@ from harness.support import until
 from harness.witnesses import used
 
 __all__ = ["seed"]
-#: Transactions between two faults.
+#: The number of transactions between two faults.
 TURN = 40
 APPLICATIONS = (Application("confluent", "classic", 1), Application("pyclient", "consumer", 1))
 
@@ -24,9 +24,7 @@ APPLICATIONS = (Application("confluent", "classic", 1), Application("pyclient", 
 def test_s45_each_record_is_transformed_once_under_kills_of_client_leader_and_coordinator(
     embedded: OpenCluster, tmp_path: Path, seed: int, by_spark: BySpark, counted: Counted
 ) -> None:
-    """Each victim is a broker that the applications need at the moment. It is back when all replicas are in sync
-    again.
-    """
+    """Each victim is a broker that the applications currently need. It is back when all replicas are in sync again."""
     several = ClusterTarget(embedded)
     plan = Plan(0, 0, ("confluent",), APPLICATIONS)
     load = Transactions(several, seed, plan, tmp_path)
@@ -66,7 +64,7 @@ def test_s45_each_record_is_transformed_once_under_kills_of_client_leader_and_co
 
 
 def _kill_client(load: Transactions, role: str) -> None:
-    """kill -9; another one takes over its transactional id."""
+    """Kills a client by kill -9; another one takes its transactional id over."""
     load.workers[role].kill()
     load.revive()
 
@@ -79,6 +77,6 @@ def _kill(cluster: OpenCluster, address: tuple[str, int]) -> None:
 
 
 def _texts(by_spark: BySpark, cluster: OpenCluster, topic: str, words: int) -> list[tuple[int, str]]:
-    """Partitions and committed values, which the applications have put a word before."""
+    """Returns partitions and committed values; the applications put a word before each value."""
     rows = by_spark(cluster, topic, {"kafka.isolation.level": "read_committed"})
     return [(row.partition, (row.value or b"").decode().split(" ", words)[-1]) for row in rows]

@@ -1,4 +1,4 @@
-"""Two of three brokers are dead: S32, S34."""
+"""Kills two of three brokers: S32, S34."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES = [b"%d" % number for number in range(100)]
 
 @pytest.fixture(scope="module")
 def two_down(embedded_cluster: OpenCluster) -> Iterator[OpenCluster]:
-    """Only broker 3 is left of those that had ``one`` and ``two``, which broker 1 led."""
+    """Leaves only broker 3 of the replicas of ``one`` and ``two``, which broker 1 led."""
     embedded = embedded_cluster
     embedded.wait_for(*embedded.ids)
     embedded.place_topic("one", {0: (1, 2, 3)}, min_insync_replicas=1)

@@ -1,4 +1,4 @@
-"""Brokers are killed again and again while every client writes and reads: S31."""
+"""Kills brokers again and again while every client writes and reads: S31."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROW = [*LONG, pytest.mark.row]
 def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
     request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, by_spark: BySpark, counted: Counted
 ) -> None:
-    """The next one dies as soon as all replicas are in sync again, and each client has gone on: every few seconds."""
+    """Every few seconds the next broker dies, once all replicas are in sync and each client has progressed."""
     cluster: OpenCluster = request.getfixturevalue(coordination)
     replicas = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
     cluster.place_topic(topic, replicas, min_insync_replicas=2)

@@ -1,4 +1,4 @@
-"""The last replica in sync comes back without its disk: S31, S34. Its settings files alone say min.insync.replicas."""
+"""Restarts the last in-sync replica without its disk: S31, S34. Its settings files alone say min.insync.replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALUES = [b"%d" % number for number in range(1000)]
 
 
 def empty(folder: Path) -> None:
-    """All of a data folder but its lock, which is held."""
+    """Deletes all of a data folder except its lock, which is held."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""What stands in ZooKeeper, read by its own command line client: S96."""
+"""Reads the nodes in ZooKeeper by ZooKeeper's own command line client: S96."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER = re.compile(r"[\[{\d].*")
 
 
 def ask(ensemble: Ensemble, *commands: str) -> list[str]:
-    """What zkCli.sh answers to each ``ls`` and ``get``, a line each; what it says besides is left out."""
+    """Returns zkCli.sh's answer to each ``ls`` and ``get``, a line each, without its other output."""
     words = ["java", *JVM, "-cp", str(JAR), SHELL, "-server", ensemble.hosts]
     text = "".join(f"{command}\n" for command in commands)
     done = subprocess.run(words, input=text, capture_output=True, timeout=120, check=True, text=True)
@@ -30,12 +30,12 @@ def ask(ensemble: Ensemble, *commands: str) -> list[str]:
 
 
 def names(answer: str) -> list[str]:
-    """The nodes in an answer to ``ls``."""
+    """Returns the nodes in an answer to ``ls``."""
     return sorted(filter(None, answer.strip("[]").split(", ")))
 
 
 def is_like(row: Any, **expected: Any) -> bool:
-    """Whether a row has these members; a callable is asked."""
+    """Says whether a row has these members; a callable judges its own member."""
     return all(value(row[key]) if callable(value) else row[key] == value for key, value in expected.items())
 
 

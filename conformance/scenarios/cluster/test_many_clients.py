@@ -24,7 +24,7 @@ PARTITIONS = 6
 def test_s100_so_many_clients_write_and_read_at_once(
     embedded: OpenCluster, topic: str, clients: int, counted: Counted
 ) -> None:
-    """All are connected before the first one writes; librdkafka and our SDK go on meanwhile."""
+    """All clients connect before the first one writes; librdkafka and our SDK continue meanwhile."""
     orders = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
     embedded.place_topic(topic, {number: orders[number % 3] for number in range(PARTITIONS)}, min_insync_replicas=2)
     embedded.place_topic(f"{topic}-others", {0: (1, 2, 3), 1: (2, 3, 1)}, min_insync_replicas=2)
@@ -57,7 +57,7 @@ def test_s100_so_many_clients_write_and_read_at_once(
 
 
 def _line(process: subprocess.Popen[str]) -> str:
-    """The next line that it prints."""
+    """Returns the next line that the process prints."""
     assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
     assert readable, f"nothing came in {PATIENCE_S:.0f} s"
@@ -65,7 +65,7 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def _connections(cluster: OpenCluster, broker: int) -> int:
-    """Connections that the broker has accepted and not ended, as the kernel knows them."""
+    """Counts the broker's open connections, as the kernel knows them."""
     port = f":{cluster.ports[broker]:04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[1].endswith(port) and row[3] == "01" for row in rows)

@@ -1,4 +1,4 @@
-"""Brokers join and leave, partitions move, while clients write and read: S97, S98."""
+"""Adds and removes brokers and moves partitions while clients write and read: S97, S98."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(
 
 
 def test_s97_a_broker_that_leads_leaves_in_order_and_comes_back(embedded: OpenCluster, topic: str) -> None:
-    """Stopped in order, it hands over what it leads; clients hear of the next leader, and of no failure."""
+    """In a controlled stop, the broker hands its leadership over; clients learn of the next leader and see no failure.
+    """
     embedded.place_topic(topic, {0: (2, 1), 1: (2, 3)}, min_insync_replicas=1)
     with traffic(embedded, topic, LIBRARIES[:2]) as flowing:
         process = embedded.pid(2)
@@ -66,7 +67,7 @@ def test_s98_partitions_move_and_get_more_replicas_under_load(
     tmp_path: Path,
     by_spark: BySpark,
 ) -> None:
-    """By kafka-reassign-partitions: Kafka's own on the embedded store, ours on ZooKeeper."""
+    """kafka-reassign-partitions moves them: Kafka's own tool on the embedded store, ours on ZooKeeper."""
     cluster = embedded if tool == "java" else on_zookeeper
     after: Replicas = {0: (3, 2), 1: (2, 3, 1), 2: (1, 2, 3), 3: (3,)}
     cluster.place_topic(topic, dict.fromkeys(after, (1, 2)), min_insync_replicas=1)
@@ -97,7 +98,7 @@ def _places(cluster: OpenCluster, topic: str) -> Replicas:
 
 
 def _is_throttled(cluster: OpenCluster, topic: str) -> list[bool]:
-    """Whether broker 2 has a rate as leader, and the topic followers that are subject to one."""
+    """Says whether broker 2 has a throttle rate as leader, and the topic a list of throttled followers."""
     used("librdkafka")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     asked = {

@@ -1,4 +1,4 @@
-"""Where replicas lie: S90; and who is read from: S61."""
+"""Replica placement (S90), and the replica that consumers read from (S61)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_s90_two_replicas_are_never_on_one_broker(cluster: OpenCluster, topic: s
 
 @pytest.fixture(scope="module", params=["embedded_cluster", "zookeeper_cluster"], ids=["embedded", "on_zookeeper"])
 def two_racks(request: pytest.FixtureRequest) -> Iterator[OpenCluster]:
-    """Brokers 1, 2 and 3 in rack a, 4 in rack b."""
+    """Starts brokers 1, 2 and 3 in rack a, and 4 in rack b."""
     running: OpenCluster = request.getfixturevalue(request.param)
     running.wait_for(*running.ids)
     with running.another(4, broker_rack="b"):
@@ -63,7 +63,7 @@ def test_s90_replicas_are_spread_over_racks_first(two_racks: OpenCluster, topic:
 
 @pytest.mark.ours
 def test_s90_a_broker_tells_only_the_rack_that_it_was_given(new_broker: NewBroker) -> None:
-    """Replicas are spread over hosts as well, but a client in no rack is in none."""
+    """Placement also spreads replicas over hosts, but a client without a rack has none."""
     for settings, rack in (({}, None), ({"broker_rack": "b"}, "b")):
         with Wire(new_broker(**settings).address) as wire:
             assert [row.rack for row in wire.ask("Metadata", 9, topics=[]).brokers] == [rack]
@@ -72,7 +72,7 @@ def test_s90_a_broker_tells_only_the_rack_that_it_was_given(new_broker: NewBroke
 def test_s61_a_consumer_reads_from_the_follower_in_its_rack(
     two_racks: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
-    """How many bytes came from whom is counted by librdkafka; for Spark, by what the brokers have written."""
+    """librdkafka counts the bytes from each broker; for Spark, the bytes that the brokers have written count."""
     two_racks.place_topic(topic, {0: (1, 4)})
     write(two_racks, topic, [b"x" * 1_000] * 2_000)
     assert _received(two_racks, topic, "b")[4] > 2_000_000
@@ -89,13 +89,13 @@ def test_s61_a_consumer_reads_from_the_follower_in_its_rack(
 
 
 def _written(cluster: OpenCluster, broker: int) -> int:
-    """Bytes that a broker's process has written, to files and sockets, sendfile among them."""
+    """Counts the bytes that a broker's process has written to files and sockets, sendfile included."""
     lines = Path(f"/proc/{cluster.pid(broker)}/io").read_text().splitlines()
     return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
 def _received(cluster: OpenCluster, topic: str, rack: str) -> dict[int, int]:
-    """Reads all with a consumer in that rack: bytes that each broker has sent to it."""
+    """Reads everything by a consumer in that rack; returns the bytes that each broker has sent to it."""
     told: list[str] = []
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "client.rack": rack}
     client = librdkafka.Consumer({**settings, "statistics.interval.ms": 100, "stats_cb": told.append})

@@ -1,4 +1,4 @@
-"""Quotas of a cluster: every broker has them, and what brokers do for each other has none."""
+"""Every broker of a cluster applies quotas to clients, but not to other brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def alter(cluster: OpenCluster, broker: int, entity: Sequence[Mapping[str, str |
 
 
 def wait_ms(cluster: OpenCluster, broker: int, topic: str) -> int:
-    """What a broker tells the client after too large a batch, which only a leader appends."""
+    """Returns the throttle time after an oversized batch, which only a leader appends."""
     partition = {"index": 0, "records": batches.batch([b"v" * 20_000])}
     data = [{"name": topic, "partition_data": [partition]}]
     fields = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": data}
@@ -50,7 +50,7 @@ def test_every_broker_holds_a_client_back_whichever_was_asked(cluster: OpenClust
 
 
 def test_replicas_are_in_sync_whatever_quota_clients_have(cluster: OpenCluster, topic: str) -> None:
-    """Three megabytes come to all replicas, though fetches of a client of any name would take an hour."""
+    """All replicas get three megabytes, though any client's fetches of these would take an hour."""
     cluster.place_topic(topic, {0: (1, 2, 3)}, min_insync_replicas=3)
     rates = {"consumer_byte_rate": 1000.0, "controller_mutation_rate": 0.01}
     alter(cluster, 1, [ANYBODY], **rates)

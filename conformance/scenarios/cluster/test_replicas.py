@@ -23,12 +23,12 @@ from harness.wire_client import Wire
 
 COUNT = 100
 BEFORE_VALUE = 61 + 6
-"""Bytes of a batch before the value of its only record: two headers."""
+"""A batch with one record has this many bytes before the value: two headers."""
 PATIENCE_S = 90
 
 
 class Outcome(NamedTuple):
-    """What one kind of acks has come to when the leader was killed: numbers of records."""
+    """The results of one kind of acks when the leader is killed: numbers of records."""
 
     acked: int
     lost: int
@@ -89,21 +89,21 @@ def _killed_at_the_worst_moment(cluster: OpenCluster, topic: str) -> dict[str, O
 
 
 def _answer_their_fetches(cluster: OpenCluster, bait: str) -> None:
-    """What the followers have asked for already is on its way to them."""
+    """Answers the fetches that the followers have already sent."""
     with Wire(cluster.address(1)) as wire:
         for _ in range(3):
             assert wire.produce(bait, batches.batch([b"bait"]), acks=1).error_code == 0
 
 
 def _no_more(cluster: OpenCluster, broker: int) -> ExitStack:
-    """Kills a broker until the end. The others have not noticed it yet, because they stand still."""
+    """Kills a broker until the end. The others are halted, so they have not noticed it."""
     dead = ExitStack()
     dead.enter_context(cluster.locked(broker))
     return dead
 
 
 def _only_what_is_replicated_is_seen(cluster: OpenCluster, topic: str) -> None:
-    """S93: the leader has all, but shows what lies below the high watermark."""
+    """S93: the leader has all records, but serves only those below the high watermark."""
     with Wire(cluster.address(1)) as wire:
         assert wire.end_offset(topic) == 1
         shown = wire.fetch(topic, 0)
@@ -114,7 +114,7 @@ def _only_what_is_replicated_is_seen(cluster: OpenCluster, topic: str) -> None:
 
 
 def _counted(cluster: OpenCluster, topic: str, acked: list[bytes | None]) -> Outcome:
-    """S93: the old leader has cut off what the new one does not have, and all have the same bytes."""
+    """S93: the old leader has truncated what the new one lacks, and all replicas have the same bytes."""
     cluster.await_alike(topic)
     found = [value for _, value in whole_log(cluster, Place(topic, 0))]
     assert found[0] == b"before"
@@ -164,7 +164,7 @@ def test_s33_a_replica_that_rotted_on_disk_is_made_whole_by_the_other(embedded: 
 
 
 def test_s33_what_has_rotted_at_the_leader_is_taken_by_no_follower(embedded: OpenCluster, topic: str) -> None:
-    """And no client takes it for good: the leader finds it out, or the client."""
+    """The leader finds the damage, or the client does; no client accepts the bytes."""
     embedded.place_topic(topic, {0: (1, 2)})
     values = [b"record %d" % number for number in range(9)]
     with embedded.down(2):
@@ -184,7 +184,7 @@ def test_s33_what_has_rotted_at_the_leader_is_taken_by_no_follower(embedded: Ope
 
 
 def _write_one_by_one(cluster: OpenCluster, topic: str, values: list[bytes]) -> None:
-    """Each in a batch of its own."""
+    """Writes each value in its own batch."""
     with Wire(cluster.address(1)) as wire:
         for value in values:
             assert wire.produce(topic, batches.batch([value])).error_code == 0

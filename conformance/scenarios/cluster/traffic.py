@@ -1,4 +1,4 @@
-"""Foreign clients and ours that write and read through everything that happens, and see no error.
+"""Runs foreign clients and ours, which write and read without an error whatever happens.
 
 Each client library has a partition of its own: a writer in a thread (idempotent, acks=all), and a reader in another
 that reads it as it comes. ``finish`` compares what both were told with the log.
@@ -25,7 +25,7 @@ STOP_S = 120
 
 
 class Worker:
-    """A thread that does something again and again; what it raises is raised by ``stop``."""
+    """Repeats its work in a thread; ``stop`` raises what the work raised."""
 
     def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Worker:
             self.failure = error
 
     def check(self) -> None:
-        """Raises what the work raised."""
+        """Raises the work's error."""
         if self.failure is not None:
             raise AssertionError(f"{self.name}: {self.failure!r}") from self.failure
 
@@ -87,7 +87,7 @@ class Stream:
                     self.history.see(record.offset, record.value or b"")
 
     def counts(self) -> tuple[int, int]:
-        """How many records were acked, and read."""
+        """Returns the numbers of records acked and read."""
         self.writer.check()
         self.reader.check()
         return len(self.history.acked), len(self.history.seen)
@@ -100,7 +100,7 @@ class Stream:
 
 
 class Traffic:
-    """The streams of one topic, partition ``n`` that of the ``n``-th library."""
+    """Runs the streams of one topic; partition ``n`` belongs to the ``n``-th library."""
 
     def __init__(self, cluster: Brokers, topic: str, libraries: tuple[str, ...] = LIBRARIES) -> None:
         self.cluster = cluster
@@ -109,7 +109,7 @@ class Traffic:
         self._finished = False
 
     def goes_on(self) -> None:
-        """Waits until every library has written and read something that it had not before."""
+        """Waits until every library has written and read new records."""
         before = [stream.counts() for stream in self.streams]
 
         def moved() -> bool:
@@ -119,7 +119,7 @@ class Traffic:
         until(moved, "every client to write and to read")
 
     def finish(self) -> int:
-        """Stops, checks everything, and tells how many records were acked; may be called again."""
+        """Stops, checks everything, and returns the number of acked records; a second call is harmless."""
         if not self._finished:
             self._finished = True
             self._finish()
@@ -133,7 +133,7 @@ class Traffic:
             stream.finish(whole_log(self.cluster, stream.place))
 
     def abandon(self) -> None:
-        """Lets go of the threads of a test that has failed."""
+        """Abandons the threads of a failed test."""
         for stream in self.streams:
             for worker in (stream.writer, stream.reader):
                 worker._stopping.set()
@@ -141,7 +141,7 @@ class Traffic:
 
 @contextmanager
 def traffic(cluster: Brokers, topic: str, libraries: tuple[str, ...] = LIBRARIES) -> Iterator[Traffic]:
-    """Traffic that flows when this begins, and is checked at its end."""
+    """Starts traffic, and checks it at the end of the block."""
     running = Traffic(cluster, topic, libraries)
     try:
         running.goes_on()
@@ -152,7 +152,7 @@ def traffic(cluster: Brokers, topic: str, libraries: tuple[str, ...] = LIBRARIES
 
 
 def whole_log(cluster: Brokers, place: Place) -> list[tuple[int, bytes]]:
-    """A partition from its first record to its last, by librdkafka, which checks each CRC."""
+    """Reads a partition from its first record to its last by librdkafka, which checks each CRC."""
     options = {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "check.crcs": True, "log_level": 0}
     consumer = librdkafka.Consumer({**options, "enable.partition.eof": True, "enable.auto.commit": False})
     consumer.assign([confluent_kafka.TopicPartition(*place, 0)])

@@ -1,4 +1,4 @@
-"""What brokers keep in their coordination store, read from outside: with kazoo, or from a copy of the SQLite file."""
+"""Reads the brokers' coordination store from outside: with kazoo, or from a copy of the SQLite file."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Tree(ABC):
 
     @abstractmethod
     def data(self, path: str) -> bytes | None:
-        """A node's data, None where there is no node."""
+        """Returns a node's data, or None if there is no node."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it."""
+        """Closes the connection."""
 
 
 class ZooKeeperTree(Tree):
-    """On ZooKeeper."""
+    """Reads the nodes from ZooKeeper."""
 
     def __init__(self, hosts: str) -> None:
         self.client = KazooClient(hosts)
@@ -49,7 +49,7 @@ class ZooKeeperTree(Tree):
 
 
 class SqliteTree(Tree):
-    """In the file of the embedded store, which its owner has locked: a copy of it and of its log is read."""
+    """Reads the embedded store's file; its owner has locked it, so the tree reads a copy of file and log."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -60,10 +60,10 @@ class SqliteTree(Tree):
         return rows[1][0] if len(rows) > 1 else None
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Closes nothing, because the tree holds nothing."""
 
     def _rows(self, parent: str, name: str) -> list[tuple[bytes]]:
-        """The root's row, and that of the node; nothing from a copy that was torn."""
+        """Returns the rows of root and node; returns nothing from a torn copy."""
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(sqlite3.DatabaseError):
             copy = Path(scratch, self.file.name)
             for suffix in ("-wal", ""):
