@@ -13,11 +13,11 @@ import pytest
 
 OPTION = "--cpu-budget"
 OUTPUT = "cpu_s"
-"""What a worker hands to the process that started it."""
+"""A worker passes this to the process that started it."""
 
 
 def cpu_s() -> float:
-    """Returns the CPU seconds of this process and of those that it has waited for."""
+    """Returns the CPU seconds of this process and of the children that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -34,7 +34,7 @@ class Worker:
 
 
 class Budget:
-    """In the process that the user started: adds up, reports and judges.
+    """Runs in the process that the user started: adds up, reports and judges.
 
     Args:
         limit_s: CPU seconds that the run may take.
@@ -52,7 +52,7 @@ class Budget:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        # A worker that was waited for already would count twice among the children: xdist waits after this.
+        # The children's time already includes a worker that was waited for; xdist waits after this.
         self.total_s = self.workers_s or cpu_s()
         if self.total_s > self.limit_s and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

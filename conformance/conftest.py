@@ -35,7 +35,7 @@ NewBroker = Callable[..., Broker]
 NewTopic = Callable[..., str]
 Counted = Callable[..., None]
 
-#: Groups do not wait for further members, in either protocol; everything else has its default.
+#: Groups of both protocols do not wait for further members; everything else has its default.
 QUICK_GROUPS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -56,7 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects (does not skip) what was not asked for. Last: other rooms mark their tests before."""
+    """Deselects (does not skip) tests outside the selected ones. It runs last, because other folders mark their tests
+    first.
+    """
     unwanted = [item for item in items if _unwanted(config, item)]
     if unwanted:
         config.hook.pytest_deselected(items=unwanted)
@@ -73,7 +75,7 @@ def _unwanted(config: pytest.Config, item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def _told(request: pytest.FixtureRequest) -> Iterator[None]:
-    """For the report: who took part, and whether it takes long."""
+    """Tells the report which clients took part, and whether the test takes long."""
     witnesses.taken()
     yield
     request.node.user_properties.append(("clients", witnesses.taken()))
@@ -82,7 +84,7 @@ def _told(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def counted(request: pytest.FixtureRequest) -> Counted:
-    """Tells what a test has counted, in the report and at the run's end: ``counted("acks=1", acked=100, lost=7)``."""
+    """Reports a test's counts, also at the run's end: ``counted("acks=1", acked=100, lost=7)``."""
 
     def tell(case: str = "", **numbers: float) -> None:
         request.node.user_properties.append(("counts", {"case": case, **numbers}))
@@ -97,7 +99,7 @@ def broker_kind(request: pytest.FixtureRequest) -> type[Broker]:
 
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where data folders live; removed at the end, since they are large."""
+    """Returns the folder of all data folders, and removes it at the end because it is large."""
     root = tmp_path_factory.mktemp("brokers")
     yield root
     if "PYBROKER_KEEP" not in os.environ:
@@ -106,7 +108,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def broker(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
-    """A broker that the tests share; a test that disturbs it takes ``new_broker`` instead.
+    """Starts a broker that the tests share; a test that disturbs it takes ``new_broker`` instead.
 
     It keeps records forever, for many tests write timestamps of long ago.
     """
@@ -118,7 +120,7 @@ def broker(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def new_broker(broker_kind: type[Broker], data_root: Path) -> Iterator[NewBroker]:
-    """Starts a broker of a test's own: ``new_broker(log_segment_bytes=1048576)``; ``start=False`` only makes it."""
+    """Starts a broker for one test: ``new_broker(log_segment_bytes=1048576)``; ``start=False`` only makes it."""
     made: list[Broker] = []
 
     def make(*, start: bool = True, **config: object) -> Broker:
@@ -135,7 +137,7 @@ def new_broker(broker_kind: type[Broker], data_root: Path) -> Iterator[NewBroker
 
 @pytest.fixture
 def proxied(new_broker: NewBroker) -> Iterator[tuple[Broker, FaultProxy]]:
-    """A broker with a topic t, which tells its clients the address of a proxy and no other."""
+    """Starts a broker with a topic t, which advertises only the address of a proxy."""
     port = free_port()
     with FaultProxy(lambda: ("127.0.0.1", port)) as proxy:
         broker = new_broker(start=False, advertised_listeners=f"PLAINTEXT://{proxy.bootstrap}")
@@ -148,14 +150,14 @@ def proxied(new_broker: NewBroker) -> Iterator[tuple[Broker, FaultProxy]]:
 
 @pytest.fixture
 def wire(broker: Broker) -> Iterator[Wire]:
-    """A bare connection to the shared broker."""
+    """Opens a bare connection to the shared broker."""
     with Wire(broker.address) as connection:
         yield connection
 
 
 @pytest.fixture
 def new_topic(broker: Broker) -> NewTopic:
-    """Creates a topic of a fresh name on the shared broker: ``new_topic(partitions=3, retention_ms=1000)``."""
+    """Creates a topic with an unused name on the shared broker: ``new_topic(partitions=3, retention_ms=1000)``."""
 
     def make(partitions: int = 1, name: str | None = None, **configs: object) -> str:
         topic = name or f"topic-{next(_number)}"
@@ -169,13 +171,13 @@ def new_topic(broker: Broker) -> NewTopic:
 
 @pytest.fixture
 def topic(new_topic: NewTopic) -> str:
-    """A topic of one partition."""
+    """Creates a topic of one partition."""
     return new_topic()
 
 
 @pytest.fixture
 def group() -> str:
-    """The name of an unused group."""
+    """Returns the name of an unused group."""
     return f"group-{next(_number)}"
 
 
@@ -186,12 +188,12 @@ def java() -> Java:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The SparkSession of this process."""
+    """Returns this process's SparkSession."""
     with local_spark(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
 
 @pytest.fixture(scope="session")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real file: 336,777 lines of CSV."""
+    """Returns the real file: 336,777 lines of CSV."""
     return dataset.write_flights(tmp_path_factory.mktemp("flights") / "flights.csv")

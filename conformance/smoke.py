@@ -23,13 +23,13 @@ SCRIPTS = [f"kafka-{name}{end}" for name in NAMES for end in ("", ".sh")]
 
 
 def kcat(bootstrap: str, *arguments: str, data: bytes = b"") -> bytes:
-    """Runs kcat; its output."""
+    """Runs kcat and returns its output."""
     command = ["kcat", "-b", bootstrap, *arguments]
     return subprocess.run(command, input=data, capture_output=True, timeout=60, check=True).stdout
 
 
 def demo(program: Path) -> None:
-    """Runs the demo with all of its data; its figures must be exact."""
+    """Runs the demo with all its data, and checks that its figures are exact."""
     ended = subprocess.run([program, "demo", "-o", "json"], stdout=subprocess.PIPE, timeout=120, check=True)
     report = json.loads(ended.stdout)
     assert report["exact"], report
@@ -37,7 +37,7 @@ def demo(program: Path) -> None:
 
 
 def scripts(program: Path, bootstrap: str) -> None:
-    """Kafka's scripts stand beside it, by both of their names, and work as the lines of Kafka's documents."""
+    """Runs Kafka's scripts, by both of their names, as the lines of Kafka's documents do."""
     where = ["--bootstrap-server", bootstrap]
     for name in ("kafka-topics", "kafka-topics.sh"):
         listed = subprocess.run(

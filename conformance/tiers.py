@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 FOLDERS = ("conformance", "cy", "docs", "proofs", "pybroker", "pyclient")
-"""Where the tests are."""
+"""The folders of the tests."""
 
 NIGHTLY = "nightly"
 CAMPAIGN = "campaign"
@@ -25,7 +25,7 @@ DEAR = {
     "*java*": "java",
     "*_broker": "process",
 }
-"""Patterns of fixtures' names, and what they start."""
+"""Patterns of fixtures' names, with what each fixture starts."""
 PLACES = {
     "conformance/scenarios/cluster": "cluster",
     "pyclient/spark": "spark",
@@ -35,18 +35,19 @@ PLACES = {
     "conformance/applications": "java",
     "conformance/bench": "process",
 }
-"""Folders all of whose tests start it."""
+"""All tests of these folders start it."""
 STARTED = {"cluster": "several brokers or ZooKeeper", "spark": "PySpark", "java": "a JVM", "process": "its own broker"}
-"""Kinds of what tests start, dearest first."""
+"""What tests start, the most expensive first."""
 SHARED = ("cluster", "spark", "java")
-"""What is started once for all tests that take it: they share a worker (an xdist group)."""
+"""All tests that take one of these start it once: they share a worker (an xdist group)."""
 
 CLIENTS = ("client", "driver")
 """Parameters that name a client library."""
 
 
 def started(path: PurePath, fixtures: Iterable[str], parameters: Mapping[str, object]) -> list[str]:
-    """What a test in that file, with these fixtures and parameters, starts, dearest first; nothing in the gate."""
+    """Returns what a test starts, by its file, fixtures and parameters, the most expensive first; nothing in the gate.
+    """
     names = {*fixtures, *(name for each in CLIENTS for name in _names(parameters.get(each)))}
     kinds = {kind for pattern, kind in DEAR.items() if any(fnmatchcase(name, pattern) for name in names)}
     kinds |= {kind for place, kind in PLACES.items() if place in path.as_posix()}
@@ -54,5 +55,5 @@ def started(path: PurePath, fixtures: Iterable[str], parameters: Mapping[str, ob
 
 
 def _names(client: object) -> Iterable[str]:
-    """``"java"`` and ``("java", "consumer")`` both name one."""
+    """Returns the names in a parameter: ``"java"`` and ``("java", "consumer")`` both name one."""
     return [client] if isinstance(client, str) else client if isinstance(client, tuple) else []

@@ -1,1 +1,1 @@
-"""Foreign clients at a broker that asks who they are, and lets them do what ACLs allow: S112."""
+"""Foreign clients at a broker that authenticates them, and authorizes them by ACLs: S112."""

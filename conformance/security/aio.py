@@ -1,4 +1,4 @@
-"""aiokafka."""
+"""Adapts aiokafka to the tests of security."""
 
 from __future__ import annotations
 

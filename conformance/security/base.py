@@ -1,4 +1,4 @@
-"""What the tests ask of each client, and what they hear of a refusal."""
+"""What the tests ask of each client, and how the client reports a refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANY_HOST = "*"
 
 
 class Refused(Exception):
-    """The broker has refused something; ``name`` is the client's own name of the error."""
+    """The broker has refused a request; ``name`` is the client's own name of the error."""
 
     def __init__(self, name: str, text: object = "") -> None:
         super().__init__(f"{name}: {text}")
@@ -32,11 +32,11 @@ class Acl(NamedTuple):
 
 
 class Client(ABC):
-    """A library."""
+    """A client library."""
 
-    #: Its names of the errors that refuse a topic, a group, a transactional id, the cluster and a login.
+    #: The library's names of the errors that refuse a topic, a group, a transactional id, the cluster and a login.
     refusals: dict[str, str]
-    #: Whether its consumer raises if it may not even see a topic.
+    #: Says whether its consumer raises if it may not even see a topic.
     tells_of_hidden_topics = True
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Client(ABC):
 
 
 class Administrator(ABC):
-    """The administration of a library. Refused is what the broker does not let it do."""
+    """A library's administration; it raises Refused if the broker does not authorize the user."""
 
     @abstractmethod
     def create(self, login: Login, acls: Sequence[Acl]) -> None:
@@ -73,9 +73,9 @@ class Administrator(ABC):
 
     @abstractmethod
     def describe(self, login: Login, kind: str, name: str) -> set[Acl]:
-        """The ACLs of the resource, literal ones and those of a prefix of its name."""
+        """Returns the ACLs of the resource: literal ones, and those of a prefix of its name."""
 
     @abstractmethod
     def delete(self, login: Login, acl: Acl) -> None:
-        """Deletes one."""
+        """Deletes one ACL."""
 

@@ -1,4 +1,4 @@
-"""librdkafka, by way of confluent-kafka."""
+"""Adapts librdkafka, through confluent-kafka, to the tests of security."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ConfluentClient(Client):
         try:
             producer.produce(topic, value, on_delivery=lambda error, _: heard.append(error))
             until(lambda: producer.poll(0.05) and heard, "a delivery report or an error", PATIENCE_S)
-        except KafkaException as raised:  # a fatal error
+        except KafkaException as raised:  # This error is fatal.
             raise _refused(raised.args[0]) from raised
         if heard[0] is not None:
             raise _refused(heard[0])
@@ -136,13 +136,13 @@ def _acl(binding: AclBinding) -> Acl:
 
 
 def _word(member: object) -> str:
-    """What Kafka calls a member of an enum; librdkafka also takes other types, and gives none."""
+    """Returns Kafka's name for a member of an enum; librdkafka also takes other types, and returns none."""
     assert isinstance(member, Enum)
     return member.name
 
 
 def _asked(login: Login, ask: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> list[Any]:
-    """What an admin client answers; it has to live until then."""
+    """Returns an admin client's answer; the client has to live until then."""
     admin = AdminClient(login.librdkafka())
     try:
         return [each.result(PATIENCE_S) for each in ask(admin).values()]

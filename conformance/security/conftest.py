@@ -1,4 +1,4 @@
-"""One broker with an authorizer and all mechanisms, a user of its own for each test, and the clients."""
+"""Starts one broker with an authorizer and all mechanisms, a user for each test, and the clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.support import until
 
 Grant = Callable[..., None]
 
-#: More than there are tests.
+#: The number of users exceeds that of the tests.
 USERS = [f"user-{number}" for number in range(200)]
 FOREIGN = ("librdkafka", "java", "kafka-python", "aiokafka")
 #: aiokafka has no calls about ACLs.
@@ -39,7 +39,7 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture(scope="session")
 def authority(data_root: Path) -> Path:
-    """A folder with a broker's key store and the certificate of its authority, ``ca.pem``."""
+    """Returns a folder with a broker's key store and its authority's certificate, ``ca.pem``."""
     folder = data_root / "authority"
     run("tls", "create", folder, "localhost", "127.0.0.1")
     return folder
@@ -47,7 +47,7 @@ def authority(data_root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def guarded(pytestconfig: pytest.Config, data_root: Path, authority: Path, issuer: Issuer) -> Iterator[Guarded]:
-    """The broker."""
+    """Starts the broker."""
     kind = GUARDED[pytestconfig.getoption("--broker")]
     keys = issuer.write_keys(data_root / "keys.json")
     made = kind(data_root / "guarded", users=["admin", *USERS], store=authority / "server.pem", keys=keys)
@@ -58,7 +58,7 @@ def guarded(pytestconfig: pytest.Config, data_root: Path, authority: Path, issue
 
 @pytest.fixture(scope="session")
 def jvm(issuer: Issuer) -> Iterator[Jvm]:
-    """A JVM whose clients may ask the issuer for tokens."""
+    """Starts a JVM whose clients may ask the issuer for tokens."""
     made = Jvm(options=[ALLOWED_URLS + issuer.url])
     yield made
     made.close()
@@ -66,7 +66,7 @@ def jvm(issuer: Issuer) -> Iterator[Jvm]:
 
 @pytest.fixture(scope="session")
 def clients(jvm: Jvm) -> dict[str, Client]:
-    """The libraries."""
+    """Returns the libraries."""
     return {
         "librdkafka": ConfluentClient(),
         "java": JavaClient(jvm),
@@ -77,7 +77,7 @@ def clients(jvm: Jvm) -> dict[str, Client]:
 
 @pytest.fixture(scope="session")
 def administrators(jvm: Jvm, data_root: Path) -> dict[str, Administrator]:
-    """Those that manage ACLs."""
+    """Returns the libraries that manage ACLs."""
     return {
         "librdkafka": ConfluentAdministrator(),
         "java": JavaAdministrator(jvm, data_root),
@@ -97,19 +97,19 @@ def administrator(request: pytest.FixtureRequest, administrators: dict[str, Admi
 
 @pytest.fixture
 def admin(guarded: Guarded) -> Login:
-    """A user that may do everything."""
+    """Returns a user that may do everything."""
     return Login(guarded.guarded, "admin")
 
 
 @pytest.fixture
 def user(guarded: Guarded) -> Login:
-    """A user that has no rights yet."""
+    """Returns a user that has no rights yet."""
     return Login(guarded.guarded, USERS[next(_numbers)])
 
 
 @pytest.fixture
 def topic(guarded: Guarded) -> str:
-    """A topic of one record, ``first``."""
+    """Creates a topic of one record, ``first``."""
     name = f"{next(_numbers)}-flights"
     guarded.make_topic(name)
     ConfluentClient().write(Login(guarded.guarded, "admin"), name, b"first")
@@ -118,7 +118,7 @@ def topic(guarded: Guarded) -> str:
 
 @pytest.fixture
 def grant(user: Login, admin: Login) -> Grant:
-    """Creates ACLs for the user and waits until they count: ``grant(("READ", "TOPIC", "t"))``."""
+    """Creates ACLs for the user and waits until they apply: ``grant(("READ", "TOPIC", "t"))``."""
     by = ConfluentAdministrator()
 
     def create(*rights: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's own clients, and its AdminClient by way of the tools that call it."""
+"""Adapts Kafka's own clients, and its AdminClient through the tools that call it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOOLS = "org.apache.kafka.tools"
 RESOURCE = re.compile(r"resourceType=(\w+), name=(\S+), patternType=(\w+)")
 ENTRY = re.compile(r"principal=(\S+), host=\*, operation=(\w+), permissionType=(\w+)")
 RAISED = re.compile(r"(?:common\.errors\.)?(\w+Exception)")
-#: The classes of Kafka's own errors; others tell only who passes them on.
+#: The classes of Kafka's own errors; other classes only tell who wraps them.
 WRAPPERS = {"KafkaException", "ExecutionException", "RuntimeException", "AdminCommandFailedException"}
 KINDS = {"TOPIC": "--topic", "GROUP": "--group", "TRANSACTIONAL_ID": "--transactional-id"}
 
@@ -109,7 +109,7 @@ class JavaAdministrator(Administrator):
         return self.tool(login, "AclCommand", *words)
 
     def tool(self, login: Login, name: str, *words: str) -> str:
-        """What a tool prints.
+        """Returns a tool's output.
 
         Raises:
             Refused: it prints an error of Kafka's.

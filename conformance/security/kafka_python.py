@@ -1,4 +1,4 @@
-"""kafka-python."""
+"""Adapts kafka-python to the tests of security."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, 
 from harness.support import until
 from harness.witnesses import used
 
-#: How an error is told that it has no own way for.
+#: kafka-python formats an error like this if it has no class for it.
 UNEXPECTED = re.compile(r"Unexpected error in \w+: \[Error \d+\] (\w+)")
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Its errors, as the tests hear them."""
+    """Translates the library's errors for the tests."""
     used("kafka-python")
     try:
         yield
@@ -48,7 +48,7 @@ class KafkaPythonClient(Client):
         "cluster": "ClusterAuthorizationFailedError",
         "login": "SaslAuthenticationFailedError",
     }
-    #: It logs that it may not, and waits.
+    #: It logs that it is not authorized, and waits.
     tells_of_hidden_topics = False
 
     def write(self, login: Login, topic: str, value: bytes, *, idempotent: bool = False) -> None:
@@ -62,7 +62,7 @@ class KafkaPythonClient(Client):
         with _refusing(), closing(KafkaConsumer(topic, **login.kafka_python(), **more)) as consumer:
 
             def come() -> bool:
-                # A poll that is over while the group is joined loses what SyncGroup assigns, and does not ask again.
+                # A poll that ends during a join loses SyncGroup's assignment, and does not ask again.
                 for rows in consumer.poll(PATIENCE_S * 1000).values():
                     values.extend(row.value for row in rows)
                 return len(values) >= count

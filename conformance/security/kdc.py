@@ -1,4 +1,4 @@
-"""A key distribution center of Kerberos (MIT's, from Debian) on loopback, in a folder, with principals of its own."""
+"""Runs a Kerberos key distribution center (MIT's, from Debian) on loopback, in a folder, with its own principals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.support import until
 
 REALM: Final = "EXAMPLE.COM"
 SERVICE: Final = "kafka"
-#: Where Debian has the programs.
+#: Debian puts the programs here.
 PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
 LIBRARY: Final = """\
 [libdefaults]
@@ -47,7 +47,7 @@ CENTER: Final = """\
 
 
 class Kdc:
-    """The center. ``environment`` is that of programs which use it; ``krb5_conf`` is Java's file, too."""
+    """The key distribution center. ``environment`` is for programs that use it; Java takes ``krb5_conf`` too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,21 +61,21 @@ class Kdc:
         self._own = {**os.environ, **self.environment, "KRB5_KDC_PROFILE": str(folder / "kdc.conf"), "PATH": PATH}
 
     def make(self, port: int) -> None:
-        """Writes its files."""
+        """Writes the center's files."""
         self.folder.mkdir()
         self.krb5_conf.write_text(LIBRARY.format(realm=REALM, port=port))
         (self.folder / "kdc.conf").write_text(CENTER.format(realm=REALM, port=port, folder=self.folder))
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Its process, which serves."""
+        """Starts the center's process and waits until it serves."""
         process = subprocess.Popen(["krb5kdc", "-n", "-r", REALM], env=self._own)
         log = self.folder / "kdc.log"
         until(lambda: log.exists() and "commencing operation" in log.read_text(), "the KDC")
         return process
 
     def keytab(self, principal: str) -> Path:
-        """A file with a new key of a principal, which is made where it is not there yet."""
+        """Writes a keytab with a new key of a principal, which it creates if necessary."""
         path = self.folder / f"{principal.replace('/', '-')}.keytab"
         if principal not in self._principals:
             self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", principal)
@@ -84,11 +84,11 @@ class Kdc:
         return path
 
     def renew_key(self, principal: str) -> None:
-        """Makes keytabs of before wrong."""
+        """Invalidates the earlier keytabs."""
         self._run("kadmin.local", "-r", REALM, "cpw", "-randkey", principal)
 
     def cache(self, principal: str, keytab: Path) -> Path:
-        """A credential cache with a ticket of the principal, as kinit makes it."""
+        """Writes a credential cache with a ticket of the principal, as kinit does."""
         path = self.folder / f"{principal}.cache"
         self._run("kinit", "-k", "-t", str(keytab), "-c", str(path), principal)
         return path
@@ -99,7 +99,7 @@ class Kdc:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Kdc]:
-    """A center that serves, until the end."""
+    """Runs a center until the end of the block."""
     kdc = Kdc(folder)
     kdc.make(free_port())
     process = kdc.start()

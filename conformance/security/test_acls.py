@@ -13,7 +13,7 @@ from harness.support import until
 
 
 def refusal(client: Client, resource: str) -> AbstractContextManager[object]:
-    """Expects the client's own error about such a resource."""
+    """Expects the client's own error about a resource of this kind."""
     return pytest.raises(Refused, match=f"^{client.refusals[resource]}:")
 
 
@@ -47,7 +47,7 @@ def test_s112_an_administrator_without_rights_is_refused(
     acl = Acl(user.principal, "READ", "TOPIC", topic)
     with refusal(names, "cluster"):
         by.create(user, [acl])
-    if name == "librdkafka":  # it does not read the error of this answer
+    if name == "librdkafka":  # The client does not read the error of this answer.
         assert by.describe(user, "TOPIC", topic) == set()
     else:
         with refusal(names, "cluster"):

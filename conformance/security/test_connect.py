@@ -1,4 +1,4 @@
-"""Kafka Connect with the least rights that docs/acls.md names."""
+"""Runs Kafka Connect with the least rights that docs/acls.md names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_CONNECTORS = ("producer", "consumer", "admin")
 def worker_of(
     broker: Broker, folder: Path, user: Login, group: str, topics: dict[str, str], support: str
 ) -> DistributedWorker:
-    """A worker whose connectors come as the same user."""
+    """Starts a worker whose connectors log in as the same user."""
     login = user.java()
     settings = {**login, "group.id": group, "exactly.once.source.support": support}
     settings |= {f"{kind}.{key}": text for kind in OF_CONNECTORS for key, text in login.items()}
@@ -59,7 +59,7 @@ def test_s112_connect_moves_a_file_there_and_back_with_the_least_rights(
         worker.configure("source", connect.source(there, topic))
         values = ConfluentClient().read(admin, topic, f"reader-{user.user}", LINES)
         assert [value.decode() for value in values] == lines
-        worker.put(sink, connect.sink(back, topic))  # its task fails, perhaps before anybody sees it run
+        worker.put(sink, connect.sink(back, topic))  # Its task fails, perhaps before anybody sees it run.
         until(lambda: "GroupAuthorizationException" in worker.failure(sink), "a refusal of the group", WAIT_S)
         worker.delete(sink)
         grant(("READ", "GROUP", f"connect-{sink}"))

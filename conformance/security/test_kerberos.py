@@ -1,4 +1,4 @@
-"""Users of Kerberos come in, with a key distribution center of Debian's: our client, and others; others are refused."""
+"""Users log in by Kerberos, with our client and others, at Debian's key distribution center; others are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.nightly
 
 HOST = "localhost"
 LISTENER = "KERBEROS"
-#: After which a client says again who it is.
+#: A client authenticates again after this time.
 SESSION_MS = 1500
 
 
@@ -38,7 +38,7 @@ def kdc(data_root: Path) -> Iterator[Kdc]:
 
 
 def of_service(kdc: Kdc) -> str:
-    """``sasl.jaas.config`` of a broker."""
+    """Returns a broker's ``sasl.jaas.config``."""
     keytab = kdc.keytab(f"kafka/{HOST}")
     options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/{HOST}@{REALM}"'
     return f"{KERBEROS_MODULE} required {options};"
@@ -63,13 +63,13 @@ def broker(kdc: Kdc, data_root: Path) -> Iterator[Broker]:
 
 
 def login(broker: Broker, kdc: Kdc, user: str = "alice") -> Login:
-    """A user with a new keytab, at the listener of SASL."""
+    """Makes a user with a new keytab, at the SASL listener."""
     where = broker.config["listeners"].rpartition("://")[2]
     return Login(where, user, mechanism="GSSAPI", keytab=kdc.keytab(user))
 
 
 def settings(login: Login, **more: str) -> dict[str, Any]:
-    """Those of our client."""
+    """Returns our client's settings."""
     given = {"sasl_kerberos_keytab": str(login.keytab), "sasl_kerberos_principal": login.user}
     return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", **given, **more}
 
@@ -135,7 +135,7 @@ def test_brokers_reach_each_other_on_a_listener_that_has_kerberos_alone(kdc: Kdc
 
 
 def told(login: Login, **more: str) -> str:
-    """How our client is refused."""
+    """Returns our client's error after a refused login."""
     with Admin(login.bootstrap, **settings(login, **more)) as admin, pytest.raises(SaslRefused) as caught:
         admin.describe_cluster(timeout=60)
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""Users of each mechanism come in by TLS, with each client and with Spark's source and sink; others are refused."""
+"""Users of each mechanism log in by TLS, with each client and with Spark's source and sink; others are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ mechanisms = pytest.mark.parametrize("mechanism", LOGIN_MODULES)
 
 @pytest.fixture
 def login(mechanism: str, user: Login, guarded: Guarded, authority: Path, issuer: Issuer) -> Login:
-    """The user, by TLS."""
+    """Makes the user's login by TLS."""
     if mechanism.startswith("SCRAM"):
         store_password(guarded.bootstrap, user.user, user.password, mechanism)
     return user._replace(

@@ -1,4 +1,4 @@
-"""Kafka Streams with the least rights that docs/acls.md names."""
+"""Runs Kafka Streams with the least rights that docs/acls.md names."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_s112_streams_counts_exactly_once_with_the_least_rights(
 
 
 def counts_of(lines: list[str]) -> Counter[int]:
-    """How often each count is emitted: 1 for each route, 2 for each with two flights, and so on."""
+    """Counts how often the application emits each count: 1 for each route, 2 for each with two flights, and so on."""
     return Counter(count for total in Counter(map(route_of, lines)).values() for count in range(1, total + 1))

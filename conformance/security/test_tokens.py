@@ -1,4 +1,4 @@
-"""Delegation tokens: Kafka's AdminClient makes them, its clients log in by them, and other libraries cannot."""
+"""Kafka's AdminClient creates delegation tokens, and its clients log in by them; other libraries cannot."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.jvm import Jvm
 from harness.support import until
 
 TOOL = "DelegationTokenCommand"
-#: A row of what the tool prints: id, HMAC, owner, requester and, where there are some, renewers.
+#: A row of the tool's output: id, HMAC, owner, requester and, if there are any, renewers.
 ROW = re.compile(r"^(\S{22,})\s+(\S+=*)\s+User:(\S+)\s+User:(\S+)\s+(.*)$", re.MULTILINE)
 
 
 class Token(NamedTuple):
-    """A row."""
+    """A token as a row of the output."""
 
     name: str
     hmac: str
@@ -30,12 +30,12 @@ class Token(NamedTuple):
     rest: str
 
     def login(self, owner: Login, mechanism: str) -> Login:
-        """A holder of the token."""
+        """Makes the login of a token's holder."""
         return owner._replace(user=self.name, password=self.hmac, mechanism=mechanism, is_token=True)
 
 
 class Tokens:
-    """Calls of Kafka's AdminClient as one user, by the tool that makes them."""
+    """Calls Kafka's AdminClient as one user, through its tool."""
 
     def __init__(self, by: JavaAdministrator, user: Login) -> None:
         self._by = by
@@ -102,7 +102,7 @@ def test_s112_java_makes_a_token_and_logs_in_by_it_until_it_is_expired(
 def test_s112_a_client_that_cannot_say_that_it_has_a_token_is_refused(
     name: str, token: Token, clients: dict[str, Client], user: Login, topic: str
 ) -> None:
-    """SCRAM's extension ``tokenauth=true`` says so. Without it, the id of the token is the name of an unknown user."""
+    """SCRAM's extension ``tokenauth=true`` marks a token. Without it, the token's id is the name of an unknown user."""
     client = clients[name]
     for forged in (token.name, f"{token.name},tokenauth=true"):
         holder = token.login(user, "SCRAM-SHA-256")._replace(user=forged)

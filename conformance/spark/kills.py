@@ -1,4 +1,4 @@
-"""Kills while a stream is written exactly once: a Python worker, the driver, the broker, at every stage of a batch.
+"""Kills a Python worker, the driver or the broker at every stage of a batch, while a stream writes exactly once.
 
     python -m conformance.spark.kills --kills 200 [--seed N] [--mutant NAME]
 
@@ -40,18 +40,18 @@ from harness.wire_client import Wire
 
 PARTITIONS = 3
 STALLED_S = 900.0
-"""How long nothing may come about; a cold JVM on a busy machine takes minutes."""
+"""A kill may go without progress for this long; a cold JVM on a busy machine takes minutes."""
 
 
 class Strike(NamedTuple):
-    """The victims and the moments of the kills."""
+    """A victim and the stage at which it is killed."""
 
     stage: str
     victim: str
 
 
 class Verdict(NamedTuple):
-    """What the topic and the table hold, of ``rows`` numbers that were certainly written."""
+    """The contents of topic and table, compared with ``rows`` numbers that were certainly written."""
 
     rows: int
     lost: int
@@ -61,12 +61,12 @@ class Verdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Each number once, in both."""
+        """Says whether both hold each number once."""
         return self.rows > 0 and not any(self[1:])
 
 
 class Campaign:
-    """A broker, the program, and what happens to them."""
+    """Runs a broker and the program, and strikes them."""
 
     def __init__(self, folder: Path, mutant: str | None = None, broker: Broker | None = None) -> None:
         self.folder = folder
@@ -93,7 +93,7 @@ class Campaign:
     # -- what is kept alive ------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """Starts what was killed."""
+        """Restarts what was killed."""
         if not self.broker.alive:
             self.broker.kill()
             self.broker.start()
@@ -126,7 +126,7 @@ class Campaign:
             self.driver.wait()
 
     def wait(self, what: str, happened: Callable[[], object]) -> None:
-        """Returns when ``happened()``; keeps all alive meanwhile."""
+        """Returns when ``happened()``; restarts killed processes meanwhile."""
         deadline = time.monotonic() + STALLED_S
         while not happened():
             self.keep_alive()
@@ -135,13 +135,13 @@ class Campaign:
             time.sleep(0.1)
 
     def told(self) -> str:
-        """The end of what the program wrote."""
+        """Returns the end of the program's output."""
         return (self.folder / "driver.log").read_text(errors="replace")[-3000:]
 
     # -- kills -------------------------------------------------------------------------------------
 
     def committed(self) -> int:
-        """Batches that Spark takes for done."""
+        """Counts the batches that Spark considers done."""
         found = (path.name for path in (self.folder / "checkpoint" / "commits").glob("[0-9]*"))
         return max((int(name) + 1 for name in found if name.isdigit()), default=0)
 
@@ -151,7 +151,7 @@ class Campaign:
         fired = self.control / "fired"
         (self.control / "new").write_text("\n".join(strike))
         (self.control / "new").rename(self.control / "armed")
-        if strike.stage in CLAIM_STAGES:  # a query claims its ledger when it starts
+        if strike.stage in CLAIM_STAGES:  # A query claims its ledger when it starts.
             self._kill_driver()
         self.wait(f"{strike}", fired.exists)
         fired.unlink()
@@ -160,7 +160,7 @@ class Campaign:
         self.wait(f"a batch after {strike}", lambda: self.committed() > before)
 
     def finish(self) -> Verdict:
-        """Stops the program and looks at what it has written."""
+        """Stops the program and checks what it has written."""
         (self.folder / "stop").touch()
         self.wait("the table", (self.folder / "done").exists)
         rows = self.committed() * PER_BATCH
@@ -170,20 +170,20 @@ class Campaign:
 
 
 def _missing_and_doubled(found: Counter[int], rows: int) -> tuple[int, int]:
-    """Of the batch behind the last committed one all rows may be there, or none."""
+    """Finds missing and doubled numbers; the batch after the last committed one may be there or not, but as a whole."""
     whole = rows + PER_BATCH if any(number >= rows for number in found) else rows
     missing = sum(number not in found for number in range(whole))
     return missing, sum(count - 1 for count in found.values())
 
 
 def table_of(folder: Path) -> Counter[int]:
-    """What a stream has written."""
+    """Returns what a stream has written."""
     values = (parquet.read_table(path)["value"].to_pylist() for path in committed_files(folder))
     return Counter(int(value) for each in values for value in each)
 
 
 def plan(kills: int, seed: int) -> list[Strike]:
-    """Every stage with every victim, again and again, in an order of the seed's; a driver's kill costs a JVM."""
+    """Yields every stage with every victim again and again, in a seeded order; a driver's kill costs a JVM."""
     lots = random.Random(seed)
     every = [Strike(stage, victim) for stage in STAGES for victim in VICTIMS]
     strikes: list[Strike] = []
@@ -194,7 +194,7 @@ def plan(kills: int, seed: int) -> list[Strike]:
 
 
 def campaign(folder: Path, strikes: Sequence[Strike], mutant: str | None = None) -> Verdict:
-    """Runs all of it."""
+    """Runs a whole campaign."""
     with Campaign(folder, mutant) as running:
         for number, strike in enumerate(strikes, 1):
             running.strike(strike)
@@ -203,7 +203,7 @@ def campaign(folder: Path, strikes: Sequence[Strike], mutant: str | None = None)
 
 
 def main() -> int:
-    """The exit code: 0, nothing lost, nothing doubled."""
+    """Returns the exit code: 0 if nothing is lost or doubled."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""The program under kills: numbers, in batches that come again the same, into a topic, exactly once.
+"""The killed program: it writes numbers, in repeatable batches, into a topic exactly once.
 
     python -m conformance.spark.pipeline BOOTSTRAP FOLDER
 
@@ -25,7 +25,7 @@ PER_BATCH = 2_000
 
 
 def started(spark: SparkSession, bootstrap: str, folder: Path) -> StreamingQuery:
-    """The query, from its checkpoint on."""
+    """Starts the query from its checkpoint."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", PER_BATCH).option("numPartitions", 3)
     rows = source.load().selectExpr("cast(value as string) value", "cast(value % 50 as string) key")
     sink = rows.writeStream.format("pybroker").option("topic", TOPIC).option("delivery", "exactly-once")
@@ -34,7 +34,7 @@ def started(spark: SparkSession, bootstrap: str, folder: Path) -> StreamingQuery
 
 
 def run(spark: SparkSession, bootstrap: str, folder: Path) -> None:
-    """Runs until it is asked to stop."""
+    """Runs until a file asks it to stop."""
     while not (folder / "stop").exists():
         query = started(spark, bootstrap, folder)
         while query.isActive and not (folder / "stop").exists():
@@ -47,7 +47,7 @@ def run(spark: SparkSession, bootstrap: str, folder: Path) -> None:
 
 
 def into_table(spark: SparkSession, bootstrap: str, folder: Path) -> None:
-    """All that is committed in the topic, by a stream into Parquet files."""
+    """Streams everything that is committed in the topic into Parquet files."""
     source = spark.readStream.format("pybroker").option("kafka.bootstrap.servers", bootstrap)
     rows = source.option("subscribe", TOPIC).option("startingOffsets", "earliest")
     rows = rows.option("kafka.isolation.level", "read_committed")

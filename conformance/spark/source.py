@@ -1,4 +1,4 @@
-"""What the tests of the source do all the time: rows into a topic by librdkafka, rows out of it by Spark."""
+"""Shared work of the source's tests: librdkafka writes rows into a topic, Spark reads them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 PATIENCE_S = 240
 
 PUSHES_FILTERS = hasattr(datasource, "Filter")
-"""Whether Spark tells a source its filters (4.1)."""
+"""Says whether Spark tells a source its filters (4.1)."""
 
 TELLS_START = len(inspect.signature(datasource.DataSourceStreamReader.latestOffset).parameters) > 1
-"""Whether Spark tells a source where a batch starts, and its limit (4.2)."""
+"""Says whether Spark tells a source a batch's start and limit (4.2)."""
 
 
 def fill(broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, **record: Any) -> None:
-    """Values, as text, into one partition, in order."""
+    """Writes values, as text, into one partition, in order."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for value in values:
         producer.produce(topic, str(value).encode(), partition=partition, **record)
@@ -34,28 +34,28 @@ def fill(broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, 
 
 
 def cut(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
-    """DeleteRecords: the records before an offset are gone."""
+    """Deletes the records before an offset by DeleteRecords."""
     client = admin(broker)
     for each in client.delete_records([TopicPartition(topic, partition, before)]).values():
         each.result(60)
 
 
 def widen(broker: Broker, topic: str, partitions: int) -> None:
-    """The topic has so many partitions now."""
+    """Raises the topic's number of partitions to this."""
     client = admin(broker)
     for each in client.create_partitions([NewPartitions(topic, partitions)]).values():
         each.result(60)
 
 
 def delete(broker: Broker, topic: str) -> None:
-    """The topic is gone."""
+    """Deletes the topic and waits until it is gone."""
     client = admin(broker)
     for each in client.delete_topics([topic]).values():
         each.result(60)
 
 
 def admin(broker: Broker) -> AdminClient:
-    """An admin client; keep it until its results are there."""
+    """Makes an admin client; keep it until its results are there."""
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
@@ -74,7 +74,7 @@ class Source:
         return (reader if schema is None else reader.schema(schema)).load()
 
     def values(self, topic: str | None = None, **options: str) -> list[str]:
-        """The values of a batch, in the order of partitions and offsets."""
+        """Returns a batch's values, in the order of partitions and offsets."""
         rows = (
             self.batch(topic, **options).selectExpr("cast(value as string)", "topic", "partition", "offset").collect()
         )
@@ -84,7 +84,7 @@ class Source:
         return self.spark.readStream.format("pybroker").options(**self._options(topic, options)).load()
 
     def run(self, rows: DataFrame, name: str = "run", **trigger: Any) -> Any:
-        """A query into Parquet, of a checkpoint by name, to its end (``Trigger.AvailableNow``)."""
+        """Runs a query into Parquet, from a named checkpoint, to its end (``Trigger.AvailableNow``)."""
         query = self.start(rows, name, **(trigger or {"availableNow": True}))
         assert query.awaitTermination(PATIENCE_S)
         return query
@@ -94,7 +94,7 @@ class Source:
         return writer.option("checkpointLocation", str(self.folder / name / "log")).trigger(**trigger).start()
 
     def result(self, name: str = "run") -> list[tuple[str, int, int, str]]:
-        """What the query of that name has written: topic, partition, offset, value."""
+        """Returns the output of the query of that name: topic, partition, offset, value."""
         table = self.spark.read.parquet(str(self.folder / name / "out"))
         columns = table.selectExpr("topic", "partition", "offset", "cast(value as string)")
         return sorted(tuple(row) for row in columns.collect())

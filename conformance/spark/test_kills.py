@@ -17,7 +17,7 @@ FEW = (
     Strike("between the ends", "broker"),
     Strike("before the decision", "driver"),
 )
-"""One of each kind: before and after the commit point, each victim."""
+"""One kill of each kind: before and after the commit point, with each victim."""
 
 
 def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path: Path, counted: Counted) -> None:

@@ -123,7 +123,7 @@ def test_the_producers_error_fails_the_write(spark: SparkSession, broker: Broker
 
 
 def streamed(spark: SparkSession, folder: Path, options: dict[str, str], batches: int) -> Any:
-    """The query after so many batches of 500 rows from its checkpoint on."""
+    """Runs the query from its checkpoint for this many batches of 500 rows."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).option("numPartitions", 2)
     rows = source.load().selectExpr("cast(value as string) value")
     query = rows.writeStream.format("pybroker").options(**options, checkpointLocation=str(folder)).start()
@@ -156,7 +156,7 @@ def test_a_stream_goes_on_where_it_stopped(
 def test_a_stream_that_is_stopped_in_a_batch_leaves_nothing_that_readers_wait_for(
     spark: SparkSession, broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """One task has written its rows when the other one, which sleeps, is cancelled: long before any time-out."""
+    """One task has written its rows when the other, which sleeps, is cancelled, long before any time-out."""
     given = to(broker, topic=new_topic(1), checkpointLocation=str(tmp_path), **EXACTLY_ONCE)
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).option("numPartitions", 2).load()
     slept = "if(value = 499, java_method('java.lang.Thread', 'sleep', 300000L), '')"

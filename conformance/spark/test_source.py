@@ -29,7 +29,7 @@ def source(spark: SparkSession, broker: Broker, tmp_path: Path) -> Source:
 
 @pytest.fixture(scope="module")
 def numbers(broker: Broker) -> str:
-    """0 to 299 in three partitions, a hundred each; the time of each is its own number of seconds past NOON_MS."""
+    """Writes 0 to 299 into three partitions, a hundred each; each number's time is that many seconds after NOON_MS."""
     with Wire(broker.address) as wire:
         wire.create_topic("spark-numbers", 3, {})
     producer = Producer({"bootstrap.servers": broker.bootstrap})

@@ -31,12 +31,12 @@ def source(spark: SparkSession, broker: Broker, tmp_path: Path) -> Source:
 
 
 def sizes(query: Any) -> list[int]:
-    """The sizes of the micro-batches that had rows."""
+    """Returns the sizes of the micro-batches that had rows."""
     return [each.numInputRows for each in query.recentProgress if each.numInputRows]
 
 
 def progress(query: Any) -> Any:
-    """What the last progress says of the one source; PySpark before 4.2 gives its offsets as Python's text."""
+    """Returns the last progress of the one source; PySpark before 4.2 gives its offsets as Python's text."""
     (told,) = json.loads(query.lastProgress.json)["sources"]
     return told
 
@@ -125,7 +125,7 @@ def test_a_batch_waits_for_records_but_not_for_ever(source: Source, broker: Brok
         fill(broker, topic, range(10, 20))
         if TELLS_START:
             until(lambda: seen(query, topic) == (10, 20), "a look at too few records", PATIENCE_S)
-        else:  # the progress of a query that waits does not tell what there is
+        else:  # The progress of a waiting query does not tell what there is.
             time.sleep(3)
         fill(broker, topic, range(20, 30))
         until(lambda: len(sizes(query)) == 2, "the second", PATIENCE_S)
@@ -137,7 +137,7 @@ def test_a_batch_waits_for_records_but_not_for_ever(source: Source, broker: Brok
 
 
 def seen(query: Any, topic: str) -> tuple[int, int]:
-    """What of the first partition was read, and what is there, as of the last look."""
+    """Returns the read offset of the first partition, and its end offset, as of the last progress."""
     told = progress(query)
     return told["endOffset"][topic]["0"], told["latestOffset"][topic]["0"]
 
@@ -166,7 +166,7 @@ def test_a_topic_that_was_created_again_is_noticed(source: Source, broker: Broke
         source.run(source.stream(topic, **{"fetchOffset.numRetries": "0"}))
     lax = {"failOnDataLoss": "false", "fetchOffset.numRetries": "0"}
     source.run(source.stream(topic, **lax))
-    assert written(source) == list(range(30))  # for all it knows the leader lags
+    assert written(source) == list(range(30))  # As far as the source knows, the leader lags.
     fill(broker, topic, range(110, 140))
     source.run(source.stream(topic, **lax))
     assert written(source) == [*range(30), *range(130, 140)]

@@ -1,4 +1,4 @@
-"""The suite imports our code only where its contract (setup.cfg) says so: by a statement, which the linter sees."""
+"""The suite imports our code only where its contract (setup.cfg) allows it, and by a statement that the linter sees."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A suite of one test that passes."""
+    """Writes a suite of one passing test."""
     pytester.syspathinsert(ROOT)
     pytester.makeconftest(PLUGIN)
     pytester.makepyfile("def test_one():\n    assert sum(range(100_000))")

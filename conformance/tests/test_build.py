@@ -26,7 +26,7 @@ build.translate()
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The sources of the build, with nothing compiled."""
+    """Copies the sources of the build, with nothing compiled."""
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     for package in ("cy", "pybroker", "pyclient"):
@@ -58,7 +58,7 @@ def test_without_a_compiler_one_line_says_what_to_install_and_nothing_is_transla
 
 
 def test_without_pythons_headers_one_line_says_what_to_install(clone: Path) -> None:
-    """A compiler that finds everything but Python.h."""
+    """The compiler finds everything but Python.h."""
     compiler = clone / "cc"
     compiler.write_text('#!/bin/sh\ninput=$(cat)\ncase "$input" in *Python.h*) exit 1 ;; esac\necho "$input"\n')
     compiler.chmod(0o755)
@@ -70,7 +70,7 @@ def test_without_pythons_headers_one_line_says_what_to_install(clone: Path) -> N
 def test_what_was_translated_is_not_translated_again_until_a_source_changes(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though every file of another build environment's Cython is newer."""
+    """Every file of another build environment's Cython is newer here."""
     monkeypatch.chdir(clone)
     names: dict[str, Any] = runpy.run_path(str(clone / "setup.py"))
     is_translated: Callable[[list[str], str], bool] = names["is_translated"]
@@ -88,7 +88,7 @@ def test_what_was_translated_is_not_translated_again_until_a_source_changes(
 
 @pytest.fixture
 def translate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Translates what stands in ``cy`` of an empty folder, where it has to be; returns which C files are new then."""
+    """Translates the files in an empty folder's ``cy``, where they have to be; returns which C files are new then."""
     monkeypatch.chdir(tmp_path)
     Path("cy").mkdir()
     Path("cy/__init__.py").touch()
@@ -106,7 +106,7 @@ ITEM = "def item(list values, int at):\n    return values[at]\n"
 
 
 def test_what_changed_is_translated_again_whatever_the_times_of_files_say(translate: Callable[[], list[str]]) -> None:
-    """After a change of directives, and after one of sources whose files are older than what was made of them."""
+    """The test changes directives, and then sources whose files are older than their results."""
     shutil.copy(ROOT / "setup.py", "setup.py")
     Path("cy/shared.pxd").write_text(SHARED)
     Path("cy/user.pyx").write_text("from cy.shared cimport one\n\ndef ones():\n    return one()\n")
@@ -151,7 +151,7 @@ def test_what_was_compiled_in_place_is_not_compiled_again_until_a_source_changes
 def test_modules_that_were_compiled_by_other_flags_are_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ``newer`` has tested without optimizations is nothing to install."""
+    """``newer`` tests modules without optimizations, which must not be installed."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "setup.py", "setup.py")
     Path("cy").mkdir()
@@ -170,7 +170,7 @@ def test_modules_that_were_compiled_by_other_flags_are_compiled_again(
 
 
 def test_the_modules_are_named_while_they_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip shows nothing of a build, which takes minutes; what is there already is not named again."""
+    """pip shows nothing of a build, which takes minutes; the build does not name existing modules again."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "setup.py", "setup.py")
     Path("cy").mkdir()
@@ -200,7 +200,7 @@ def test_in_a_clone_where_nothing_is_compiled_the_installed_modules_are_taken(cl
 
 
 def test_where_nothing_is_compiled_or_installed_one_line_says_what_to_do(clone: Path) -> None:
-    """Everything else that is installed is found, as ``python -m pybroker`` finds it."""
+    """``python -m pybroker`` finds everything else that is installed."""
     program = (
         "import sys; sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in repr(each)]\n"
         f"sys.path[:] = [each for each in sys.path if each != {str(ROOT)!r}]\n"

@@ -25,17 +25,19 @@ except KeyboardInterrupt:
     time.sleep(0.5)
     pathlib.Path("{ended}").touch()
 """
-"""Stops slowly when it is interrupted, and leaves a child in a session of its own."""
+"""Stops slowly after an interruption, and leaves a child in a session of its own."""
 INTERRUPTIBLE = "import sys; from conformance.campaign import run; run([[sys.executable, '-c', sys.argv[1]]])"
 
 
 def python(text: str) -> list[str]:
-    """The words of a command that runs this text."""
+    """Returns the command line that runs this text."""
     return [sys.executable, "-c", text]
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, *commands: Suite | Program) -> list[list[str]]:
-    """A campaign ``some`` of these commands. Returns what is run, which does nothing."""
+    """Plants a campaign ``some`` of these commands; returns the list of command lines, which it records instead of
+    running.
+    """
     ran: list[list[str]] = []
 
     def code_of(words: Sequence[str]) -> int:
@@ -93,7 +95,7 @@ def test_an_interruption_waits_until_the_command_has_stopped_and_leaves_no_proce
     words = [*python(INTERRUPTIBLE), TIDY.format(begun=begun, ended=ended)]
     runner = subprocess.Popen(words, cwd=campaign.ROOT, stderr=subprocess.PIPE, text=True)
     until(lambda: begun.exists() and begun.read_text(), "the command to begin")
-    for _ in range(3):  # tox and timeout(1) repeat it
+    for _ in range(3):  # tox and timeout(1) repeat the signal.
         runner.send_signal(kind)
         time.sleep(0.1)
     told = runner.communicate(timeout=60)[1]
@@ -117,7 +119,7 @@ def test_a_command_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyt
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of that number that is no zombie."""
+    """Says whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 
 class Client:
-    """Gives the first record of partition 0; what it does in ``consume`` a test says."""
+    """Gives the first record of partition 0; a test defines its ``consume``."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.listeners: dict[str, Callable[[object, list[TopicPartition]], None]] = {}

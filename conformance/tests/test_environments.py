@@ -1,4 +1,4 @@
-"""Each test of a campaign belongs to one verb of ``conformance/campaign.py``: one that belongs to none is never run."""
+"""Each test of a campaign belongs to one verb of ``conformance/campaign.py``; otherwise nobody runs it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from conformance.tiers import FOLDERS
 
 MARKED = re.compile(r"\bmark\.campaign\b")
 TESTS_OF_MARKS = {Path("conformance/tests/test_environments.py"), Path("conformance/tests/test_gate.py")}
-"""These mention the mark without using it."""
+"""These files mention the mark without using it."""
 
 
 def marked() -> set[Path]:
-    """Files with tests that are marked ``campaign``."""
+    """Finds the files with tests that are marked ``campaign``."""
     files = (path for folder in FOLDERS for path in (ROOT / folder).rglob("test_*.py"))
     return {path.relative_to(ROOT) for path in files if MARKED.search(path.read_text())} - TESTS_OF_MARKS
 
 
 def suites() -> Iterator[tuple[str, Suite]]:
-    """Verbs, and the tests that each runs."""
+    """Yields each verb with its tests."""
     for name, campaign in CAMPAIGNS.items():
         for command in campaign.commands:
             if isinstance(command, Suite):
@@ -29,7 +29,7 @@ def suites() -> Iterator[tuple[str, Suite]]:
 
 
 def holds(suite: Suite, file: Path) -> bool:
-    """Whether these tests are of that file too."""
+    """Says whether the suite contains the file's tests."""
     within = {str(path) for path in (file, *file.parents)}
     return bool(within & {*suite.paths}) and not within & {*suite.ignored}
 

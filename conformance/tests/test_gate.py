@@ -17,19 +17,19 @@ from conformance.tiers import CAMPAIGN, FOLDERS, NIGHTLY, started
 ROOT = Path(__file__).parents[2]
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"}
 WALL_CLOCKS = {"time", "time_ns"}
-"""These may say when a record was made, but not whether a test passes. A loop's ``time`` as little."""
+"""These calls may date a record, but must not decide a test. A loop's ``time`` must not either."""
 TIMERS = {"Timer", "call_later"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_left_out(node: ast.AST) -> bool:
-    """Whether this decorator, or value of ``pytestmark``, puts tests into another tier."""
+    """Says whether this decorator, or value of ``pytestmark``, puts tests into another tier."""
     return any(isinstance(each, ast.Attribute) and each.attr in (NIGHTLY, CAMPAIGN) for each in ast.walk(node))
 
 
 def of_gate(path: Path, body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module or class that tests of the gate may run."""
+    """Yields the statements of a module or class that tests of the gate may run."""
     for node in body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark" and is_left_out(node.value):
             return
@@ -44,7 +44,7 @@ def of_gate(path: Path, body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def is_of_another_tier(path: Path, node: Function) -> bool:
-    """Whether a mark, or a fixture that a test or another fixture takes, puts it there."""
+    """Says whether a mark, or a fixture that a test or another fixture takes, puts it into another tier."""
     marks = [each for each in node.decorator_list if "parametrize" not in ast.unparse(each)]
     if any(map(is_left_out, marks)) or started(path, [], {}):
         return True
@@ -54,7 +54,9 @@ def is_of_another_tier(path: Path, node: Function) -> bool:
 
 
 def called(node: ast.AST, names: Mapping[str, str]) -> str:
-    """``time.monotonic()`` → ``monotonic``; "" where ``node`` is no call. ``names`` are what a module has renamed."""
+    """Returns ``monotonic`` for ``time.monotonic()``, and "" if ``node`` is no call. ``names``: the module's renamed
+    imports.
+    """
     if not isinstance(node, ast.Call):
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -62,13 +64,13 @@ def called(node: ast.AST, names: Mapping[str, str]) -> str:
 
 
 def renamed(module: ast.Module) -> dict[str, str]:
-    """``from time import monotonic as now`` → ``{"now": "monotonic"}``."""
+    """Returns ``{"now": "monotonic"}`` for ``from time import monotonic as now``."""
     imports = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
     return {each.asname: each.name for node in imports for each in node.names if each.asname}
 
 
 def waits(node: ast.AST, names: Mapping[str, str]) -> bool:
-    """Whether this sleeps for longer than no time, or sets a timer to a number."""
+    """Says whether this sleeps for more than 0 s, or sets a timer to a number."""
     if not isinstance(node, ast.Call) or not (given := [*node.args, *(each.value for each in node.keywords)]):
         return False
     name, number = called(node, names), getattr(given[0], "value", None)
@@ -76,7 +78,7 @@ def waits(node: ast.AST, names: Mapping[str, str]) -> bool:
 
 
 def trespasses(statement: ast.stmt, names: Mapping[str, str]) -> Iterator[str]:
-    """What a statement of the gate does with time."""
+    """Yields the ways in which a statement of the gate uses time."""
     for node in ast.walk(statement):
         if waits(node, names) or called(node, names) in CLOCKS:
             yield f"{node.lineno}: {ast.unparse(node)}"
@@ -87,7 +89,7 @@ def trespasses(statement: ast.stmt, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def found(source: str, path: Path = Path("test_one.py")) -> list[str]:
-    """All of a module, each once."""
+    """Returns a module's trespasses, each once."""
     module = ast.parse(source)
     names = renamed(module)
     return sorted({each for statement in of_gate(path, module.body) for each in trespasses(statement, names)})

@@ -1,4 +1,4 @@
-"""Numbers of the protocol that say what is meant only by a name: error codes, kinds of resources and coordinators.
+"""The protocol's numbers appear only by name: error codes, kinds of resources and coordinators.
 
 Looked for in the source, as a comparison with a bare number reads well and is wrong unnoticed.
 """
@@ -15,23 +15,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("conformance", "cy", "docs", "examples", "harness", "proofs", "pybroker", "pyclient")
 PLAIN = (0, -1)
-"""No error, and none that a broker has sent."""
+"""No error, and no error that a broker sends."""
 LARGEST = 133
-"""Error code of Kafka 4.3; statuses of HTTP lie above."""
+"""The largest error code of Kafka 4.3; HTTP's statuses lie above."""
 ERRORS = {"error", "value", "refusal", "failure"}
-"""How a caught error is named, whose ``code`` is one of Kafka's and not that of a process that has ended."""
+"""Caught errors have these names; their ``code`` is one of Kafka's, not that of an ended process."""
 KINDS = {"resource_type", "key_type", "config_operation", "config_source"}
 MAKERS = {"by_code", "of_code"}
 TABLE = "pyclient/protocol/errors.py"
 TABLES = (TABLE, "harness/error_codes.py")
-"""Where each error has its number: once for our code, once for the suite, which must not know it from there."""
+"""These files define each error's number: one for our code, one for the suite, which must not import ours."""
 NAMES = frozenset(re.findall(r'^    \(-?\d+, "(\w+)"', (ROOT / TABLE).read_text(), re.MULTILINE))
 MENTION = re.compile(rf"error_code|\.code\b|\b({'|'.join(KINDS | MAKERS | NAMES)})\b")
-"""What each of these needs in its text: other files are not worth their parsing."""
+"""A file must mention one of these; the test does not parse others."""
 
 
 def _numbers(node: ast.expr) -> Iterator[int]:
-    """The integers in a literal, or in a display of such."""
+    """Yields the integers in a literal, or in a display of literals."""
     for each in ast.walk(node):
         if isinstance(each, ast.Constant) and type(each.value) is int:
             yield each.value
@@ -56,7 +56,7 @@ def _compared(node: ast.Compare) -> Iterator[int]:
 
 
 def _given(node: ast.AST) -> Iterator[int]:
-    """Bare numbers given to what has a name for each of its values."""
+    """Yields bare numbers for arguments whose values all have names."""
     if isinstance(node, ast.keyword) and node.arg in KINDS:
         yield from _numbers(node.value)
     elif isinstance(node, ast.keyword) and (node.arg or "").endswith("error_code"):
@@ -75,7 +75,7 @@ def _given(node: ast.AST) -> Iterator[int]:
 
 
 def unnamed(source: str) -> list[tuple[int, int]]:
-    """Line and number of each."""
+    """Returns line and number of each bare number."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):

@@ -1,4 +1,4 @@
-"""What /proc tells of processes and of those below them."""
+"""Reads processes and their children from /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import processes
 
 pytestmark = pytest.mark.nightly
 BURN = "import time\nwhile time.process_time() < 0.2: pass\n"
-#: A child that ends and is waited for, and then the process itself, which says so and lives.
+#: This waits for a child that ends, then for its own time, then says so and lives.
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\n{BURN}print(flush=True)\ninput()\n"
 
 

@@ -1,4 +1,4 @@
-"""Where the Pythons of the tests are looked for, and that all places name the same ones."""
+"""Finds the tests' Pythons, and checks that all places name the same ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Hook = Callable[[str, list[str] | None], list[dict[str, list[str]]]]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any Python: ``.pyenv``, one folder ``bin`` on the PATH, and ``peers``."""
+    """Makes a machine without any Python: ``.pyenv``, one folder ``bin`` on the PATH, and ``peers``."""
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / ".pyenv"))
     monkeypatch.setenv("PYBROKER_PEERS", str(tmp_path / "peers"))
     monkeypatch.setenv("PATH", f"{tmp_path}/.pyenv/shims:{tmp_path}/bin")
@@ -37,7 +37,7 @@ def _forget() -> object:
 
 
 def has(path: Path, prints: str) -> Path:
-    """An interpreter whose check prints that; empty: it fails."""
+    """Writes an interpreter whose check prints that; empty: it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho {prints}\n" if prints else "#!/bin/sh\nexit 127\n")
     path.chmod(0o755)
@@ -75,7 +75,7 @@ def test_newer_is_the_machines_newest_above_the_default_else_the_package(machine
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What would have been fetched, which is not: Maven Central is far away."""
+    """Records downloads instead of making them, because Maven Central is far away."""
     calls: list[Path] = []
 
     def fetch() -> Path:
@@ -120,7 +120,7 @@ def test_newer_names_the_package_where_nothing_is_newer_and_fetches_it_when_aske
 
 
 class HandledError(Exception):
-    """In the place of tox's."""
+    """Replaces tox's error."""
 
 
 @pytest.fixture
@@ -205,13 +205,13 @@ def test_classifiers_and_environments_name_what_is_tested() -> None:
 
 
 def test_a_child_of_the_build_that_imports_setup_py_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So does multiprocessing on Python 3.14, where it starts no forks."""
+    """multiprocessing starts such a child on Python 3.14, where it does not fork."""
 
     def build(*_: object, **_settings: object) -> None:
         pytest.fail("setup.py builds")
 
     monkeypatch.setattr("setuptools.setup", build)
-    for name in ("Cython", "Cython.Build"):  # where tests run nothing is translated, so it may be missing
+    for name in ("Cython", "Cython.Build"):  # Nothing is translated in a test's environment, so it may be missing.
         module = ModuleType(name)
         vars(module).update(cythonize=build)
         monkeypatch.setitem(sys.modules, name, module)

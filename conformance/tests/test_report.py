@@ -28,7 +28,7 @@ def test_a_count_is_told_in_words() -> None:
 
 
 def a_row() -> tuple[str, str]:
-    """Its id, and the start of its cases' ids."""
+    """Returns a row's id, and the start of its cases' ids."""
     test = next(rows.tests())
     return rows.of_test(test.name)[0], f"{test.path}::{test.name}"
 

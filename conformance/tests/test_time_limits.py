@@ -22,7 +22,7 @@ def test_slow():
 
 
 def run(folder: Path, marker: str) -> subprocess.CompletedProcess[str]:
-    """A test that takes longer than a hanging run may, with that marker."""
+    """Runs a test with that marker, which takes longer than a hanging run may."""
     (folder / "test_slow.py").write_text(SLOW.format(marker=marker))
     settings = [f"faulthandler_timeout={PATIENCE_S}", "faulthandler_exit_on_timeout=true"]
     settings += [f"timeout={PATIENCE_S}"] if "campaign" in marker else []

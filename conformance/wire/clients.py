@@ -1,4 +1,4 @@
-"""The common work of each client, for the recorder: produce, consume, group, administration."""
+"""Lets each client do its usual work for the recorder: produce, consume, group, administration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINES = b"one\ntwo\nthree\n"
 
 
 def kcat(bootstrap: str) -> None:
-    """librdkafka 2.0 as kcat has it: list, produce (plain, acks=0, idempotent), consume, group."""
+    """Runs librdkafka 2.0 through kcat: list, produce (plain, acks=0, idempotent), consume, group."""
 
     def run(*arguments: str, feed: bytes = b"") -> None:
         command = [shutil.which("kcat") or "kcat", "-b", bootstrap, *arguments]
@@ -30,7 +30,7 @@ def kcat(bootstrap: str) -> None:
 
 
 def confluent(bootstrap: str) -> None:
-    """librdkafka 2.x as confluent-kafka has it, with its Admin."""
+    """Runs librdkafka 2.x through confluent-kafka, with its Admin."""
     from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
@@ -65,7 +65,7 @@ def confluent(bootstrap: str) -> None:
 
 
 def kafka_python(bootstrap: str) -> None:
-    """kafka-python: producer, group consumer, Admin."""
+    """Runs kafka-python: producer, group consumer, Admin."""
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -88,7 +88,7 @@ def kafka_python(bootstrap: str) -> None:
 
 
 def aiokafka(bootstrap: str) -> None:
-    """aiokafka: idempotent producer, group consumer."""
+    """Runs aiokafka: idempotent producer, group consumer."""
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     async def work() -> None:
@@ -111,7 +111,7 @@ def aiokafka(bootstrap: str) -> None:
 
 
 def java(bootstrap: str) -> None:
-    """The console tools of Kafka 4.4.0: topics, producer, both kinds of groups, configurations."""
+    """Runs the console tools of Kafka 4.4.0: topics, producer, both kinds of groups, configurations."""
     run, tools, server = Java(), "org.apache.kafka.tools", ("--bootstrap-server", bootstrap)
     topics, groups = f"{tools}.TopicCommand", f"{tools}.consumer.group.ConsumerGroupCommand"
     run(topics, *server, "--create", "--topic", "golden", "--partitions", "1")

@@ -22,11 +22,11 @@ from harness import peers
 from harness.brokers import RealKafka
 from harness.golden_frames import GOLDEN, Exchange, write
 
-LARGEST = 6_000  # bytes; larger answers (all configs, say) show nothing that smaller ones do not
+LARGEST = 6_000  # Bytes; larger answers, such as all configs, show nothing new.
 
 
 class Recorder:
-    """A proxy in front of a broker; keeps the last exchange of every API and version."""
+    """Records through a proxy in front of a broker; keeps the last exchange of every API and version."""
 
     def __init__(self, names: dict[int, str]) -> None:
         self.broker_port = 0
@@ -64,7 +64,7 @@ class Recorder:
             waiting[frame[8:12]] = frame
 
     def _wants_no_answer(self, frame: bytes) -> bool:
-        """Produce with acks=0, up to version 8 (no client in use sends it later)."""
+        """Recognises Produce with acks=0, up to version 8 (no current client sends it in later ones)."""
         acks_at = 14 + int.from_bytes(frame[12:14], "big") + 2
         return int.from_bytes(frame[6:8], "big") < 9 and frame[acks_at : acks_at + 2] == b"\0\0"
 
@@ -79,7 +79,7 @@ class Recorder:
 
 
 def _quietly(run: Callable[[], None]) -> None:
-    with contextlib.suppress(OSError):  # either side hung up
+    with contextlib.suppress(OSError):  # Either side closed the connection.
         run()
 
 
@@ -87,7 +87,7 @@ _ROW = re.compile(r">(\w+)</a></td><td>(\d+)</td>")
 
 
 def _api_names() -> dict[int, str]:
-    """Names of the API keys, from the page that Kafka's own class prints."""
+    """Returns the names of the API keys, from the page that Kafka's own class prints."""
     page = peers.Java()("org.apache.kafka.common.protocol.ApiKeys")
     return {int(key): name for name, key in _ROW.findall(page)}
 

@@ -17,13 +17,13 @@ from harness.wire_client import Wire, framed
 
 FILE = Path(__file__).with_name("exchanges.txt")
 OURS = "ours"
-"""How the titles of cases begin that Kafka answers otherwise."""
+"""Titles of cases that Kafka answers differently begin so."""
 
 
 class Case(NamedTuple):
     title: str
     request: bytes
-    answer: str  # hexadecimal digits, ".." and "*", or "closed"
+    answer: str  # Hexadecimal digits, ".." and "*", or "closed".
 
 
 def cases() -> Iterator[Case]:
@@ -36,7 +36,7 @@ def cases() -> Iterator[Case]:
 
 @pytest.fixture(scope="module")
 def fresh(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
-    """A broker of its own, with the empty topic, whose group coordinator is ready."""
+    """Starts a broker with the empty topic, whose group coordinator is ready."""
     with broker_kind(data_root / "exchanges", broker_rack="r", **QUICK_GROUPS) as broker:
         with Wire(broker.address) as wire:
             wire.create_topic("bytes")
@@ -48,7 +48,7 @@ def fresh(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
 
 
 def play(case: Case, broker: Broker) -> str | None:
-    """What is wrong with the answer."""
+    """Plays a case; says what is wrong with the answer."""
     with Wire(broker.address) as wire:
         wire.send(framed(case.request))
         if case.answer == "closed":
@@ -59,7 +59,7 @@ def play(case: Case, broker: Broker) -> str | None:
 
 
 def test_every_answer_has_its_bytes(fresh: Broker) -> None:
-    """One after the other: what one request writes another one reads."""
+    """The cases run in order: one reads what another writes."""
     played = [case for case in cases() if fresh.name == OURS or not case.title.startswith(OURS)]
     assert len(played) > 10
     assert [wrong for case in played if (wrong := play(case, fresh))] == []

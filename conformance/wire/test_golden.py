@@ -1,4 +1,4 @@
-"""What real clients sent to a real Kafka, sent again byte by byte.
+"""Sends again, byte by byte, what real clients sent to a real Kafka.
 
 The broker must understand every frame of an API that it advertises. It answers with the correlation id, in a form that
 a foreign codec (kafka-python's) can read, and keeps the connection. What the answer says depends on the broker's state
@@ -14,7 +14,7 @@ from harness.golden_frames import FILES, Exchange, read
 from harness.support import until
 from harness.wire_client import Wire, decode_response, message_class
 
-#: JoinGroup and SyncGroup may rightly keep a client waiting for members that are not here.
+#: JoinGroup and SyncGroup may keep a client waiting for members that are missing here.
 WAITING = {11, 14}
 TOPIC = {
     "name": "golden",
@@ -39,7 +39,7 @@ def advertised(broker: Broker) -> dict[int, tuple[int, int]]:
 
 @pytest.fixture(autouse=True)
 def golden_topic(broker: Broker) -> None:
-    """The topic that the frames name; some of them delete it."""
+    """Creates the topic that the frames name; some of them delete it."""
     with Wire(broker.address) as wire:
         if (
             wire.ask("Metadata", 4, topics=[{"name": "golden"}], allow_auto_topic_creation=False)

@@ -1,4 +1,4 @@
-"""The real ``spark-sql-kafka`` 4.0.0, with PySpark 4.0.0 in an environment of its own among the peers."""
+"""Runs the real ``spark-sql-kafka`` 4.0.0, with PySpark 4.0.0 in its own environment among the peers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STALLED_S = 900.0
 
 
 def jars() -> list[Path]:
-    """The connector and what it needs, fetched once."""
+    """Fetches the connector and its dependencies once."""
     folder = peers.jars_of(HERE / "pom.xml", f"spark-sql-kafka-{VERSION}")
     return sorted(folder.glob("*.jar"))
 
 
 def python() -> Path:
-    """The interpreter that has PySpark of this version, made once (some 450 MB).
+    """Installs an interpreter with this version of PySpark once (some 450 MB), and returns it.
 
     Raises:
         PeerError: it could not be installed.
@@ -33,7 +33,7 @@ def python() -> Path:
 
 
 def run(program: str, *arguments: str) -> dict[str, Any]:
-    """What a program beside this file prints as JSON in its last line.
+    """Runs a program beside this file and returns the JSON in its last line.
 
     Raises:
         PeerError: it failed.
@@ -42,7 +42,8 @@ def run(program: str, *arguments: str) -> dict[str, Any]:
     interpreter = str(python())
     options = {**CONFIG, "spark.jars": ",".join(map(str, jars()))}
     own = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter, "PYTHONPATH": ""}
-    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}  # of another version
+    # SPARK_HOME belongs to another version.
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     done = subprocess.run(
         [interpreter, str(HERE / program), json.dumps(options), *arguments],
         env={**inherited, **own},

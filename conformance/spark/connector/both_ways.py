@@ -1,4 +1,4 @@
-"""Run by PySpark 4.0.0: writes numbers by ``format("kafka")``, batch and stream, and reads them the same ways.
+"""Writes numbers by ``format("kafka")``, batch and stream, and reads them the same ways; PySpark 4.0.0 runs it.
 
     both_ways.py SPARK_OPTIONS_AS_JSON BOOTSTRAP TOPIC COUNT FOLDER
 """
@@ -38,7 +38,7 @@ def main(options: str, bootstrap: str, topic: str, count: str, folder: str) -> N
 
 
 def read_numbers(spark: SparkSession, at: dict[str, str], topic: str) -> dict[str, int]:
-    """How many records there are, and how many different numbers."""
+    """Returns how many records there are, and how many different numbers."""
     rows = spark.read.format("kafka").options(subscribe=topic, **at).load()
     values = rows.selectExpr("cast(cast(value as string) as long) value", "partition", "offset")
     row = values.selectExpr("count(*) n", "count(distinct value) different", "sum(value) total").first()

@@ -1,4 +1,4 @@
-"""Changes a module when it has been imported: so ``sitecustomize`` plants the defects of the sink."""
+"""Changes a module after its import: ``sitecustomize`` plants the sink's defects by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Patch = Callable[[ModuleType], None]
 
 
 class Breaker(importlib.abc.MetaPathFinder):
-    """Finds one module as everybody does, and has it changed when it has been executed."""
+    """Finds one module as Python does, and changes it after its execution."""
 
     def __init__(self, name: str, patch: Patch) -> None:
         self.name = name
@@ -22,7 +22,7 @@ class Breaker(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module's own spec, with our loader around its own."""
+        """Returns the module's own spec, with our loader around its own."""
         if name != self.name:
             return None
         sys.meta_path.remove(self)

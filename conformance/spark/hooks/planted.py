@@ -1,4 +1,4 @@
-"""Defects of the sink, each of which the kills must bring to light: loaded into the processes of Spark."""
+"""Defects of the sink, loaded into Spark's processes; the kills must reveal each of them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _mutant(module: str, stage: str, victim: str, finding: str) -> Callable[[Pat
 
 
 def patches(name: str | None) -> Iterator[tuple[str, Patch]]:
-    """Module and change of a mutant."""
+    """Yields a mutant's module and its change."""
     if name is not None:
         yield MUTANTS[name].module, MUTANTS[name].patch
 
 
 @_mutant("commits", "before the decision", "worker", "doubled")
 def ends_before_the_decision(module: Any) -> None:
-    """The rows are seen, and the batch is run again."""
+    """Readers see the rows, and the batch runs again."""
     decide = module.Commits._decide
 
     def end_first(self: Any, state: Any, batch: int, written: Any) -> Any:
@@ -51,7 +51,7 @@ def ends_before_the_decision(module: Any) -> None:
 
 @_mutant("commits", "ended", "worker", "doubled")
 def does_not_look_into_the_ledger(module: Any) -> None:
-    """A batch that is run again is written again."""
+    """A batch that runs again is written again."""
     join = module.Commits.join
     module.Commits.join = lambda self: join(self)._replace(batch=-1)
     module.verdict = lambda *_: module.Verdict.DECIDE
@@ -59,7 +59,7 @@ def does_not_look_into_the_ledger(module: Any) -> None:
 
 @_mutant("commits", "between the ends", "worker", "doubled")
 def does_not_wait_for_the_ledger(module: Any) -> None:
-    """The decision is on its way while the transactions are ended: a driver that dies has decided nothing."""
+    """The transactions end before the decision is in the ledger: a driver that dies then has decided nothing."""
 
     def append_later(self: Any, record: Any) -> None:
         if record.decides:
@@ -86,7 +86,7 @@ def does_not_wait_for_the_ledger(module: Any) -> None:
 
 @_mutant("commits", "decided", "worker", "lost")
 def aborts_what_is_decided(module: Any) -> None:
-    """The next run takes all that is open for orphans, and believes the ledger that the batch is written."""
+    """The next run takes all open transactions for orphans, and trusts the ledger that the batch is written."""
     module.orphans = lambda opened, decided, spared="": [one.transaction for one in opened]
     put = module.Commits._put_in_order
 

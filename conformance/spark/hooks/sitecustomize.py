@@ -1,4 +1,4 @@
-"""Changes the sink in this process, if the environment asks for it: kills at a known stage, and tests of tests."""
+"""Changes the sink in this process if the environment asks for it: kills at a known stage, and planted defects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a batch at which something is killed, and how: loaded into the processes of Spark.
+"""The stages of a batch at which a kill happens, and its victims: loaded into Spark's processes.
 
 ``armed`` in the control folder names a stage and a victim. The first process that reaches the stage takes it (it is
 ``fired`` then) and kills the victim. That is itself (a Python worker of a task or of a commit), the broker, or the
@@ -22,7 +22,7 @@ VICTIMS = ("worker", "driver", "broker")
 
 
 def reach(stage: str) -> None:
-    """Kills, if this stage is armed."""
+    """Kills if this stage is armed."""
     control = Path(os.environ["PYBROKER_SPARK_KILLS"])
     armed = control / "armed"
     with contextlib.suppress(FileNotFoundError):
