@@ -114,7 +114,9 @@ class DefaultToStart(Lazy):
 
 
 def cluster_last(args: list[str]) -> list[str]:
-    """``-b host:port topic list`` as ``topic list -b host:port``: what names the cluster may stand in front."""
+    """Moves options that name the cluster behind the verb: ``-b host:port topic list`` becomes ``topic list -b
+    host:port``.
+    """
     words = 0
     while words < len(args) and args[words].startswith(CLUSTER_OPTIONS):
         words += 1 if args[words] not in CLUSTER_OPTIONS else 2
@@ -126,7 +128,7 @@ def cluster_last(args: list[str]) -> list[str]:
 
 
 def is_for_start(word: str) -> bool:
-    """Whether it is an option, or a file: one that is there or that is clearly meant as one."""
+    """Says whether it is an option or a file, which exists or is clearly meant as one."""
     return word.startswith("-") or word.endswith(".properties") or os.sep in word or os.path.exists(word)
 
 

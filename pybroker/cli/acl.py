@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     idempotent: bool
 
     def rights(self) -> list[tuple[Resource, str]]:
-        """Each resource with each operation that is named, or that a role needs. Raises UsageError."""
+        """Returns each resource with each operation that the user names, or that a role needs. Raises UsageError."""
         acl_options.check(self.resources, self.operations)
         roles = ((PRODUCER, self.producer), (CONSUMER, self.consumer))
         found = list(itertools.product(self.resources, self.operations))
@@ -296,7 +296,7 @@ def found_by(wanted: Wanted, pattern: str) -> Iterator[AclBindingFilter]:
 
 
 def rows(acls: Iterable[AclBinding]) -> list[tuple[str, ...]]:
-    """In order, each once."""
+    """Returns rows in order, each once."""
     return sorted({row(each) for each in acls})
 
 
@@ -311,6 +311,6 @@ def text_of(acl: AclBinding) -> str:
 
 
 def described(filter: AclBindingFilter) -> str:
-    """What it looks for."""
+    """Describes what the filter looks for."""
     (kind, name, _), (who, _, operation, permission) = filter
     return f"{label(permission)} {who or 'user'} {label(operation)} {label(kind)} {name or 'name'}"

@@ -158,7 +158,7 @@ def assign_all(cluster: Cluster, consumer: Consumer, topic: str, where: str) -> 
 
 @contextlib.contextmanager
 def chosen_topic(cluster: Cluster, topic: str | None, partitions: int, keep: bool) -> Iterator[str]:
-    """The topic that was named, or a new one."""
+    """Yields the named topic, or creates one and deletes it afterwards."""
     if topic is not None:
         yield topic
         return
@@ -181,7 +181,7 @@ def dispose(admin: Admin, name: str, keep: bool) -> None:
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal's stderr; what tells it how far the work is."""
+    """Shows a bar on a terminal's stderr; yields the function that reports progress."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return

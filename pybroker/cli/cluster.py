@@ -73,7 +73,7 @@ def health(cluster: Cluster, output: str) -> int:
 
 
 def troubles(admin: Admin) -> Iterator[Trouble]:
-    """All that is not as it should be."""
+    """Yields all troubles of the cluster."""
     yield from controller_troubles(admin)
     yield from partition_troubles(admin)
     yield from replica_troubles(admin)
@@ -106,7 +106,7 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def registered(admin: Admin) -> set[int]:
-    """The brokers that the cluster has ever seen, as far as it tells them."""
+    """Returns the brokers that the cluster has ever seen, as far as it reports them."""
     from pyclient.errors import UnsupportedByBroker
 
     try:
@@ -182,7 +182,7 @@ def min_isr_of(admin: Admin, partitions: Collection[tuple[str, PartitionDescript
 
 
 def _min_isr(admin: Admin, kind: ResourceType, names: Collection[str]) -> dict[str, ConfigEntry]:
-    """The entry of each that is still there."""
+    """Returns min.insync.replicas of each resource that still exists."""
     from pyclient.admin import ConfigResource
 
     if not names:

@@ -167,7 +167,7 @@ def show_records(
 
 
 def chosen_by(key: bytes | None, grep: str | None) -> Callable[[Record], bool] | None:
-    """Which records to show: of this key, with this expression (RE2) in the value. Raises UsageError."""
+    """Returns a filter for records with this key and this expression (RE2) in the value. Raises UsageError."""
     if key is None and grep is None:
         return None
     found = None if grep is None else searching(grep)
@@ -204,13 +204,13 @@ def stop_at(consumer: Consumer, ends: Ends) -> None:
 
 
 def before(record: Record, ends: Ends) -> bool:
-    """Whether it lies before where its partition is to stop."""
+    """Says whether the record lies before the offset where its partition stops."""
     end = ends.get(TopicPartition(record.topic, record.partition))
     return end is None or record.offset < end
 
 
 def is_read(consumer: Consumer, ends: Ends) -> bool:
-    """Whether every assigned partition was read to its end; of a group once it has partitions."""
+    """Says whether every assigned partition was read to its end; in a group, only once it has partitions."""
     assigned = consumer.assignment()
     if not assigned:
         return not consumer.subscription()
@@ -236,7 +236,7 @@ def writer(
 
 
 def cells(record: Record) -> Sequence[object]:
-    """A row; bytes that are not text in base64."""
+    """Returns a record's row; bytes that are no text become base64."""
     both = (shown(record.key), shown(record.value))
     key, value = (each["base64"] if isinstance(each, dict) else each for each in both)
     return record.topic, record.partition, record.offset, record.timestamp, key, value

@@ -88,7 +88,7 @@ def show_groups(admin: Admin, output: str, groups: tuple[str, ...], view: str | 
 
 
 def lags_of(admin: Admin, groups: Iterable[GroupDescription]) -> dict[str, list[tuple[Any, ...]]]:
-    """By group: a row for each partition that is assigned or has an offset. Asks for all groups at once."""
+    """Returns each group's rows: one per partition that is assigned or has an offset. Asks for all groups at once."""
     from pyclient.admin import OffsetSpec
 
     described = {each.group_id: each for each in groups}

@@ -66,7 +66,7 @@ def dump(paths: tuple[str, ...], records: bool, values: bool, decode: str | None
 
 
 def contents(values: bool, decode: str | None) -> Contents | None:
-    """What makes text of keys and values."""
+    """Returns a function that makes text of keys and values."""
     from pybroker.cli.common.records.segment_text import texts
 
     if decode is None:
@@ -78,7 +78,7 @@ def contents(values: bool, decode: str | None) -> Contents | None:
 
 
 def files_of(paths: Iterable[str]) -> Iterator[str]:
-    """The files, of a folder every .log file at or below it."""
+    """Yields the files; a folder gives every .log file in it and below."""
     from pybroker.log.inspection import is_log, partitions
 
     for path in paths:
@@ -94,7 +94,7 @@ def files_of(paths: Iterable[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """A file that cannot be read is a failure of the verb."""
+    """Turns an OSError about a file into the verb's failure."""
     try:
         yield
     except OSError as error:

@@ -98,7 +98,7 @@ def elect(
 
 
 def needing_election(admin: Admin, unclean: bool) -> Iterator[TopicPartition]:
-    """All that have no leader (``unclean``), or not their first replica as such."""
+    """Yields the partitions without a leader (``unclean``), or those that another replica than the first leads."""
     for name, each in described(admin, ()):
         if each.leader < 0 if unclean else each.leader != each.replicas[0]:
             yield TopicPartition(name, each.partition)
@@ -143,7 +143,7 @@ def reassign(
 
 
 def replicas_of(admin: Admin, partitions: Iterable[str], below: int | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of these partitions, of all where none is named; with ``below`` of those that have fewer. Raises
+    """Returns the replicas of these partitions, by default of all; ``below``: only those with fewer replicas. Raises
     UsageError.
     """
     wanted = {tp for each in partitions for tp in chosen(admin, each)}
@@ -159,7 +159,7 @@ def replicas_of(admin: Admin, partitions: Iterable[str], below: int | None) -> d
 
 
 def numbers(text: str | None, there: list[int]) -> list[int]:
-    """The brokers that were named, or all. Raises UsageError."""
+    """Returns the named brokers, or all. Raises UsageError."""
     if text is None:
         return there
     words = [word.strip() for word in text.split(",")]

@@ -106,7 +106,7 @@ def produce(
 
 
 def common_headers(given: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-    """The headers of all records. Raises UsageError."""
+    """Yields the headers of all records. Raises UsageError."""
     for name, value in rows(given, "--header"):
         if not is_text(name):
             raise click.UsageError(f"--header {name!a}: the name of a header is UTF-8")

@@ -69,7 +69,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def finite(
     kind: click.ParamType[Any], value: float, parameter: click.Parameter | None, context: click.Context | None
 ) -> float:
-    """The value, if a broker takes it. Raises UsageError."""
+    """Returns the value if a broker accepts it. Raises UsageError."""
     if not 0 < value < float("inf"):
         kind.fail("a quota is greater than 0", parameter, context)
     return value
@@ -222,14 +222,14 @@ def shown_name(name: str | None) -> str | None:
 def lines(
     found: Mapping[ClientQuotaEntity, Mapping[str, float]],
 ) -> Iterator[tuple[ClientQuotaEntity, str, float]]:
-    """Each quota, in order: a default before the names."""
+    """Yields each quota in order: a default before the names."""
     for who in sorted(found, key=lambda each: [("" if name is None else f"1{name}") for name in each]):
         for key, value in sorted(found[who].items()):
             yield who, key, value
 
 
 def text(key: str, value: float) -> str:
-    """``1MiB/s``, ``50%``."""
+    """Formats a quota: ``1MiB/s``, ``50%``."""
     if key.endswith("_byte_rate"):
         return f"{size_text(int(value)) if value.is_integer() else f'{value:g}B'}/s"
     number = f"{value:.15g}"

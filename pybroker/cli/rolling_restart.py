@@ -27,12 +27,12 @@ POLL_S = 0.1
 
 
 def not_in_sync(admin: Admin) -> list[str]:
-    """The partitions that have a replica which is not in sync."""
+    """Returns the partitions with a replica that is out of sync."""
     return [f"{name}-{each.partition}" for name, each in described(admin, ()) if len(each.isr) < len(each.replicas)]
 
 
 def led_by_others(admin: Admin) -> list[str]:
-    """The partitions that another replica than the first leads, after an election of the first."""
+    """Elects first replicas; returns the partitions that others led before."""
     partitions = [(name, each) for name, each in described(admin, ()) if each.replicas]
     found = [f"{name}-{each.partition}" for name, each in partitions if each.leader != each.replicas[0]]
     if found:
@@ -41,7 +41,7 @@ def led_by_others(admin: Admin) -> list[str]:
 
 
 def _number(file: Path) -> int:
-    """The process that the file names, 0 if there is none."""
+    """Returns the pid in the file, or 0."""
     try:
         return int(file.read_text())
     except (FileNotFoundError, ValueError):
@@ -49,7 +49,7 @@ def _number(file: Path) -> int:
 
 
 def _is_child(pid: int, parent: int) -> bool:
-    """Whether it runs as that process's child; where the system does not tell parents, whether it runs."""
+    """Says whether the process runs as that parent's child; on systems that hide parents, whether it runs."""
     if pid == 0:
         return False
     try:
@@ -107,7 +107,7 @@ class RollingRestart:
                 raise Failure(f"{self._root} belongs to cluster {owner}, {answers}: -b names the brokers of the folder")
 
     def _brokers(self) -> list[int]:
-        """The brokers that the supervisor of the folder would start again."""
+        """Returns the brokers that the folder's supervisor would restart."""
         supervisor = _number(self._root / LOCK)
         found = {
             int(file.parent.name.removeprefix("broker-")): _number(file)
@@ -136,7 +136,9 @@ class RollingRestart:
         self._tell(f"broker {node_id}: process {before} is now {_number(file)}, in sync after {took_s:.1f} s")
 
     def _is_ours(self, pid: int) -> bool:
-        """A process that the supervisor has started: a pid file may be stale, and 0 would signal our own group."""
+        """Says whether the supervisor has started the process: a pid file may be stale, and 0 would signal our own
+        group.
+        """
         return _is_child(pid, _number(self._root / LOCK))
 
     def _is_there(self, node_id: int) -> bool:
@@ -148,9 +150,7 @@ class RollingRestart:
         return self._ask(not_in_sync)
 
     def _ask(self, missing: Callable[[Admin], list[str]]) -> bool:
-        """Whether nothing is missing by the answer that a new client gets: the broker that an old one knew may be the
-        one that is away.
-        """
+        """Says whether a new client finds nothing missing: an old client may know only the broker that is down."""
         from pyclient.errors import KafkaError
 
         try:

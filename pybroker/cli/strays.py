@@ -71,7 +71,7 @@ def root_of(data_dir: str | None) -> str:
 
 
 def folders_of(data_dir: str | None, log_dirs: Iterable[str]) -> Iterator[str]:
-    """The log dirs below the data folder, and those that are named."""
+    """Yields the log dirs below the data folder, and the named ones."""
     root = root_of(data_dir)
     below = sorted(entry.path for entry in os.scandir(root) if entry.is_dir()) if os.path.isdir(root) else []
     found = [each for each in (root, *below) if os.path.exists(os.path.join(each, MARK))]
@@ -182,7 +182,7 @@ def plan_of(topic: str, found: Iterable[Found]) -> TopicImage:
 
 
 def epoch_of(folder: str) -> int:
-    """The newest leader epoch in a log that was closed; -1 where it has none."""
+    """Returns the newest leader epoch of a closed log; -1 without one."""
     from pybroker.log.files import leader_epochs
 
     try:
@@ -193,7 +193,7 @@ def epoch_of(folder: str) -> int:
 
 
 def store_of(root: str, zookeeper: str | None, server_properties: str | None) -> StoreOptions:
-    """Where the metadata are: in ZooKeeper by the settings that the brokers would start with, or in the data folder."""
+    """Locates the metadata: in ZooKeeper by the settings with which brokers would start, or in the data folder."""
     from pybroker.config import ConfigError
     from pybroker.data_folder import plan
     from pybroker.process.start_options import StartOptions, configure, store_options

@@ -110,7 +110,7 @@ def expire(cluster: Cluster, output: str, id: str, period: int | None, dry_run: 
 
 
 def found(admin: Admin, id: str) -> DelegationToken:
-    """The token of an id. Raises Failure."""
+    """Returns the token of an id. Raises Failure."""
     for each in admin.describe_delegation_tokens():
         if each.token_id == id:
             return each
@@ -144,7 +144,7 @@ def show_tokens(output: str, tokens: Iterable[DelegationToken], with_hmac: bool)
 
 
 def time_text(ms: int) -> str:
-    """In local time, to the second."""
+    """Formats a time in local time, to the second."""
     try:
         return datetime.fromtimestamp(ms // 1000).astimezone().isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):

@@ -86,7 +86,7 @@ def show_topics(admin: Admin, output: str, topics: tuple[str, ...]) -> int:
 
 
 def configs_of(admin: Admin, names: Collection[str]) -> dict[str, Mapping[str, ConfigEntry]]:
-    """The keys of each topic."""
+    """Returns the configuration of each topic."""
     from pyclient.admin import ConfigResource, ResourceType
 
     if not names:
@@ -218,7 +218,7 @@ def delete(cluster: Cluster, output: str, topics: tuple[str, ...], if_exists: bo
 
 
 def sizes(admin: Admin, topic: str) -> tuple[int, int]:
-    """How many partitions it has, and how many offsets these span."""
+    """Returns the topic's number of partitions, and the number of offsets that these span."""
     partitions = partitions_of(admin, [topic])
     first, last = edges(admin, partitions, latest=False), edges(admin, partitions, latest=True)
     return len(partitions), sum(last[tp] - first[tp] for tp in partitions)

@@ -141,14 +141,14 @@ def delete(cluster: Cluster, output: str, names: tuple[str, ...], mechanisms: tu
 
 
 def chosen(names: tuple[str, ...]) -> list[ScramMechanism]:
-    """The mechanisms that were named, else all."""
+    """Returns the named mechanisms, else all."""
     from pyclient.admin import ScramMechanism
 
     return [ScramMechanism[name.replace("-", "_")] for name in names or NAMES]
 
 
 def known(admin: Admin, name: str) -> list[ScramCredentialInfo]:
-    """The mechanisms of a user; empty where there is no such user."""
+    """Returns a user's mechanisms; none for an unknown user."""
     from pybroker.cli.common.verbs import without
 
     found = admin.describe_user_scram_credentials([name], check=False)
@@ -176,7 +176,7 @@ def put(
 
 
 def password(file: str | None) -> str:
-    """The password, from a file, stdin or the terminal, and never from the command line. Raises UsageError."""
+    """Reads the password from a file, stdin or the terminal, never from the command line. Raises UsageError."""
     if file is None:
         if not sys.stdin.isatty():
             raise click.UsageError("--password-file FILE is missing, and there is no terminal to ask at; - is stdin")

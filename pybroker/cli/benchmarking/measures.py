@@ -26,7 +26,7 @@ class Latencies:
         return len(self._values)
 
     def quantile(self, share: float) -> float | None:
-        """The time that ``share`` of all did not exceed; None without any."""
+        """Returns the time that ``share`` of all did not exceed; None without any."""
         values = sorted(self._values)
         return values[min(len(values) - 1, int(share * len(values)))] if values else None
 
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
         return self.bytes / MB / self.seconds if self.seconds else 0.0
 
     def row(self) -> tuple[Any, ...]:
-        """The cells of ``COLUMNS``."""
+        """Returns the cells of ``COLUMNS``."""
         times = (self.latencies.quantile(share) for _, share in QUANTILES)
         return (
             self.what,

@@ -129,7 +129,7 @@ def consume(consumer: Consumer, count: int, patience_s: float, tell: Tell) -> Me
 def there_and_back(
     producer: Producer, consumer: Consumer, topic: str, value: bytes, count: int, rate: float | None, tell: Tell
 ) -> tuple[Measured, Measured]:
-    """One record at a time: until it is acknowledged, and until it has been consumed. Raises TimeoutError."""
+    """Sends one record at a time; measures until its acknowledgement and until its consumption. Raises TimeoutError."""
     acked, consumed = Latencies(), Latencies()
     begun = time.perf_counter()
     for number in paced(count, rate):

@@ -56,12 +56,12 @@ class OperationType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def principal(text: str) -> str:
-    """``alice`` is ``User:alice``."""
+    """Completes a principal: ``alice`` becomes ``User:alice``."""
     return text if _PRINCIPAL.fullmatch(text) else f"User:{text}"
 
 
 def needed(role: Mapping[str, tuple[str, ...]], resources: Iterable[Resource]) -> Iterator[tuple[Resource, str]]:
-    """Which operations a role needs on each resource of a type that it knows."""
+    """Yields the operations that a role needs on each resource of a type that it knows."""
     for resource in resources:
         for operation in role.get(resource[0], ()):
             yield resource, operation
@@ -77,7 +77,7 @@ def check(resources: Iterable[Resource], operations: Collection[str]) -> None:
 
 
 def label(kind: AclResourceType | AclOperation | AclPermissionType | Any) -> str:
-    """A number as a command line has it: ``transactional-id``."""
+    """Formats an enum's member for a command line: ``transactional-id``."""
     return str(kind.name.lower().replace("_", "-"))
 
 

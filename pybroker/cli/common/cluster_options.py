@@ -127,7 +127,7 @@ def by_words(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(bootstrap: str, name: str | None, settings: Mapping[str, str]) -> Cluster:
-    """The cluster of a profile, where one was named; what the line itself says counts more. Raises UsageError."""
+    """Returns the named profile's cluster, or the command line's, whose options win. Raises UsageError."""
     if name is None:
         return Cluster(bootstrap, settings)
     from pybroker.cli.common.profiles import profile
@@ -139,7 +139,7 @@ def chosen(bootstrap: str, name: str | None, settings: Mapping[str, str]) -> Clu
 
 
 def properties(file: str | None, more: tuple[str, ...] = (), option: str = "") -> dict[str, str]:
-    """The properties of a file, and those given one by one by an option, which count more. Raises UsageError."""
+    """Returns the properties of a file, overridden by those given one by one in an option. Raises UsageError."""
     found: dict[str, str] = {}
     if file is not None:
         from pybroker.config.keys.key import ConfigError
@@ -153,8 +153,8 @@ def properties(file: str | None, more: tuple[str, ...] = (), option: str = "") -
 
 
 def configured(cluster: Cluster, known: dict[str, str], older: str | None = None) -> Cluster:
-    """The cluster with these settings, one of which may say where it is, as ``older`` may, an option of Kafka's; -b and
-    -P count more.
+    """Applies settings to the cluster. One of them may name its address, or ``older`` may, an option of Kafka's; -b and
+    -P win.
     """
     address = older or known.pop(BOOTSTRAP, None)
     context = click.get_current_context()

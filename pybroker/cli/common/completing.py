@@ -51,7 +51,7 @@ def ask(context: click.Context, names: Callable[[Admin], Iterable[str]]) -> list
 
 
 def place_of(context: click.Context) -> tuple[str, dict[str, str]]:
-    """The address that the line so far, or the environment, names, and the client's settings. Raises UsageError."""
+    """Returns the address from the incomplete line or the environment, and the client's settings. Raises UsageError."""
     from pybroker.cli.common.cluster_options import properties
     from pybroker.cli.common.profiles import load
 
@@ -83,7 +83,7 @@ def brokers(admin: Admin) -> Iterable[str]:
 
 
 def named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The name of a thing of the kind that stands before it: ``config get topic …``."""
+    """Completes a name of the kind that stands before it: ``config get topic …``."""
     known = {"topic": topics, "group": groups, "broker": brokers, "broker-logger": brokers}
     kind = context.params.get("kind")
     return from_cluster(known[kind])(context, parameter, incomplete) if kind in known else []

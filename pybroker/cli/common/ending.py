@@ -33,21 +33,21 @@ _signal: int = signal.SIGINT
 
 
 def interrupt(number: int, frame: object) -> NoReturn:
-    """A handler of signals: ends the verb as Ctrl-C does, in order. Raises KeyboardInterrupt."""
+    """Handles a signal: ends the verb in order, as Ctrl-C does. Raises KeyboardInterrupt."""
     global _signal
     _signal = number
     raise KeyboardInterrupt
 
 
 def end_by_signals() -> None:
-    """From here on SIGINT and SIGTERM end the verb in order. Does nothing off the main thread."""
+    """Lets SIGINT and SIGTERM end the verb in order from now on. Does nothing off the main thread."""
     with contextlib.suppress(ValueError):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, interrupt)
 
 
 def after_signal() -> int:
-    """The exit code after the signal that has ended the verb."""
+    """Returns the exit code after the signal that has ended the verb."""
     return SIGNALLED + _signal
 
 
@@ -133,6 +133,6 @@ def defect(error: BaseException) -> str:
 
 
 def tell(line: str) -> None:
-    """A line on stderr; a full disk there is no reason to fail in another way."""
+    """Prints a line on stderr; ignores a full disk there."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)

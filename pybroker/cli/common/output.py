@@ -130,7 +130,7 @@ DOCUMENTS: Mapping[str, Callable[[Sequence[Any]], str]] = {"json": as_json, "jso
 
 
 def csv_line(row: Iterable[Any]) -> str:
-    """A row with its line feed; nothing is an empty field."""
+    """Formats a row as CSV with its line feed; None becomes an empty field."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow("" if cell is None else text(cell) for cell in row)
     return line.getvalue()
@@ -154,6 +154,6 @@ def as_text(lines: Iterable[str]) -> str:
 
 
 def bold(line: str) -> str:
-    """In bold, but where the user wants no colours, or the terminal has none."""
+    """Makes a line bold, unless the user wants no colours or the terminal has none."""
     has_none = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     return line if has_none else f"\x1b[1m{line}\x1b[0m"

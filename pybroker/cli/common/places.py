@@ -64,8 +64,9 @@ def parse(text: str) -> Spot:
 
 
 def milliseconds(text: str, zone: tzinfo | None = None) -> int:
-    """The milliseconds of an ISO date and time, at least 0. One without a zone is in ``zone``, or local. Raises
-    ValueError."""
+    """Returns an ISO date and time in milliseconds, at least 0. Without a zone it is in ``zone``, or local. Raises
+    ValueError.
+    """
     date = datetime.fromisoformat(text)
     if date.tzinfo is None and zone is not None:
         date = date.replace(tzinfo=zone)
@@ -79,7 +80,7 @@ def _not_negative(ms: int) -> int:
 
 
 def partitions_of(admin: Admin, topics: Iterable[str], chosen: Iterable[int] = ()) -> list[TopicPartition]:
-    """The partitions of topics, or these of each. Raises UnknownTopicOrPartition."""
+    """Returns all partitions of topics, or the chosen ones of each. Raises UnknownTopicOrPartition."""
     from pyclient.protocol.errors import UnknownTopicOrPartition
 
     wanted = set(chosen)
@@ -94,7 +95,7 @@ def partitions_of(admin: Admin, topics: Iterable[str], chosen: Iterable[int] = (
 
 
 def chosen(admin: Admin, text: str) -> list[TopicPartition]:
-    """The partitions of ``TOPIC`` or ``TOPIC:0,1``. Raises UsageError, UnknownTopicOrPartition."""
+    """Returns the partitions of ``TOPIC`` or ``TOPIC:0,1``. Raises UsageError, UnknownTopicOrPartition."""
     name, _, numbers = text.partition(":")
     if numbers and not all(each.isdecimal() for each in numbers.split(",")):
         raise click.UsageError(f"{text}: partitions follow the colon, as in flights:0,1")
@@ -104,7 +105,7 @@ def chosen(admin: Admin, text: str) -> list[TopicPartition]:
 def edges(
     admin: Admin, partitions: list[TopicPartition], *, latest: bool, isolation: str = "read_uncommitted"
 ) -> dict[TopicPartition, int]:
-    """The first offsets, or those behind the last that readers of this isolation level get."""
+    """Returns the first offsets, or the end offsets for readers of this isolation level."""
     from pyclient.admin import OffsetSpec
 
     specs = dict.fromkeys(partitions, OffsetSpec.LATEST if latest else OffsetSpec.EARLIEST)
@@ -114,8 +115,8 @@ def edges(
 def offsets_at(
     admin: Admin, partitions: list[TopicPartition], spot: Spot, isolation: str = "read_uncommitted"
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition, within what there is for readers of this isolation level; a time
-    behind the last record is the end.
+    """Returns a place's offset in each partition, within the range for readers of this isolation level. A time after
+    the last record means the end.
     """
     if not partitions:
         return {}

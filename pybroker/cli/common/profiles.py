@@ -24,14 +24,14 @@ Profile = dict[str, str]
 
 
 def file() -> Path:
-    """Where profiles are kept."""
+    """Returns the file of profiles."""
     named = os.environ.get("PYBROKER_PROFILES")
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return Path(named) if named else folder / "pybroker" / "profiles.toml"
 
 
 def load() -> dict[str, Profile]:
-    """All profiles by name, none where there is no file. Raises UsageError."""
+    """Returns all profiles by name; none without a file. Raises UsageError."""
     import tomllib
 
     path = file()

@@ -20,7 +20,8 @@ Replicas = tuple[int, ...]
 
 
 def plan(now: Mapping[Key, Sequence[int]], brokers: Iterable[int], count: int | None = None) -> dict[Key, Replicas]:
-    """The replicas of each partition on ``brokers``; ``count`` of each, by default as many as now.
+    """Places each partition's replicas on ``brokers``; ``count`` of each, by default as many as now. Raises UsageError
+    if there are fewer brokers than replicas.
 
     Raises UsageError where there are fewer brokers than replicas.
     """
@@ -40,7 +41,7 @@ def plan(now: Mapping[Key, Sequence[int]], brokers: Iterable[int], count: int | 
 def placed(
     kept: list[int], size: int, now: Sequence[int], wanted: list[int], load: Counter[int], leaders: Counter[int]
 ) -> Replicas:
-    """One partition's replicas; counts them in ``load`` and ``leaders``."""
+    """Places one partition's replicas; counts them in ``load`` and ``leaders``."""
     replicas = list(kept)
     while len(replicas) < size:
         free = [each for each in wanted if each not in replicas]

@@ -16,7 +16,7 @@ Width = Callable[[str], int]
 
 
 def text(cell: Any) -> str:
-    """A cell for people: ``-`` for nothing, lists with commas."""
+    """Formats a cell for people: ``-`` for None, lists with commas."""
     if cell is None:
         return "-"
     if isinstance(cell, bool):
@@ -27,7 +27,7 @@ def text(cell: Any) -> str:
 
 
 def is_number(cells: Iterable[Any]) -> bool:
-    """A column of numbers stands to the right."""
+    """Says whether a column holds only numbers, which are aligned to the right."""
     return all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
 
 
@@ -44,7 +44,8 @@ def fitted(
     width_of: Width = len,
     emphasis: Callable[[str], str] = str,
 ) -> list[str]:
-    """The lines of a table that is at most ``limit`` wide, turned where that cannot be. ``emphasis`` is for heads."""
+    """Returns a table's lines, at most ``limit`` wide; turns the table if it does not fit. ``emphasis`` is for heads.
+    """
     lines = plain(columns, rows, width_of)
     if widest(lines, width_of) <= limit:
         return [emphasis(lines[0]), *lines[1:]]
@@ -58,12 +59,12 @@ def fitted(
 
 
 def numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
-    """Which columns are numbers."""
+    """Says which columns are numbers."""
     return [bool(rows) and is_number(row[at] for row in rows) for at in range(len(columns))]
 
 
 def aligned(cells: Sequence[Sequence[str]], right: Sequence[bool], width_of: Width) -> list[str]:
-    """Each row of cells as a line."""
+    """Returns each row of cells as a line."""
     widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
     return [_line(row, widths, right, width_of) for row in cells]
 
@@ -87,7 +88,7 @@ class Growing:
         self._widths = [max(len(head), len(text(cell))) for head, cell in zip(self.heads, sample, strict=True)]
 
     def line(self, row: Sequence[Any]) -> str:
-        """The next line, with its line feed."""
+        """Returns the next line, with its line feed."""
         cells = [text(cell) or "-" for cell in row]
         self._widths = list(map(max, self._widths, map(len, cells)))
         return _line(cells, self._widths, self._right, len) + "\n"
@@ -113,7 +114,7 @@ def shrunk(cells: Sequence[Sequence[str]], limit: int, width_of: Width) -> list[
 
 
 def words(cell: str) -> list[str]:
-    """The pieces of a cell that are not broken, each with the space before it."""
+    """Splits a cell into its unbreakable pieces, each with the space before it."""
     return PIECES.findall(cell) or [cell]
 
 
@@ -124,7 +125,7 @@ def folded(
     widths: Sequence[int],
     width_of: Width,
 ) -> list[str]:
-    """The table with some cells in several lines."""
+    """Returns the table with some cells folded into several lines."""
     lines = [list(heads)]
     for row in cells:
         parts = [wrapped(cell, width, width_of) for cell, width in zip(row, widths, strict=True)]
@@ -145,7 +146,7 @@ def wrapped(cell: str, width: int, width_of: Width) -> list[str]:
 
 
 def turned(heads: Sequence[str], cells: Sequence[Sequence[str]], limit: int, width_of: Width) -> list[str]:
-    """A line for each column: all rows beside each other, or, where they do not fit, one below the other."""
+    """Turns each column into a line: all rows beside each other or, if they do not fit, one below the other."""
     left = [False] * (1 + len(cells))
     beside = aligned([[head, *column] for head, *column in zip(heads, *cells, strict=True)], left, width_of)
     if widest(beside, width_of) <= limit:
@@ -156,7 +157,7 @@ def turned(heads: Sequence[str], cells: Sequence[Sequence[str]], limit: int, wid
 
 
 def pairs(heads: Sequence[str], row: Sequence[str], room: int, width_of: Width) -> Iterator[tuple[str, str]]:
-    """A head and what the row has there, which may take several lines."""
+    """Yields each head with its cell in the row; a long cell takes several lines."""
     for head, cell in zip(heads, row, strict=True):
         first, *more = wrapped(cell, room, width_of)
         yield head, first

@@ -52,12 +52,12 @@ def taken(key: str, value: str) -> str:
 
 
 def time_text(ms: int) -> str:
-    """In the greatest unit that comes out even: ``7d``."""
+    """Formats a time in the largest unit that divides it: ``7d``."""
     return _in_units(ms, {name: TIMES[name] for name in ("d", "h", "min", "s", "ms")})
 
 
 def size_text(size: int) -> str:
-    """In the greatest unit that comes out even: ``1GiB``."""
+    """Formats a size in the largest unit that divides it: ``1GiB``."""
     return _in_units(size, {name: SIZES[name] for name in ("TiB", "GiB", "MiB", "KiB", "B")})
 
 
@@ -67,7 +67,8 @@ def _in_units(number: int, units: Mapping[str, int]) -> str:
 
 
 def retention_text(policy: str, ms: int, size: int) -> str:
-    """How long a topic keeps its records: ``7d``, ``7d or 1GiB``, ``compacted``. ``ms`` and ``size``: -1 without bound.
+    """Says how long a topic keeps its records: ``7d``, ``7d or 1GiB``, ``compacted``. ``ms`` and ``size``: -1 for no
+    bound. A bound of bytes is for each partition.
 
     A bound of bytes is for each partition.
     """

@@ -127,7 +127,7 @@ class Suggesting(click.Group):
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first sentence of each verb, whole."""
+        """Lists each verb with its whole first sentence."""
         verbs = ((name, self.get_command(context, name)) for name in self.list_commands(context))
         with formatter.section("Commands"):
             formatter.write_dl([(name, first_sentence(verb.help or "")) for name, verb in verbs if verb is not None])
@@ -163,7 +163,7 @@ class Lazy(click.Group):
         self.scripts = dict(scripts or {})
 
     def place(self, name: str) -> Place | None:
-        """Where a verb is defined, None where there is no such verb."""
+        """Returns where a verb is defined; None for an unknown verb."""
         return self.places.get(name) or self.scripts.get(name.removesuffix(".sh"))
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -177,7 +177,7 @@ class Lazy(click.Group):
         return found
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs, of which none is imported, and the options."""
+        """Completes options and verbs, without importing any verb."""
         known = {**self.places, **self.scripts}
         verbs = [CompletionItem(name, help=each.summary) for name, each in known.items() if name.startswith(incomplete)]
         return verbs + super(click.Group, self).shell_complete(context, incomplete)
@@ -197,7 +197,7 @@ def suggestion(given: str, known: Iterable[str]) -> str:
 
 
 def sentence(error: BaseException, what: object = None) -> str:
-    """An error of Kafka in one line: of what it is, its text, its name, what to do."""
+    """Formats an error of Kafka in one line: its subject, its text, its name, and advice."""
     name = getattr(error, "name", type(error).__name__)
     text = " ".join(str(error).split()).rstrip(".")
     if what is not None and str(what) not in text:
@@ -208,7 +208,7 @@ def sentence(error: BaseException, what: object = None) -> str:
 
 
 def complain(line: str) -> None:
-    """A diagnostic."""
+    """Prints a diagnostic."""
     tell(f"pybroker: {line}")
 
 
@@ -220,7 +220,7 @@ def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
 
 
 def without(errors: Mapping[Any, Any], name: str) -> dict[Any, Any]:
-    """The errors that are not of this name."""
+    """Leaves out the errors of this name."""
     return {key: error for key, error in errors.items() if error.name != name}
 
 
@@ -228,7 +228,7 @@ class Complaints(logging.Handler):
     """Log lines as diagnostics."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One of them."""
+        """Prints a log record as a diagnostic."""
         complain(record.getMessage())
 
 
@@ -246,7 +246,7 @@ def heard(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def misuse(what: str) -> Iterator[None]:
-    """A ValueError within is the user's mistake."""
+    """Turns a ValueError of the block into a UsageError."""
     try:
         yield
     except ValueError as error:
@@ -254,24 +254,24 @@ def misuse(what: str) -> Iterator[None]:
 
 
 def pairs(given: Iterable[str], option: str) -> dict[str, str]:
-    """``key=value`` as a mapping: the last of a key counts. Raises UsageError."""
+    """Reads ``key=value`` into a mapping; the last value of a key wins. Raises UsageError."""
     return dict(rows(given, option))
 
 
 def settings(given: Iterable[str], option: str) -> dict[str, str]:
-    """``key=value`` as a mapping, times and sizes as the numbers of their keys. Raises UsageError."""
+    """Reads ``key=value`` into a mapping, with times and sizes as their keys' numbers. Raises UsageError."""
     return {key: with_unit(key, value, option) for key, value in rows(given, option)}
 
 
 def in_numbers(given: Iterable[str], option: str) -> Iterator[str]:
-    """The same of what a broker reads itself: what is no ``key=value`` is left to it. Raises UsageError."""
+    """Converts units for settings that a broker reads; passes on what is no ``key=value``. Raises UsageError."""
     for text in given:
         key, mark, value = text.partition("=")
         yield f"{key}={with_unit(key.strip(), value, option)}" if mark else text
 
 
 def with_unit(key: str, value: str, option: str = "") -> str:
-    """The value of a key of the cluster, of which the unit may be given. Raises UsageError."""
+    """Converts the value of a broker's key, which may have a unit. Raises UsageError."""
     from pybroker.cli.common.units import taken
 
     try:
@@ -281,7 +281,7 @@ def with_unit(key: str, value: str, option: str = "") -> str:
 
 
 def rows(given: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
-    """``key=value`` as pairs, in order, also twice the same key. Raises UsageError."""
+    """Yields ``key=value`` as pairs in order; a key may come twice. Raises UsageError."""
     for text in given:
         key, mark, value = text.partition("=")
         if not mark or not key:

@@ -51,7 +51,7 @@ def watched(look: Callable[[], int], watch: float | None, shown: str) -> int:
 
 
 def in_place(look: Callable[[], int], pause: float) -> int:
-    """Each look in the place of the last one."""
+    """Shows each look in the place of the previous one."""
     above = 0
     for each in looks(look, pause):
         with output.kept() as parts:
@@ -66,7 +66,7 @@ def in_place(look: Callable[[], int], pause: float) -> int:
 
 
 def one_below_the_other(look: Callable[[], int], pause: float) -> int:
-    """Each look behind the last one."""
+    """Shows each look below the previous one."""
     for number, each in enumerate(looks(look, pause)):
         with output.stamped(datetime.now().astimezone().isoformat(timespec="seconds"), heads=not number):
             code = each()
@@ -95,12 +95,12 @@ def patient(look: Callable[[], int]) -> int:
 
 
 def frame(lines: Sequence[str], above: int) -> str:
-    """The text that puts lines in the place of as many as stand ``above`` the cursor."""
+    """Returns the text that replaces the ``above`` lines over the cursor by these."""
     up = UP.format(above) if above else ""
     return up + "".join(f"{line}{REST_OF_LINE}\n" for line in lines) + BELOW
 
 
 def cut(lines: list[str], most: int) -> list[str]:
-    """What fits the terminal."""
+    """Cuts lines to the terminal's height."""
     more = len(lines) - most
     return lines if more <= 0 else [*lines[: most - 1], f"… {more + 1} more lines"]

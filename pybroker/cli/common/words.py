@@ -35,12 +35,12 @@ ANYTHING = (Bytes, Raw, click.File, click.Path)
 
 
 def as_typed(text: str) -> bytes:
-    """The bytes that were typed."""
+    """Returns the bytes that the user typed."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be written in UTF-8."""
+    """Says whether UTF-8 can encode the text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,7 +58,7 @@ def refuse_no_text(context: click.Context) -> None:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """The texts in what click made of a parameter."""
+    """Yields the texts in click's value of a parameter."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Iterable) and not isinstance(value, bytes):

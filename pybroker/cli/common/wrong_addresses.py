@@ -22,7 +22,7 @@ MOST = 16
 
 @contextlib.contextmanager
 def told(bootstrap: str, settings: Mapping[str, str]) -> Iterator[None]:
-    """A context in which a broker whose advertised address leads nowhere is reported on stderr, once."""
+    """Reports once on stderr, during the block, a broker whose advertised address leads nowhere."""
     ended = threading.Event()
     is_plain = settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
     if is_plain:

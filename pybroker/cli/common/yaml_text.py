@@ -18,7 +18,7 @@ STEP = "  "
 
 
 def as_yaml(value: Any) -> str:
-    """A document with its line feed."""
+    """Formats a document, with its line feed."""
     return "".join(f"{line}\n" for line in lines(value))
 
 
@@ -36,7 +36,7 @@ def lines(value: Any) -> Iterator[str]:
 
 
 def entry(key: str, value: Any) -> Iterator[str]:
-    """A key of a mapping; what is nested lies below it."""
+    """Yields the lines of a mapping's key; nested values follow below it."""
     if is_nested(value):
         yield key
         yield from (STEP + line for line in lines(value))
@@ -53,7 +53,7 @@ def is_nested(value: Any) -> bool:
 
 
 def scalar(value: Any) -> str:
-    """A text, a number, true, false, null, or an empty list or mapping."""
+    """Formats a text, a number, true, false, null, or an empty list or mapping."""
     if isinstance(value, str):
         plain = PLAIN.fullmatch(value) and value.lower() not in RESERVED
         return value if plain else json.dumps(value, ensure_ascii=False)

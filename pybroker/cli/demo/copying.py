@@ -36,7 +36,7 @@ class Copied(NamedTuple):
 
 
 def target_of(dataset: Dataset) -> str:
-    """The topic of the copies."""
+    """Names the topic of the copies."""
     return f"{dataset.topic}-copied"
 
 
@@ -93,7 +93,7 @@ class Worker:
 
 
 def committed(bootstrap: str, topic: str) -> int:
-    """How many records a read_committed consumer sees."""
+    """Counts the records that a read_committed consumer sees."""
     with Consumer(bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]
         consumer.assign(places)

@@ -18,13 +18,13 @@ class Tally(Protocol):
     """What a consumer works out."""
 
     def add(self, values: list[bytes]) -> None:
-        """Of these values too."""
+        """Adds these values to the result."""
 
     def merge(self, other: Any) -> None:
         """Takes over what another consumer has found."""
 
     def sentence(self) -> str:
-        """The result."""
+        """Returns the result as a sentence."""
 
 
 class Dataset(Protocol):
@@ -38,10 +38,10 @@ class Dataset(Protocol):
     total: int | None
 
     def items(self) -> Iterator[Item]:
-        """The records, once. Raises Failure for what cannot be read."""
+        """Yields each record once. Raises Failure for unreadable data."""
 
     def is_copied(self, value: bytes) -> bool:
-        """Whether the worker copies it: what the worker finds out of the record alone."""
+        """Says whether the worker copies the record, which it decides by the record alone."""
 
     def tally(self) -> Tally:
-        """A new one."""
+        """Makes a new tally."""

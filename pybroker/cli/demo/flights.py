@@ -80,5 +80,5 @@ class Flights:
 
 
 def is_very_late(delay: int | None) -> bool:
-    """By more than two hours."""
+    """Says whether a flight is late by more than two hours."""
     return delay is not None and delay > VERY_LATE_MIN

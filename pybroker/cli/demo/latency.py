@@ -36,7 +36,7 @@ class Latencies(NamedTuple):
 
 
 def samples(records: int) -> int:
-    """How many are measured where so many were streamed."""
+    """Returns how many records to measure after this many were streamed."""
     return min(MOST, max(LEAST, records // 10))
 
 
@@ -92,6 +92,6 @@ def _send_at_rate(producer: Producer, count: int) -> None:
 
 
 def percentiles(nanoseconds: list[int]) -> Latency:
-    """The percentiles of the measured values."""
+    """Returns the percentiles of the measured values."""
     ordered = sorted(nanoseconds)
     return Latency(*(ordered[int(len(ordered) * part)] / MILLION for part in (0.50, 0.99)))

@@ -27,7 +27,7 @@ class Leaving:
         self.broker: EmbeddedBroker | None = None
 
     def listen(self) -> None:
-        """From now on SIGINT and SIGTERM end the process."""
+        """Lets SIGINT and SIGTERM end the process from now on."""
         with contextlib.suppress(ValueError):  # not the main thread: no signals there
             signal.signal(signal.SIGINT, self._leave)
             signal.signal(signal.SIGTERM, self._leave)

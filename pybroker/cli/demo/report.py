@@ -31,7 +31,7 @@ class Report(NamedTuple):
         return sum(self.streamed.shares) == self.streamed.records and self.copied.visible == self.streamed.copied
 
     def as_json(self) -> str:
-        """One document; times in seconds, latencies in milliseconds."""
+        """Returns one document with times in seconds and latencies in milliseconds."""
         streamed, copied = self.streamed, self.copied
         document: dict[str, Any] = {
             "data": self.title,
@@ -54,7 +54,7 @@ class Report(NamedTuple):
         return json.dumps(document, indent=2) + "\n"
 
     def as_text(self) -> str:
-        """A line per figure."""
+        """Returns a line per figure."""
         width = max(len(name) for name, _ in self._lines())
         return "\n" + "".join(f"  {name.ljust(width)}  {text}\n" for name, text in self._lines())
 

@@ -38,7 +38,7 @@ def race(bootstrap: str, topic: str, bars: Bars) -> Speed:
 
 
 def read_all(bootstrap: str, topic: str, bars: Bars) -> tuple[int, list[bytes]]:
-    """How many records there are, and the values of the first."""
+    """Reads the topic; returns its number of records, and the values of the first."""
     count, size, kept = 0, 0, []
     with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
         places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]

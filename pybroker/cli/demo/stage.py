@@ -55,12 +55,12 @@ class Stage:
         self.is_live = sys.stderr.isatty()
 
     def say(self, line: str) -> None:
-        """A line on stderr; within a step it stands above the bars."""
+        """Prints a line on stderr; within a step it stands above the bars."""
         print(line, file=sys.stderr, flush=True)
 
     @contextmanager
     def step(self, title: str, names: tuple[str, ...], total: int | None) -> Iterator[Bars]:
-        """A step with a bar for each name."""
+        """Shows a step with a bar for each name."""
         self.say(title)
         if not self.is_live:
             yield Bars()

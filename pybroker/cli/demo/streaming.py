@@ -103,7 +103,8 @@ def stream(bootstrap: str, dataset: Dataset, limit: int, partitions: int, bars: 
 
 
 def _send(producer: Producer, dataset: Dataset, limit: int, members: list[Member], bars: Bars) -> tuple[int, int, int]:
-    """How many records, of how many bytes, of which so many are to be copied.
+    """Sends records; returns their number, their bytes, and how many are to be copied. It keeps some delivery reports,
+    whose errors explain records that are missing at the end.
 
     Of some the report is kept: their error says why records are missing in the end.
     """

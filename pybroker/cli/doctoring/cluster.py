@@ -24,7 +24,7 @@ SKEW_MS = 1000
 
 
 def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
-    """From the addresses that the user gave to the state of the cluster."""
+    """Examines everything from the user's bootstrap addresses to the state of the cluster."""
     ways = [network.reach(host, port, timeout) for host, port in network.addresses(cluster.bootstrap)]
     yield from map(network.bootstrap, ways)
     served = []
@@ -52,7 +52,7 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
 
 
 def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription | Finding:
-    """The server that answers at an address."""
+    """Asks an address for its cluster; returns a finding if it answers otherwise."""
     is_plain = secured.is_plain(cluster.settings)
     try:
         return asking.brokers(way.host, way.port, timeout) if is_plain else identity_by_client(cluster, way, timeout)
@@ -65,7 +65,7 @@ def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription
 
 
 def foreign(cluster: Cluster, way: Reach, timeout: float, error: str) -> Finding:
-    """What an address lacks to be a broker for this client, or the client for it."""
+    """Says why an address is no broker for this client: what it lacks, or the client."""
     is_plain, asked = secured.is_plain(cluster.settings), (way.host, way.port, timeout)
     is_tls = asking.speaks_tls(*asked) if is_plain else secured.is_by_tls(cluster.settings)
     mechanisms = [] if secured.is_by_sasl(cluster.settings) else asking.mechanisms(*asked, is_tls)
@@ -73,7 +73,7 @@ def foreign(cluster: Cluster, way: Reach, timeout: float, error: str) -> Finding
 
 
 def identity_by_client(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription:
-    """The same through a client, which has the keys to what is not plain. Raises KafkaError."""
+    """Asks through a client, which has the credentials for TLS and SASL. Raises KafkaError."""
     from pyclient import Admin
 
     with Admin(way.name, cluster.settings, default_api_timeout_ms=round(timeout * 2000)) as admin:
@@ -84,7 +84,7 @@ def identity_by_client(cluster: Cluster, way: Reach, timeout: float) -> ClusterD
 def described(
     cluster: Cluster, served: list[tuple[Reach, ClusterDescription]], timeout: float
 ) -> Iterator[Finding]:
-    """The cluster as its brokers tell it, and the addresses that they give to clients."""
+    """Describes the cluster as its brokers do, with the addresses that they give to clients."""
     came_by, found = served[0]
     ids = sorted({str(each.cluster_id) for _, each in served})
     if len(ids) > 1:
@@ -105,8 +105,8 @@ def described(
 
 
 def state(cluster: Cluster) -> Iterator[Finding]:
-    """What is wrong in the cluster, such as partitions without a leader, or log dirs that are offline. A client may
-    work well without the right to ask for it.
+    """Yields the cluster's troubles, such as partitions without a leader, or offline log dirs. A client may work well
+    without the right to ask for them.
     """
     from pybroker.cli import cluster as clusters
 
@@ -126,7 +126,7 @@ def state(cluster: Cluster) -> Iterator[Finding]:
 
 
 def there_and_back(cluster: Cluster) -> Iterator[Finding]:
-    """A record through a topic of its own, which the broker dates."""
+    """Sends a record through a topic of its own, which the broker dates."""
     topic = f"doctor-{secrets.token_hex(4)}"
     try:
         with cluster.admin() as admin:
@@ -141,12 +141,12 @@ def there_and_back(cluster: Cluster) -> Iterator[Finding]:
 
 
 def told(error: Exception) -> str:
-    """An error without the command that its advice repeats."""
+    """Returns an error's text without the command that its advice repeats."""
     return str(error).partition(", which an administrator grants")[0]
 
 
 def granting(error: Exception) -> str:
-    """What to do where a right is missing."""
+    """Says how an administrator grants a missing right."""
     return f"an administrator grants it: `{error.grant}`" if isinstance(error, KafkaError) and error.grant else ""
 
 

@@ -26,20 +26,20 @@ VOLATILE = ("tmpfs", "ramfs")
 
 
 def examine() -> Iterator[Finding]:
-    """What clients need, too."""
+    """Examines what clients need too."""
     yield versions()
     yield clock(synchronized(), time.time())
 
 
 def of_a_broker(folders: Iterable[Path], option: str) -> Iterator[Finding]:
-    """What a broker needs here; ``folders`` need not be there yet. ``option`` is what chooses them."""
+    """Examines what a broker needs here. ``folders`` may be missing yet; ``option`` chooses them."""
     yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     for folder in folders:
         yield from disk(folder, option)
 
 
 def is_here(host: str) -> bool:
-    """Whether an address of this name is one of this machine: others cannot be bound to."""
+    """Says whether this machine can bind to an address of this name."""
     with contextlib.suppress(OSError, UnicodeError):
         for family, kind, protocol, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
             with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
@@ -61,7 +61,7 @@ def versions() -> Finding:
 
 
 def synchronized() -> bool | None:
-    """Whether the kernel says that the clock is kept right; None where it does not say."""
+    """Says whether the kernel keeps the clock synchronized; None if the kernel does not say."""
     try:
         adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
@@ -86,7 +86,7 @@ def open_files(limit: int) -> Finding:
 
 
 def disk(folder: Path, option: str = "--data-dir") -> Iterator[Finding]:
-    """The volume of a data folder, or of a log dir."""
+    """Examines the volume of a data folder, or of a log dir."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     what = f"{'log dir' if option == 'log.dirs' else 'data folder'} {folder}"
     if not os.access(there, os.W_OK | os.X_OK):
@@ -114,5 +114,5 @@ def mounts() -> dict[str, str]:
 
 
 def filesystem(path: Path, known: dict[str, str]) -> str:
-    """The kind of the file system that holds a path, empty where it is not known."""
+    """Returns the type of a path's file system, or an empty text if it is unknown."""
     return next((known[str(each)] for each in (path, *path.parents) if str(each) in known), "")

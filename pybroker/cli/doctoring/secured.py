@@ -20,24 +20,24 @@ DAY_S: Final = 86_400
 
 
 def protocol(settings: Mapping[str, str]) -> str:
-    """The client's security.protocol."""
+    """Returns the client's security.protocol."""
     return settings.get(PROTOCOL, PLAIN).strip().upper()
 
 
 def is_plain(settings: Mapping[str, str]) -> bool:
-    """Whether the client is to speak plain text, and not to say who it is."""
+    """Says whether the client uses neither TLS nor SASL."""
     return protocol(settings) == PLAIN
 
 
 def is_by_tls(settings: Mapping[str, str]) -> bool:
-    """Whether the client is to speak TLS."""
+    """Says whether the client uses TLS."""
     from pyclient.config.security import BY_TLS
 
     return protocol(settings) in BY_TLS
 
 
 def is_by_sasl(settings: Mapping[str, str]) -> bool:
-    """Whether the client is to say who it is."""
+    """Says whether the client authenticates by SASL."""
     from pyclient.config.security import BY_SASL
 
     return protocol(settings) in BY_SASL
@@ -75,7 +75,7 @@ def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Findin
 
 
 def agreed(what: str, tls: ssl.SSLSocket, now: float) -> Finding:
-    """What was agreed on, and for how long the certificate is valid."""
+    """Reports the negotiated TLS version, and how long the certificate is valid."""
     certificate = tls.getpeercert() or {}
     end = str(certificate["notAfter"])
     days = int((ssl.cert_time_to_seconds(end) - now) / DAY_S)
@@ -86,5 +86,5 @@ def agreed(what: str, tls: ssl.SSLSocket, now: float) -> Finding:
 
 
 def worded(advice: str) -> str:
-    """An advice as a finding has it, without what joins it to an error."""
+    """Returns an advice for a finding, without the mark that joins it to an error."""
     return advice.removeprefix("; ")

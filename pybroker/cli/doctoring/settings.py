@@ -17,7 +17,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def examine(file: str | None) -> Iterator[Finding]:
-    """What a start with this file (or none) would say."""
+    """Reports what a start with this file (or none) would report."""
     for line in remarks.of_environment(os.environ):
         yield Finding(WARNING, "environment", line, "unset it, or correct its name")
     what = f"settings {file}" if file else "settings"
@@ -36,7 +36,7 @@ def examine(file: str | None) -> Iterator[Finding]:
 
 
 def errors_of(file: str | None) -> list[str]:
-    """All that a start would refuse, not only what it would name first."""
+    """Returns every error that a start would report, not only the first one."""
     found: list[ConfigError] = []
     try:
         config = BrokerConfig.load(file=file, errors=found)
@@ -49,7 +49,7 @@ def errors_of(file: str | None) -> list[str]:
 
 
 def log_dirs(file: str | None) -> list[Path]:
-    """Where a broker with this file would keep its data; nothing where it does not say."""
+    """Returns the log dirs of a broker with this file; none if the file does not say."""
     try:
         return [Path(each).absolute() for each in BrokerConfig.load(file=file, errors=[]).log_dirs]
     except ConfigError:
@@ -57,7 +57,7 @@ def log_dirs(file: str | None) -> list[Path]:
 
 
 def addresses(config: BrokerConfig) -> Iterator[Finding]:
-    """What listens where, and what clients would be told. Raises ConfigError."""
+    """Reports the listeners and the addresses that clients would get. Raises ConfigError."""
     told = advertised_listeners(config)
     for endpoint in listeners(config):
         says = told.get(endpoint.listener)

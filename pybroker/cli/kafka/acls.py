@@ -107,7 +107,7 @@ def check(action: str, principal: tuple[str, ...], given: Mapping[str, Any]) -> 
 
 
 def named(given: Mapping[str, Any]) -> list[ResourcePatternFilter]:
-    """The resources."""
+    """Returns the resources that the options name."""
     from pyclient.admin import PatternType
 
     pattern = PatternType[given["resource_pattern_type"].upper()]
@@ -149,7 +149,7 @@ def principals(given: Iterable[str], option: str) -> list[str]:
 
 
 def wanted(resources: list[ResourcePatternFilter], given: Mapping[str, Any]) -> Entries:
-    """The entries of each resource. Without principals there are none: --remove then takes all. Raises UsageError."""
+    """Returns the entries of each resource; none without principals, so that --remove takes all. Raises UsageError."""
     found: Entries = {}
 
     def put(each: ResourcePatternFilter, operations: Iterable[str]) -> None:
@@ -176,7 +176,7 @@ def wanted(resources: list[ResourcePatternFilter], given: Mapping[str, Any]) -> 
 
 
 def entries(operations: Iterable[str], given: Mapping[str, Any]) -> list[AccessControlEntry]:
-    """Of all principals and hosts that were given."""
+    """Returns an entry for each given principal and host."""
     from pyclient.admin import AccessControlEntry, AclPermissionType
 
     found = []
@@ -251,13 +251,13 @@ def lines(entries: Iterable[AccessControlEntry]) -> str:
 
 
 def pattern_text(pattern: ResourcePattern | ResourcePatternFilter) -> str:
-    """As Java shows it."""
+    """Formats a pattern as Java does."""
     name = "<any>" if pattern.name is None else pattern.name
     kind, how = pattern.resource_type.name, pattern.pattern_type.name
     return f"ResourcePattern(resourceType={kind}, name={name}, patternType={how})"
 
 
 def entry_text(entry: AccessControlEntry) -> str:
-    """As Java shows it."""
+    """Formats an entry as Java does."""
     operation, permission = entry.operation.name, entry.permission_type.name
     return f"(principal={entry.principal}, host={entry.host}, operation={operation}, permissionType={permission})"

@@ -101,7 +101,7 @@ def configs(
 
 
 def chosen(types: tuple[str, ...], names: tuple[str, ...], short: Mapping[str, Any]) -> list[Entity]:
-    """The one thing, or type of things; a user and a client id may be together. Raises UsageError."""
+    """Returns the one entity, or type of entities; a user may come with a client id. Raises UsageError."""
     if len(names) > len(types):
         raise click.UsageError("More entity names specified than entity types")
     found = [Entity(kind, names[at] if at < len(names) else None) for at, kind in enumerate(types)]
@@ -119,7 +119,7 @@ def chosen(types: tuple[str, ...], names: tuple[str, ...], short: Mapping[str, A
 
 
 def changes(added: str | None, file: str | None, deleted: str | None) -> list[AlterConfigOp]:
-    """What to set and unset. Raises UsageError."""
+    """Returns the keys to set and to delete. Raises UsageError."""
     from pyclient.admin import AlterConfigOp, AlterOp
 
     if added is not None and file is not None:
@@ -132,7 +132,7 @@ def changes(added: str | None, file: str | None, deleted: str | None) -> list[Al
 
 
 def parsed(text: str) -> dict[str, str]:
-    """``k1=v1,k2=[v1,v2]``. Raises UsageError."""
+    """Parses ``k1=v1,k2=[v1,v2]``. Raises UsageError."""
     found = {}
     for part in re.split("," + OUTSIDE_BRACKETS, text):
         key, mark, value = part.partition("=")
@@ -172,7 +172,7 @@ def describe(admin: Admin, entity: Entity, everything: bool) -> int:
 
 
 def known(admin: Admin, kind: str) -> list[str]:
-    """The things of a type that there are."""
+    """Returns the existing entities of a type."""
     from pyclient.admin import ResourceType
 
     if kind == "topics":

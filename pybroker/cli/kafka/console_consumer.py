@@ -89,7 +89,7 @@ def console_consumer(
 
 
 def place(offset: str | None, from_beginning: bool) -> Spot:
-    """Where to begin. Raises UsageError."""
+    """Returns where to begin. Raises UsageError."""
     if offset is None or offset in (EARLIEST, LATEST):
         return Spot(EARLIEST if from_beginning else offset or LATEST)
     if not offset.isdecimal():
@@ -125,7 +125,7 @@ def writer(
     key_deserializer: str | None,
     value_deserializer: str | None,
 ) -> Any:
-    """What writes a record. Raises UsageError."""
+    """Returns a function that writes a record. Raises UsageError."""
     known: Mapping[str, str] = properties(formatter_config, given, "--formatter-property")
     own = {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer}
     with misuse("--formatter" if name else "--formatter-property"):

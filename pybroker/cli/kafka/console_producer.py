@@ -82,7 +82,7 @@ def console_producer(
 
 
 def lines() -> Iterator[bytes]:
-    """The lines of stdin without their ends; a person is shown Kafka's prompt."""
+    """Yields the lines of stdin without their ends; shows Kafka's prompt on a terminal."""
     prompt = sys.stdin.isatty()
     source = sys.stdin.buffer
     while True:

@@ -145,7 +145,7 @@ def delete(admin: Admin, groups: tuple[str, ...] | list[str]) -> int:
 def planned(
     admin: Admin, group: str, topics: tuple[str, ...], where_to: Spot | int | Plan
 ) -> dict[TopicPartition, int]:
-    """The new offsets of a group, which must have no members. ``topics`` empty: all committed."""
+    """Plans the new offsets of a group, which must have no members. ``topics`` empty: all committed."""
     refuse_members(admin, group)
     if isinstance(where_to, dict):
         return where_to.get(group, where_to.get(None, {}))
@@ -157,7 +157,7 @@ def planned(
 
 
 def tables(plans: dict[str, dict[TopicPartition, int]]) -> str:
-    """A table for each group that gets offsets."""
+    """Returns a table for each group that gets offsets."""
     columns = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
     rows = {group: [(group, *tp, offset) for tp, offset in sorted(plan.items())] for group, plan in plans.items()}
     return "".join("\n" + plain_table(columns, each) for each in rows.values() if each)

@@ -137,7 +137,7 @@ def row(cells: Iterable[str]) -> str:
 
 
 def date(ms: int) -> str:
-    """In local time, to the minute."""
+    """Formats a time in local time, to the minute."""
     try:
         return time.strftime("%Y-%m-%dT%H:%M", time.localtime(ms // 1000))
     except (ValueError, OverflowError, OSError):

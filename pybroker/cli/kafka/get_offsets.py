@@ -62,7 +62,7 @@ def spec_of(text: str) -> int:
 
 
 def expression(text: str | None) -> re.Pattern[str]:
-    """An expression that matches whole names. Raises UsageError."""
+    """Compiles an expression for whole names. Raises UsageError."""
     try:
         return re.compile(text or ".*")
     except re.error as error:
@@ -70,7 +70,7 @@ def expression(text: str | None) -> re.Pattern[str]:
 
 
 def by_set(topic: str | None, partitions: str | None) -> Filter:
-    """The partitions of --topic and --partitions. Raises UsageError."""
+    """Returns a filter for --topic and --partitions. Raises UsageError."""
     named = expression(None if topic is None else topic.replace(",", "|"))
     words = [word for word in (partitions or "").split(",") if word]
     if not all(word.isdecimal() for word in words):
@@ -80,13 +80,13 @@ def by_set(topic: str | None, partitions: str | None) -> Filter:
 
 
 def by_rules(text: str) -> Filter:
-    """The partitions of --topic-partitions. Raises UsageError."""
+    """Returns a filter for --topic-partitions. Raises UsageError."""
     rules = [rule(word) for word in text.split(",")]
     return lambda tp: any(each(tp) for each in rules)
 
 
 def rule(text: str) -> Filter:
-    """``topic:5``, ``topic:0-3`` (3 is not in it), ``topic:5-``, ``topic:-3``, ``topic``, ``:5``."""
+    """Reads ``topic:5``, ``topic:0-3`` (without 3), ``topic:5-``, ``topic:-3``, ``topic`` or ``:5``."""
     found = RULE.fullmatch(text)
     if found is None:
         raise click.UsageError(f"--topic-partitions {text}: expected topic:5, topic:0-3, topic:5-, topic:-3 or topic")

@@ -72,7 +72,7 @@ def producer_perf_test(
 
 
 def parts(path: str, delimiter: str) -> list[bytes]:
-    """The values of a file. Raises Failure."""
+    """Returns the values of a file. Raises Failure."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:

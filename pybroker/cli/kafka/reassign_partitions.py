@@ -99,7 +99,7 @@ def current(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, tuple[i
 
 
 def as_json(replicas: Replicas) -> str:
-    """What --reassignment-json-file takes."""
+    """Returns the document for --reassignment-json-file."""
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(ids), "log_dirs": ["any"] * len(ids)}
         for tp, ids in sorted(replicas.items())

@@ -117,7 +117,7 @@ def check(action: str, asked: Asked, delete_config: str | None) -> None:
 
 
 def assigned(text: str) -> dict[int, list[int]]:
-    """``1:2,2:3``: the brokers of partitions 0, 1. Raises UsageError."""
+    """Reads the brokers of partitions 0, 1 from ``1:2,2:3``. Raises UsageError."""
     try:
         rows = [[int(number) for number in part.split(":")] for part in text.split(",")]
     except ValueError:
@@ -128,7 +128,7 @@ def assigned(text: str) -> dict[int, list[int]]:
 
 
 def matcher(topic: str | None) -> re.Pattern[str]:
-    """A pattern that matches the topics of --topic, which is an expression, or several separated by commas."""
+    """Compiles a pattern for --topic, which is an expression, or several separated by commas."""
     with misuse(f"--topic {topic}"):
         try:
             return re.compile((".*" if topic is None else topic).replace(",", "|"))
@@ -177,7 +177,7 @@ def alter(admin: Admin, names: list[str], asked: Asked) -> int:
 
 
 def describe(admin: Admin, names: list[str], asked: Asked) -> None:
-    """A line for each topic and each partition."""
+    """Prints a line for each topic and each partition."""
     from pyclient.admin import ConfigResource, ResourceType
 
     if not names:
@@ -196,7 +196,7 @@ def describe(admin: Admin, names: list[str], asked: Asked) -> None:
 
 
 def is_troubled(partition: PartitionDescription, reports: Collection[str], least: int) -> bool:
-    """Whether a partition belongs into one of these reports."""
+    """Says whether a partition belongs in one of these reports."""
     alive = len(partition.isr)
     true = {
         "under_replicated_partitions": alive < len(partition.replicas),

@@ -29,7 +29,7 @@ class Foreign(Exception):
 
 
 def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
-    """The cluster as the broker at ``host:port`` tells it. ``timeout`` in seconds, for each step.
+    """Returns the cluster as the broker at ``host:port`` describes it. ``timeout``: seconds for each step.
 
     Raises:
         OSError: the way there is closed.
@@ -52,7 +52,7 @@ def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
 
 
 def speaks_tls(host: str, port: int, timeout: float) -> bool:
-    """Whether a TLS handshake goes through there."""
+    """Says whether a TLS handshake succeeds there."""
     try:
         with socket.create_connection((host, port), timeout) as plain, by_tls(plain):
             return True
@@ -69,7 +69,7 @@ def by_tls(plain: socket.socket) -> ssl.SSLSocket:
 
 
 def mechanisms(host: str, port: int, timeout: float, is_tls: bool) -> list[str]:
-    """The mechanisms of SASL that a listener has. Empty if it asks for none, or does not say."""
+    """Returns a listener's SASL mechanisms; none if it requires no SASL, or does not answer."""
     from pyclient.protocol import SaslHandshake, errors
     from pyclient.protocol.sasl import told
 
@@ -88,7 +88,7 @@ def mechanisms(host: str, port: int, timeout: float, is_tls: bool) -> list[str]:
 
 
 def answer(connection: socket.socket) -> bytes:
-    """The frame of the answer, without its length. Raises Foreign, OSError."""
+    """Returns the answer's frame without its length. Raises Foreign, OSError."""
     head = exactly(connection, 4)
     size = int.from_bytes(head, "big")
     if head == b"HTTP":

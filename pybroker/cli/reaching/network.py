@@ -40,7 +40,7 @@ class Reach(NamedTuple):
 
 
 def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    """``host:port`` with commas, as a client takes them. Raises ConfigError."""
+    """Splits ``host:port`` at commas as a client does. Raises ConfigError."""
     parts = [part for each in bootstrap.split(",") if (part := each.strip())]
     return map(address, parts or [bootstrap])
 
@@ -63,7 +63,7 @@ def reach(host: str, port: int, timeout: float) -> Reach:
 
 
 def bootstrap(found: Reach) -> Finding:
-    """The way to an address that the user gave."""
+    """Reports whether an address from the user can be reached."""
     what = f"bootstrap {found.name}"
     if found.phase == "resolve":
         return Finding(ERROR, what, f"the name has no address: {found.error}", "correct the name, DNS, or /etc/hosts")
@@ -78,7 +78,9 @@ def bootstrap(found: Reach) -> Finding:
 
 
 def foreign(host: str, port: int, error: str, is_tls: bool, mechanisms: Collection[str] = ()) -> Finding:
-    """A server answers, but not as Kafka does. ``is_tls``: it speaks TLS; ``mechanisms``: those of SASL that it has."""
+    """Reports a server that does not answer as Kafka does. ``is_tls``: it speaks TLS; ``mechanisms``: its SASL
+    mechanisms.
+    """
     what = f"bootstrap {host}:{port}"
     found, protocol, settings = [], "PLAINTEXT", []
     if is_tls:
@@ -95,8 +97,8 @@ def foreign(host: str, port: int, error: str, is_tls: bool, mechanisms: Collecti
 
 
 def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Reach] = ()) -> Finding:
-    """The address that broker ``broker`` gives to clients; ``came_by``: the bootstrap address that works; ``others``:
-    the addresses that all brokers give.
+    """Reports on the address that broker ``broker`` gives to clients. ``came_by``: the bootstrap address that works;
+    ``others``: the addresses of all brokers.
     """
     what = f"broker {broker} advertises {found.name}"
     if found.is_open:
@@ -132,14 +134,14 @@ def explanation(found: Reach, came_by: Reach) -> str:
 
 
 def remedy(found: Reach, came_by: Reach) -> str:
-    """What to set, or to mend."""
+    """Says which setting or name to correct."""
     ways = " (DNS, /etc/hosts)" if found.phase == "resolve" else ""
     setting = f"advertised.listeners=PLAINTEXT://{came_by.name}"
     return f"start that broker with {setting}, or make {found.host or 'it'} lead there{ways}"
 
 
 def other_cluster(broker: int, found: Reach, expected: str | None, there: str | None) -> Iterator[Finding]:
-    """Whether who answers at the advertised address belongs to the same cluster."""
+    """Reports an advertised address at which another cluster answers."""
     if expected != there:
         text = f"cluster {there} answers there, not {expected}"
         advice = "two brokers advertise one address: give each its own in advertised.listeners"

@@ -23,8 +23,8 @@ AUTO_CREATE = "auto.create.topics.enable"
 
 
 def with_room(cluster: Cluster, topic: str, records: Iterable[Given], files: Iterable[IO[bytes]]) -> Iterator[Given]:
-    """The records, if ``topic`` has the partitions that they name; one that is missing is created with as many, where
-    it would be created anyway. ``files``: where they are read. Raises Failure before it gives one that names a
+    """Yields the records if ``topic`` has the partitions that they name. A missing topic is created with as many, if
+    brokers create topics. ``files``: where the records are read. Raises Failure before it yields a record that names a
     partition.
     """
     count = None
@@ -41,7 +41,7 @@ def with_room(cluster: Cluster, topic: str, records: Iterable[Given], files: Ite
 
 
 def partitions_with_room(admin: Admin, topic: str, first: Given, files: list[IO[bytes]]) -> int:
-    """How many partitions the topic has, when it has enough. Raises Failure."""
+    """Returns the topic's number of partitions if it has enough. Raises Failure."""
     names = [topic] if first.source is None else [topic, first.source]
     there = {name: len(each.partitions) for name, each in admin.describe_topics(names, check=False).items()}
     needed = there.get(first.source or "")
@@ -61,7 +61,7 @@ def partitions_with_room(admin: Admin, topic: str, first: Given, files: list[IO[
 
 
 def named_in(files: list[IO[bytes]]) -> int | None:
-    """How many partitions the documents need that are still to be read; None where it cannot be known before that."""
+    """Returns how many partitions the unread documents need; None if the files cannot be read ahead."""
     if not all(file.seekable() for file in files):
         return None
     most = 0
@@ -89,7 +89,7 @@ def created(admin: Admin, topic: str, partitions: int) -> int:
 
 
 def creates_topics(admin: Admin) -> bool:
-    """Whether brokers create topics that are written to."""
+    """Says whether brokers create a missing topic when a client writes to it."""
     from pyclient.admin import ConfigResource, ResourceType
 
     broker = ConfigResource(ResourceType.BROKER, str(admin.describe_cluster().controller_id))

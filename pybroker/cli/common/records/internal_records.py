@@ -58,7 +58,7 @@ def decode(types: dict[int, str], key: bytes | None, value: bytes | None) -> Dec
 
 
 def data(name: str, version: int, encoded: bytes) -> dict[str, Any]:
-    """The fields of a message. Raises DecodeError."""
+    """Returns the fields of a message. Raises DecodeError."""
     message: Any = getattr(records, name)
     try:
         decoded = message.decode(encoded)
@@ -70,7 +70,7 @@ def data(name: str, version: int, encoded: bytes) -> dict[str, Any]:
 
 @cache
 def body(name: str) -> Body:
-    """The schema of a record."""
+    """Returns the schema of a record."""
     heads = map(read_head, (SCHEMAS / "records").glob("*.api"))
     return read_bodies(next(head for head in heads if head.name == name))["fields"]
 
@@ -85,7 +85,7 @@ def struct(fields: list[Field], message: Any, version: int, structs: dict[str, l
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a tagged field is not sent: null, empty, all zero."""
+    """Says whether a tagged field is not sent: null, empty, all zero."""
     return not value or (isinstance(value, bytes) and not any(value))
 
 

@@ -16,7 +16,7 @@ TOMBSTONE = "<DELETE>"
 
 
 def decoder(types: dict[int, str]) -> Contents:
-    """What makes text of key and value."""
+    """Returns a function that makes text of key and value."""
 
     def texts(record: Record) -> tuple[str | None, str | None]:
         try:

@@ -59,7 +59,7 @@ def shown(data: bytes | None) -> Any:
 
 
 def given(line: bytes) -> Given:
-    """The record of a line; what is neither text nor null nor base64 is sent as JSON. Raises ValueError."""
+    """Returns the record of a line; sends as JSON what is neither text nor null nor base64. Raises ValueError."""
     try:
         return record_of(json.loads(line))
     except json.JSONDecodeError as error:
@@ -85,7 +85,7 @@ def record_of(row: Any) -> Given:
 
 
 def source_of(row: dict[str, Any]) -> str | None:
-    """The topic that it names, None where that could be none."""
+    """Returns the topic that the row names; None if that is no topic's name."""
     name = row.get("topic")
     return name if isinstance(name, str) and SOURCE.fullmatch(name) else None
 

@@ -25,7 +25,7 @@ ESCAPES = {b"\\n": b"\n", b"\\r": b"\r", b"\\t": b"\t", b"\\\\": b"\\", b"\\0": 
 
 
 def compiled(pattern: str, null: bytes = b"") -> Callable[[Record], bytes]:
-    """What writes a record. Raises ValueError for a letter that means nothing."""
+    """Compiles a format into a function that writes a record. Raises ValueError for an unknown letter."""
     parts = fields(null)
     chosen = [part_of(token, parts) for token in TOKEN.findall(pattern.encode())]
 
@@ -36,7 +36,7 @@ def compiled(pattern: str, null: bytes = b"") -> Callable[[Record], bytes]:
 
 
 def unescaped(text: str) -> bytes:
-    """The bytes that a text with ``\\t``, ``\\x00`` … stands for."""
+    """Returns the bytes of a text with ``\\t``, ``\\x00`` …."""
     return b"".join(escape(token) or token for token in TOKEN.findall(as_typed(text)))
 
 
@@ -61,7 +61,7 @@ def part_of(token: bytes, parts: dict[bytes, Part]) -> bytes | Part:
 
 
 def fields(null: bytes) -> dict[bytes, Part]:
-    """What each letter writes."""
+    """Returns the function that writes each letter's field."""
     return {
         b"%t": lambda record: record.topic.encode(),
         b"%p": lambda record: b"%d" % record.partition,

@@ -49,7 +49,7 @@ def texts(record: Record) -> tuple[str | None, str | None]:
 
 
 def lines(path: str, how: Shown) -> Iterator[str]:
-    """A file as lines. Raises Failure for a file of another kind, OSError."""
+    """Yields a file as lines. Raises Failure for a file of another kind, OSError."""
     suffix = os.path.splitext(path)[1]
     makers: dict[str, Callable[[str], Iterator[str]]] = {
         ".log": lambda path: log_lines(path, how),
@@ -97,7 +97,7 @@ def batch_line(located: Located, valid: bool) -> str:
 
 
 def header_line(batch: Batch) -> str:
-    """What format v2 has beyond the older ones."""
+    """Formats the fields that format v2 has beyond the older ones."""
     horizon = batch.delete_horizon_ms
     return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
@@ -188,7 +188,7 @@ def snapshot_lines(path: str) -> Iterator[str]:
 
 
 def documents(path: str, *, deep: bool) -> Iterator[dict[str, Any]]:
-    """A ``.log`` as documents: one per batch, or with ``deep`` one per record. Raises Failure."""
+    """Yields a ``.log`` as documents: one per batch, or with ``deep`` one per record. Raises Failure."""
     file = ReadOnly().open(path)
     try:
         for located in walk(file, 0, file.size()):

@@ -70,7 +70,7 @@ def shown(who: ClientQuotaEntity) -> str:
 
 
 def java_double(value: float) -> str:
-    """As Java shows a double: ``1024.0``, ``1.5E7``."""
+    """Formats a double as Java does: ``1024.0``, ``1.5E7``."""
     if value == 0 or PLAIN_FROM <= abs(value) < PLAIN_BELOW or not math.isfinite(value):
         return repr(value)
     digits, _, exponent = f"{value!r}".partition("e")
@@ -83,7 +83,7 @@ def java_double(value: float) -> str:
 
 
 def alteration(places: Sequence[Place], ops: Sequence[AlterConfigOp]) -> Callable[[Admin], int]:
-    """What sets and removes quotas, or passwords of a user. Raises UsageError."""
+    """Returns a function that sets and removes quotas, or a user's passwords. Raises UsageError."""
     kind, name = places[0]
     is_user = len(places) == 1 and kind == USERS
     known = (*KEYS[kind], *(scram_users.MECHANISMS if is_user else ()))

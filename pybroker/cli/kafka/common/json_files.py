@@ -10,7 +10,7 @@ from pybroker.cli.common.verbs import Failure
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The document of a file. Raises Failure."""
+    """Returns a file's document. Raises Failure."""
     try:
         found = json.loads(Path(path).read_bytes())
     except OSError as error:

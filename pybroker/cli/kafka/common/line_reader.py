@@ -41,7 +41,7 @@ class LineReader:
         self._marks = {name: mark.encode() for name, mark in marks.items()}
 
     def __call__(self, lines: Iterable[bytes]) -> Iterator[Given]:
-        """The records of lines without their ends. Raises Failure with the number of the line."""
+        """Yields the records of lines without their ends. Raises Failure with the number of the line."""
         for number, line in enumerate(lines, 1):
             yield self.read(number, line)
 
@@ -55,7 +55,7 @@ class LineReader:
         )
 
     def _cut(self, wanted: bool, number: int, line: bytes, mark: str) -> tuple[bytes | None, bytes]:
-        """What lies before a mark, and the rest."""
+        """Splits a line at a mark."""
         if not wanted:
             return None, line
         before, found, rest = line.partition(self._marks[mark])

@@ -41,7 +41,7 @@ def number_of(format: str) -> Read:
 
 
 def bytes_of(data: bytes) -> bytes:
-    """As Kafka's ``Bytes`` prints itself: what is not printable ASCII as ``\\xNN``."""
+    """Formats bytes as Kafka's ``Bytes`` does: all but printable ASCII as ``\\xNN``."""
     return b"".join(b"%c" % each if 32 <= each < 127 and each != 92 else b"\\x%02X" % each for each in data)
 
 
@@ -60,7 +60,7 @@ DESERIALIZERS: Mapping[str, Read] = {
 
 
 def formatter(name: str | None, known: Mapping[str, str]) -> Write:
-    """What writes a record. Raises ValueError for a class that is not there."""
+    """Returns a function that writes a record. Raises ValueError for an unknown class."""
     from pybroker.cli.common.records import internal_records as known_records
 
     groups, transactions = known_records.GROUP_TYPES, known_records.TRANSACTION_TYPES
@@ -95,7 +95,7 @@ def internal(types: dict[int, str], wanted: Container[int]) -> Write:
 
 
 def deserializer(known: Mapping[str, str], part: str) -> Read:
-    """What makes text of a key, a value, a header. Raises ValueError for a class that is not there."""
+    """Returns a function that makes text of a key, a value or a header. Raises ValueError for an unknown class."""
     name = known.get(f"{part}.deserializer")
     if name is None:
         return bytes
@@ -120,7 +120,7 @@ def default(known: Mapping[str, str]) -> Write:
 
 
 def columns(known: Mapping[str, str]) -> dict[str, Write]:
-    """What each ``print.<name>`` writes, in Kafka's order."""
+    """Returns the function of each ``print.<name>``, in Kafka's order."""
     null = known.get("null.literal", "null").encode()
     comma = known.get("headers.separator", ",").encode()
     key, value, header = (deserializer(known, part) for part in ("key", "value", "headers"))

@@ -45,12 +45,12 @@ def on_kafka(
 
 
 def is_true(known: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """A property that is true or false."""
+    """Reads a property that is true or false."""
     return known.get(name, str(default)).strip().lower() == "true"
 
 
 def only(actions: tuple[str, ...], known: tuple[str, ...]) -> str:
-    """The one action that was asked for. Raises UsageError."""
+    """Returns the only action that the user asked for. Raises UsageError."""
     if len(actions) != 1:
         raise click.UsageError(f"exactly one of {', '.join('--' + each for each in known)}")
     return actions[0]

@@ -27,7 +27,7 @@ Plan = dict[str | None, Offsets]
 
 
 def target(where: Mapping[str, object]) -> Spot | int | Plan:
-    """A place, by how much to shift, or the offsets of a file. Raises UsageError, Failure."""
+    """Returns a place, a number to shift by, or the offsets of a file. Raises UsageError, Failure."""
     given = {name: value for name, value in where.items() if value is not None and value is not False}
     if len(given) != 1:
         known = ", ".join("--" + name.replace("_", "-") for name in where)
@@ -47,7 +47,7 @@ def target(where: Mapping[str, object]) -> Spot | int | Plan:
 
 
 def seconds(text: str) -> float:
-    """The seconds of a duration as ISO 8601 has it. Raises ValueError."""
+    """Converts an ISO 8601 duration to seconds. Raises ValueError."""
     found = DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         raise ValueError("a duration is PnDTnHnMnS, as in PT1H30M")

@@ -27,7 +27,7 @@ _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?[0-9]{1,9}),)?password=(.+)",
 
 
 def alterations(user: str, ops: Iterable[AlterConfigOp]) -> list[Alteration]:
-    """What to set and delete of a user. Raises UsageError, which has no password."""
+    """Returns the alterations of a user's credentials. Raises UsageError, which shows no password."""
     from pyclient.admin import (
         ScramCredentialInfo,
         ScramMechanism,

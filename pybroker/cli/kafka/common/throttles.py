@@ -38,8 +38,9 @@ def moves(
     adding: Mapping[TopicPartition, Collection[int]],
     wanted: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """The moves of the partitions that are ``wanted`` elsewhere; ``adding``: replicas that another reassignment makes
-    now."""
+    """Returns the moves of the partitions that are ``wanted`` elsewhere. ``adding``: replicas that another reassignment
+    adds now.
+    """
     found = {}
     for tp, ids in wanted.items():
         sources = tuple(each for each in now.get(tp, ()) if each not in adding.get(tp, ()))
@@ -48,7 +49,7 @@ def moves(
 
 
 def topic_settings(planned: Moves) -> dict[str, dict[str, str]]:
-    """By topic, the lists of throttled replicas: ``partition:broker,…``."""
+    """Returns each topic's lists of throttled replicas: ``partition:broker,…``."""
     found: dict[str, dict[str, str]] = {}
     for topic in sorted({tp.topic for tp in planned}):
         rows = sorted((tp.partition, move) for tp, move in planned.items() if tp.topic == topic)
