@@ -1,7 +1,7 @@
 """Brokers under test, as processes: ours and the real one, with the same methods.
 
-A test starts, stops, kills and restarts a broker without knowing which it is; ``--broker=kafka`` runs the suite
-against the real one and so proves the tests.
+A test starts, stops, kills and restarts a broker without knowing which one it is. ``--broker=kafka`` runs the suite
+against the real one, which proves the tests.
 """
 
 from __future__ import annotations

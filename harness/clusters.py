@@ -1,6 +1,7 @@
 """Several pybrokers under one supervisor, as processes that tests start, kill, halt and inspect.
 
-What several processes share with one (``Broker``) has the same names: ``bootstrap``, ``start``, ``stop``, ``logged``.
+Attributes that several processes share with one (``Broker``) have the same names: ``bootstrap``, ``start``, ``stop``,
+``logged``.
 """
 
 from __future__ import annotations

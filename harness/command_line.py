@@ -1,7 +1,7 @@
 """Runs the ``pybroker`` command as a user types it, each time in a process with pipes for its streams.
 
-``Scripts`` also makes a folder ``bin`` with ``kafka-topics.sh`` and so on, so that the lines of Kafka's documents run
-unchanged but for the address.
+``Scripts`` also makes a folder ``bin`` with ``kafka-topics.sh`` and so on. The lines of Kafka's documents run there
+unchanged, except for the address.
 """
 
 from __future__ import annotations

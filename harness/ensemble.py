@@ -1,7 +1,7 @@
 """A real ZooKeeper ensemble for tests, from Debian's package, whose servers can be killed and restarted.
 
-``Ensemble(folder, 3)`` runs three servers as processes of their own on free ports of 127.0.0.1, with their data
-under ``folder``. ``hosts`` is what clients are given.
+``Ensemble(folder, 3)`` runs three server processes on free ports of 127.0.0.1, with their data under ``folder``.
+Clients connect to ``hosts``.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
       6d65…                                 a long frame goes on in the next line
     < 000000…                             the answer; missing for a Produce with acks=0
 
-One file per client, in the order in which it spoke; renewed by
-``python -m conformance.wire.record``.
+Each client has a file, with its requests in sending order; ``python -m conformance.wire.record`` renews them.
 """
 
 from __future__ import annotations

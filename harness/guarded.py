@@ -1,6 +1,6 @@
 """Brokers with authentication and ACLs: ours and the real one.
 
-Clients of the plain listener and ``admin`` may do everything, the other users what ACLs allow.
+Clients of the plain listener and ``admin`` may do everything; ACLs authorize the other users.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes a process hang: it exists and keeps its connections, but does nothing until it is released.
 
-A tracer holds its main thread, as a debugger does. For the kernel that is not a halted process (SIGSTOP), which an
-observer could tell from a slow one.
+A tracer holds the process's main thread, as a debugger does. The kernel does not report that as a halt, unlike SIGSTOP,
+so observers cannot tell the process from a slow one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A JVM that runs Kafka's Java clients and tools on demand, the Python side of ``harness/java/Driver.java``.
 
-A start costs a second of CPU, and later calls find a warm JVM. So tests share one.
+A start costs a second of CPU, but later calls find a warm JVM. So tests share one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Three real Kafka brokers in KRaft's combined mode: each is broker and controller, and can be killed and restarted.
 
-What they share with several of ours (``clusters.Cluster``) has the same names.
+Its attributes have the same names as those of our cluster (``clusters.Cluster``).
 """
 
 from __future__ import annotations

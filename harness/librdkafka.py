@@ -1,10 +1,10 @@
 """librdkafka's consumer, with a limit on each wait.
 
-A synchronous ``commit`` of confluent-kafka waits without a limit, and no signal reaches a thread in there: it gets a
-thread of its own here. ``close`` may never end where a rebalance is pending, one time in ten on a loaded machine. The
-rebalance callback asks librdkafka's main thread for an assignment, which no longer answers. It holds the interpreter's
-lock while it waits (2.16). So a consumer gives up its subscription first and gets a callback for that. A consumer that
-was evicted from its group (``max.poll.interval.ms``) is not closed, but left alone for the rest of the process.
+A synchronous ``commit`` of confluent-kafka waits without a limit, and no signal reaches a thread inside it. So it runs
+in a thread of its own here. ``close`` may hang while a rebalance is pending, one time in ten on a loaded machine. The
+rebalance callback then asks librdkafka's main thread for an assignment, but that thread answers no longer. The callback
+holds the interpreter's lock while it waits (2.16). So a consumer unsubscribes first, and gets a callback for that. A
+consumer that its group has evicted (``max.poll.interval.ms``) is never closed; it stays until the process ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several of our brokers as on machines of their own: one process each, on a ZooKeeper, without a supervisor.
 
-Each has its own data folder. With a ``Network``, it also has an address in a namespace of its own, so that it can be
-cut from others, from ZooKeeper, or from its clients. A broker that has ended stays so until ``revive``.
+Each broker has its own data folder. With a ``Network``, it also has an address in its own namespace. So a test can cut
+it from other brokers, from ZooKeeper, or from its clients. A broker that has ended stays down until ``revive``.
 """
 
 from __future__ import annotations

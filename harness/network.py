@@ -1,9 +1,9 @@
 """A network of our own on one machine: a namespace per machine, a bridge between them, and losses in one direction.
 
-The suite itself is in the bridge's namespace, with two addresses. Its connections come from ``CLIENTS``, and ZooKeeper
-listens on ``SERVICES``. So a machine can be cut from one and not from the other. What is cut is lost without a word, as
-in a real network: the sender's neighbour entry names a hardware address that does not exist. Needs root and ``ip``;
-``is_possible`` says whether this machine has them.
+The suite runs in the bridge's namespace, with two addresses. Its connections come from ``CLIENTS``, and ZooKeeper
+listens on ``SERVICES``. So a test can cut a machine from one and not from the other. The network drops packets
+silently, as a real one does: the sender's neighbour entry names a hardware address that does not exist. It needs root
+and ``ip``; ``is_possible`` says whether this machine has them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The real peers: Apache Kafka's jars, fetched once by maven, and a runner for their classes.
 
-The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROKER_PEERS`` names. The start of the JVM
-is what a test of a Java tool pays for most. So every tool runs on a small heap, with the serial collector and the first
-compiler only. The first run of a tool leaves an archive of its classes (AppCDS) for the next one.
+The jars live in ``.peers/libs`` of the checkout, or of the folder that ``PYBROKER_PEERS`` names. Starting the JVM is
+the main cost of a test with a Java tool. So every tool runs on a small heap, with the serial collector and the first
+compiler only. A tool's first run leaves an archive of its classes (AppCDS) for the next one.
 
-What the suite itself has in Java lies in ``harness/java`` and is compiled against the jars on first use.
+The suite's own Java sources are in ``harness/java``; their first use compiles them against the jars.
 """
 
 from __future__ import annotations

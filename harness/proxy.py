@@ -1,9 +1,8 @@
 """A TCP proxy between clients and a broker that loses, delays and cuts messages on purpose.
 
-It understands just enough of the protocol to know which reply belongs to which request. Every frame starts with its
-length. Then a request has api key, version and correlation id, and a reply has the correlation id. So a test can say
-"lose the acks of the next three produce requests" and mean exactly that: the broker has done the work, the client never
-hears of it.
+It understands just enough of the protocol to match replies with requests. Every frame starts with its length. A request
+continues with api key, version and correlation id, a reply with its correlation id. So a test can lose the acks of the
+next three Produce requests: the broker has done the work, and the client never learns of it.
 """
 
 from __future__ import annotations

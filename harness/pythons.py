@@ -1,14 +1,14 @@
 """The Pythons that pybroker is tested on, and where this machine has them: pyenv's, the system's, a package's.
 
-``toxfile.py`` gives them to the environments ``py311`` … ``py314`` and ``newer``. Where the machine has no 3.14, it is
-fetched from Maven Central, as Kafka's jars are. That happens when tox is asked for an environment that needs it (``tox
--e py314``), and before plain ``tox`` where no Python here is newer than the default::
+``toxfile.py`` gives them to the environments ``py311`` … ``py314`` and ``newer``. If the machine has no 3.14, maven
+fetches it from Maven Central, as it does Kafka's jars. It does so for an environment that needs 3.14 (``tox -e
+py314``). It also does so before plain ``tox`` if no Python here is newer than the default::
 
     python -m harness.pythons            what there is
     python -m harness.pythons --newer    and fetches that 3.14 if ``newer`` needs it
     python -m harness.pythons --has-newer    exits with 1 if it would have to be fetched
 
-``sh install.sh tests`` calls the latter two.
+``sh install.sh tests`` calls the last two.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A bare client: frames over a socket, messages by kafka-python's codec (made from Kafka's own schemas) or by hand.
 
-It keeps no state, and sends any version of any request, or bytes that are no request at all.
+The client keeps no state. It sends any version of any request, or bytes that are no request at all.
 """
 
 from __future__ import annotations

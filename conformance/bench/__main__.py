@@ -1,7 +1,8 @@
 """The benchmark: our broker and a real Kafka, one after the other, several times, under the same librdkafka load.
 
-``python -m conformance.bench`` prints the table; with ``--write`` it also renews docs/benchmarks.md (between its
-markers), the raw figures (docs/benchmarks.json) and the plot. Brokers alternate, so that a noisy neighbour meets both.
+``python -m conformance.bench`` prints the table. With ``--write`` it also rewrites docs/benchmarks.md between its
+markers, the raw figures (docs/benchmarks.json) and the plot. Brokers alternate, so that other load on the machine
+affects both.
 """
 
 from __future__ import annotations

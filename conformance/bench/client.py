@@ -1,7 +1,7 @@
 """Measures our client on the Python that runs it: ``python -m conformance.bench.client HOST:PORT RECORDS``.
 
-Prints, as JSON, the CPU time that this process used for a record of 100 bytes, its network thread included. A busy
-machine makes a run longer, but hardly dearer.
+The program prints as JSON the CPU time per record of 100 bytes, including this process's network thread. A busy machine
+makes a run longer, but costs hardly more CPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clients against the null broker: our SDK and its peers, each load in a process of its own, one after the other.
 
-Wall time needs a quiet machine (client and broker want a core each), CPU per million records less so. The same loads
-may run against a broker of ``harness.brokers``, whose topic is filled first.
+Wall time needs a quiet machine, with a core each for client and broker; CPU per million records is less sensitive. The
+same loads also run against a broker of ``harness.brokers``, which fills the topic first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures how fast a broker compacts: ``python -m conformance.bench --suite compaction``.
 
 A topic of one partition is filled while its policy is ``delete``. Then the policy becomes ``compact``. The time runs
-until ``cleaner-offset-checkpoint`` says that everything but the active segment is compacted. Each of the keys has been
-written four times, in no order. Figures are bytes of log before compaction.
+until ``cleaner-offset-checkpoint`` covers everything but the active segment. Each key has been written four times, in
+random order. Figures are bytes of log before compaction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Measures how long a rebalance of 1,000 members and 5,000 partitions takes, and what it costs the broker.
 
-Every member has a connection and reacts to each answer at once, without waiting for the next heartbeat. Classic: in a
-stable group every member joins again, as when a member has left. Consumer protocol: the members join a group and send
-heartbeats until each has its five partitions. Then half of them leave, and the rest send heartbeats until each has
-ten.
+Every member has a connection and reacts to each answer at once, without waiting for the next heartbeat. Classic: every
+member of a stable group rejoins, as after a member's leave. Consumer protocol: the members join a group and send
+heartbeats until each has its five partitions. Then half of them leave, and the rest send heartbeats until each has ten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures loads in pairs, theirs and ours, each in its own process, and shows their cost as a table and a plot.
 
-In each round a pair runs back to back, so that a noisy neighbour meets both; tables have medians, and the medians of
-the ratios of the rounds. What a load cost its process prints as JSON in its last line (``conformance.bench.workers``).
+In each round a pair runs back to back, so that other load on the machine affects both. Tables show medians, and medians
+of the rounds' ratios. A load's process prints its cost as JSON in its last line (``conformance.bench.workers``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Puts load on a broker by hand: one thread drives many connections with pre-encoded frames, several in flight on each.
 
-A ``Client`` is one connection as a state machine: it says what to send first and what after each reply. ``drive`` runs
-any number of them until all are done.
+A ``Client`` is one connection as a state machine: it decides what to send first, and what after each reply. ``drive``
+runs any number of them until all are done.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The same broker and the same client on several Pythons, in one run: ``tox -e py311,py312,py313,py314 --notest``, then
 ``python -m conformance.bench.pythons --write``, which renews docs/benchmarks.md.
 
-Each round takes the Pythons in turn, so that a noisy neighbour meets all of them; the best of the rounds stands in the
-table, because noise only makes slower. The broker's load is librdkafka's, on this Python for all. Our client's figures
-are CPU time (``conformance.bench.client``), and what ``pybroker demo`` says of itself, by that Python.
+Each round takes the Pythons in turn, so that other load on the machine affects all of them. The table shows the best of
+the rounds, because noise only makes a run slower. librdkafka puts the load on the broker, on this Python in every case.
+Our client's figures are CPU time (``conformance.bench.client``), and the figures of ``pybroker demo`` on that Python.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The first table of docs/benchmarks.md, made of the raw figures of the suites.
 
-``python -m conformance.bench.summary`` renews it. Each suite does so too, with its own part of the page.
+``python -m conformance.bench.summary`` renews it, and so does each suite together with its own part of the page.
 """
 
 from __future__ import annotations

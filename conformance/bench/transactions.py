@@ -1,8 +1,8 @@
 """Measures transactions per second: sixteen producers each begin, write one record to their own partition, and commit.
 
-By the second protocol (KIP-890): Produce v12 adds the partition, EndTxn v5 answers with the next epoch. A producer
-that gets CONCURRENT_TRANSACTIONS, because its last markers are still on their way, asks again after a moment, as
-clients do.
+The load uses the second protocol (KIP-890): Produce v12 adds the partition, EndTxn v5 answers with the next epoch. A
+producer gets CONCURRENT_TRANSACTIONS while its previous markers are still being written. Then it retries after a
+moment, as clients do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Clients, foreign ones and our own, behind one interface (``base``): a scenario is written once, for all of them.
 
-``opened("java")`` gives the one driver of that name in this process; ``close_all`` ends what was opened.
+``opened("java")`` returns this process's only driver of that name; ``close_all`` closes all opened drivers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """aiokafka behind the common interface: an event loop in a thread of its own, to which each call is handed.
 
-aiokafka knows transactions v1 only, and ``send_offsets_to_transaction`` without the member's generation: a worker that
-lost its partitions is not fenced by its group (KIP-447), only by its transactional id.
+aiokafka supports transactions v1 only, and ``send_offsets_to_transaction`` without the member's generation. So the
+group does not fence a worker that lost its partitions (KIP-447); only the transactional id does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One interface over foreign clients, so that a scenario is written once and holds for each of them.
 
-A ``Driver`` makes producers and consumers. All calls block and are made by one thread per client; clients of one driver
-may be used by several threads at once. Settings are Kafka's names with ``_`` for ``.``, values as Kafka writes them;
-the driver translates them into its client's dialect and leaves out what its client does not have. Those that every
-driver understands::
+A ``Driver`` makes producers and consumers. All calls block. One thread uses each client, but several threads may use
+the clients of one driver. Settings have Kafka's names, with ``_`` for ``.``, and Kafka's values. The driver translates
+them for its client, and omits those that its client lacks. Every driver understands these::
 
     producer   transactional_id transaction_timeout_ms enable_idempotence acks linger_ms delivery_timeout_ms client_id
                compression_type retries retry_backoff_ms
@@ -12,14 +11,13 @@ driver understands::
                heartbeat_interval_ms max_poll_interval_ms max_poll_records fetch_min_bytes fetch_max_wait_ms
                max_partition_fetch_bytes metadata_max_age_ms client_rack client_id
 
-``partition_assignment_strategy`` is one of ``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``.
-``session_timeout_ms``, ``heartbeat_interval_ms`` and the strategy are left out where ``group_protocol`` is
-``consumer``, because there the broker decides them.
+``partition_assignment_strategy`` is one of ``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``. With
+``group_protocol`` ``consumer``, drivers omit it, ``session_timeout_ms`` and ``heartbeat_interval_ms``, because the
+broker decides them.
 
-Errors are of four kinds, whatever the client calls them: ``Fenced`` (another client has the transactional id or the
-instance id: give up), ``MustAbort`` (abort the transaction and try again), ``CommitRefused`` (the group has gone on
-without this member) and ``Unanswered`` (a time-out: the outcome is unknown). Everything else is a plain
-``ClientError``.
+Errors are of four kinds, whatever the client calls them. ``Fenced``: another client took the transactional id or the
+instance id; give up. ``MustAbort``: abort the transaction and retry. ``CommitRefused``: the group has evicted this
+member. ``Unanswered``: a time-out, so the outcome is unknown. Every other error is a plain ``ClientError``.
 """
 
 from __future__ import annotations

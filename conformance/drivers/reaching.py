@@ -1,7 +1,7 @@
 """The settings by which a library reaches brokers: their addresses, and a login where everybody has one.
 
-Everybody comes as one user (``harness.entrance``) to the brokers of a campaign that are secured. Logins know all
-libraries, so they are imported only then.
+All clients log in as one user (``harness.entrance``) to a campaign's secured brokers. The module of logins knows all
+libraries, so it is imported only then.
 """
 
 from __future__ import annotations

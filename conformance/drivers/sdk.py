@@ -1,6 +1,6 @@
 """Our own client library behind the common interface: its blocking face, by nothing but its public names.
 
-The foreign ones are witnesses, this one is under test: a scenario that they pass and it fails shows a fault of it.
+The foreign clients are witnesses, ours is under test. A scenario that they pass and ours fails shows a fault of ours.
 """
 
 from __future__ import annotations

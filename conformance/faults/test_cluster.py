@@ -1,6 +1,6 @@
 """S31, S34, S45 and S93 on three brokers that fail: nothing acked is lost, and the replicas end as the same bytes.
 
-The faults come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the processes' timing it cannot repeat).
+The test prints the seed of its faults; ``PYBROKER_SEED=…`` repeats them, but not the processes' timing.
 """
 
 from __future__ import annotations

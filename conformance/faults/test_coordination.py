@@ -1,6 +1,6 @@
 """Kills and halts what holds brokers together: controllers, ZooKeeper servers, the brokers themselves.
 
-Cases 22, 23, 24, on processes under load. Acked records stay, once and in order.
+They run cases 22, 23, 24 on processes under load. Acked records stay, once and in order.
 """
 
 from __future__ import annotations

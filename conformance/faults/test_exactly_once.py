@@ -1,6 +1,6 @@
 """S45: exactly once under kill -9 of broker and clients, with zombies; cases 31–33, 35, 36 and 38 of the faults.
 
-The faults come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the processes' timing it cannot repeat).
+The test prints the seed of its faults; ``PYBROKER_SEED=…`` repeats them, but not the processes' timing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """S112 on three brokers that are secured everywhere: a right counts when it is answered, whatever fails meanwhile.
 
-The broker that answers a change obeys it at once, also on connections that are open. Brokers die, and their certificate
-changes. The long form is the campaign (``tox -e campaign -- secured``).
+The broker that answers a change applies it at once, also on open connections. Brokers die, and their certificate
+changes. The campaign is the long form (``tox -e campaign -- secured``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """kill -9 under load: cases 1, 2, 4, 5, 31, 42 and S80. What was acked stays, once, in order; nothing is taken back.
 
-The moments come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the threads' timing it cannot repeat).
+The test prints the seed of its moments; ``PYBROKER_SEED=…`` repeats them, but not the threads' timing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Moves a replica between log dirs under load again and again, and kills the broker at random points.
 
-Acknowledged records are there afterwards, once and in order. The moments come from a seed that is printed;
-``PYBROKER_SEED=…`` repeats it.
+Acknowledged records are there afterwards, once and in order. The test prints the seed of its moments;
+``PYBROKER_SEED=…`` repeats them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Breaks networks between brokers, and between a broker and ZooKeeper: cases 19 and 30, on processes.
 
-Every broker is a machine of its own behind two doors, proxies that may swallow what passes: one for all who ask it
-(clients and other brokers), one for ZooKeeper. The campaign (``cluster``) does the same with namespaces.
+Every broker stands for a machine behind two proxies that may drop traffic. One serves clients and other brokers, the
+other leads to ZooKeeper. The campaign (``cluster``) does the same with namespaces.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Our SDK under faults of broker, network and clients: none lost, none doubled, none reordered; memory is bounded.
 
-The faults come from a seed that is printed; ``PYBROKER_SEED=…`` repeats it (the processes' timing it cannot repeat).
+The test prints the seed of its faults; ``PYBROKER_SEED=…`` repeats them, but not the processes' timing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Each trial finds nothing on brokers that keep their promises.
 
-What it finds on others is told to ``proofs/defects/suites.py``: the defects that are planted there reach the
-brokers by the environment of this process.
+``proofs/defects/suites.py`` runs it on brokers with planted defects, which reach the brokers through this process's
+environment.
 """
 
 from __future__ import annotations

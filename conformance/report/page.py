@@ -4,9 +4,9 @@
 
 The results come from ``pytest --conformance-report docs/conformance.json``; ``tox -e conformance`` runs both commands.
 
-A row passes when every one of its test cases was run and passed. Pytest itself lists those cases, parameters included.
-A case that ran on an earlier commit than the last run counts, but the page calls it old. Once every case has run on one
-commit, results from other commits are dropped.
+A row passes when every one of its test cases ran and passed. Pytest itself lists those cases, parameters included. A
+case that ran on an earlier commit than the last run counts, but the page calls it old. Once every case has run on one
+commit, the page drops results of other commits.
 """
 
 from __future__ import annotations

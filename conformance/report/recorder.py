@@ -1,7 +1,7 @@
 """The pytest plugin that notes what tests of rows have shown: ``--conformance-report FILE.json``.
 
-Every run prints the numbers that its tests counted. With the option, only tests of rows run, and one line tells how far
-they are. Their results go into the file, beside those of other tests from earlier runs. ``python -m
+Every run prints the numbers that its tests counted. With the option, only tests of rows run, and one line shows their
+progress. Their results go into the file, beside other tests' results of earlier runs. ``python -m
 conformance.report.page`` makes the page from it.
 """
 

@@ -1,7 +1,7 @@
 """S110: topics, groups, console producer and consumer from the command line; the options of Kafka's scripts.
 
-Lines of Kafka's documents run as they are written; and what ours print is compared with what Kafka's own print about
-the same cluster.
+Lines of Kafka's documents run unchanged. The tests compare our scripts' output with that of Kafka's own about the same
+cluster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The new consumer protocol (KIP-848): its own features, with the clients that speak it.
 
-What it shares with the classic protocol (S50–S60) is tested for both in ``test_groups`` and its like.
+``test_groups`` and similar files test what both protocols share (S50–S60).
 """
 
 from __future__ import annotations

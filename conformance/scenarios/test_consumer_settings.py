@@ -1,6 +1,6 @@
 """Settings that decide which records a consumer gets and when, with foreign clients and ours: S59.
 
-``enable.auto.commit`` true is S56's, ``isolation.level`` and ``group.id`` are tested in ``test_group_clients`` too.
+S56 covers ``enable.auto.commit`` true; ``test_group_clients`` tests ``isolation.level`` and ``group.id`` too.
 """
 
 from __future__ import annotations

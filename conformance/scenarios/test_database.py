@@ -1,7 +1,7 @@
 """Records go into a real database, each exactly once: S46 by unique keys, S47 by offsets in the same transaction.
 
-First the example ``docs/examples/into_database.py``, a process that is killed again and again; then each client, which
-breaks off between the two steps, where it costs most; then Spark.
+The first tests kill the example ``docs/examples/into_database.py`` again and again. Then each client breaks off between
+the two steps, where it costs most; Spark does so last.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m conformance.spark.kills --kills 200 [--seed N] [--mutant NAME]
 
-The program under test is ``pipeline``; ``hooks.stages`` kills in its processes. A killed process is started again, and
-the next kill waits until a batch has been committed since. At the end every number must be in the topic once, for a
-reader of committed records (librdkafka). It must also be in the table that the data source has read from the topic.
+``pipeline`` is the program under test; ``hooks.stages`` kills in its processes. The campaign restarts a killed process,
+and the next kill waits until a batch has been committed since. At the end a reader of committed records (librdkafka)
+must find every number in the topic once. The table that the data source has read from the topic must also hold it once.
 """
 
 from __future__ import annotations

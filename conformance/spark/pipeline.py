@@ -2,8 +2,8 @@
 
     python -m conformance.spark.pipeline BOOTSTRAP FOLDER
 
-A query that fails is started again from its checkpoint, in the same Spark; the whole program is by its caller. The file
-``FOLDER/stop`` ends it, after the batch that runs; then the topic is read by the data source and written to a table.
+The program restarts a failed query from its checkpoint, in the same Spark; its caller restarts the whole program. The
+file ``FOLDER/stop`` ends it after the current batch. Then the data source reads the topic and writes it to a table.
 """
 
 from __future__ import annotations

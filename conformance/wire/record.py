@@ -1,8 +1,7 @@
 """Renews the golden files: ``python -m conformance.wire.record [client]…``.
 
-Starts a real Kafka behind a proxy that keeps what passes, and lets each client do its common work. Then it writes the
-last exchange of every API and version that was used. Nothing here knows the protocol beyond the first twelve bytes of a
-request.
+It starts a real Kafka behind a proxy that keeps the traffic, and lets each client do its usual work. Then it writes the
+last exchange of every used API and version. Nothing here knows the protocol beyond the first twelve bytes of a request.
 """
 
 from __future__ import annotations

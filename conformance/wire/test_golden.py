@@ -1,8 +1,8 @@
 """Sends again, byte by byte, what real clients sent to a real Kafka.
 
 The broker must understand every frame of an API that it advertises. It answers with the correlation id, in a form that
-a foreign codec (kafka-python's) can read, and keeps the connection. What the answer says depends on the broker's state
-and is the business of other tests.
+a foreign codec (kafka-python's) can read, and keeps the connection. The content of the answer depends on the broker's
+state; other tests check it.
 """
 
 from __future__ import annotations

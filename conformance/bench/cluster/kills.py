@@ -1,7 +1,7 @@
 """Kills a partition's leader with SIGKILL repeatedly, and measures the time until acks=all works again.
 
-Two clients look at the same time. *Raw* asks the brokers that are left who leads, and writes, without a pause: the
-brokers' own time. librdkafka with its default settings is what an application sees.
+Two clients measure at the same time. *Raw* asks the remaining brokers for the leader and writes without a pause, which
+measures the brokers alone. librdkafka with its default settings shows what an application sees.
 """
 
 from __future__ import annotations

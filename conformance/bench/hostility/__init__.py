@@ -1,4 +1,4 @@
 """Hostile requests beside a well-behaved client: ``python -m conformance.bench.hostility``.
 
-``requests`` makes them byte by byte, ``neighbour`` is the client that must not notice, ``__main__`` the measurement.
+``requests`` builds them byte by byte, ``neighbour`` is the client that must not notice, and ``__main__`` measures.
 """

@@ -2,15 +2,15 @@
 
     python -m conformance.bench.hostility [--brokers 3] [--megabytes 100] [--small 10000] [--only NAME …] [--write]
 
-For each request it shows how long it took until the answer or the end of its connection. It shows the client's p99 and
-longest delay meanwhile, and how much memory the broker took more, at its peak and 1 s afterwards. Where a request holds
-more than its API's limit, so that it is refused, the largest one that is served is measured as well, by halving.
+For each request it shows the time until the answer or the end of the connection. It also shows the client's p99 and
+longest delay meanwhile. Two figures say how much the broker's memory grew, at its peak and after 1 s. A broker refuses
+a request beyond its API's limit; then halving finds the largest one that it serves, and this is measured too.
 
 With several brokers, the memory is that of the process that grew most. A column counts expired sessions and changes of
-the ISR. ``target`` says which broker is asked, and where the client's records go.
+the ISR. ``target`` decides which broker gets the request, and where the client's records go.
 
-``--ahead`` (Linux, root) lets broker and client go before whatever else the machine does: the row "nothing" says how
-quiet it is.
+``--ahead`` (Linux, root) gives broker and client priority over everything else on the machine. The row "nothing" shows
+how quiet the machine is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The client that must not notice: a record of 100 bytes each millisecond, in a process of its own.
 
-``python -m conformance.bench.hostility.neighbour HOST PORT TOPIC ACKS`` says that it is ready, once a record was
-acknowledged. It produces until its stdin ends, then prints the delays of all other records, from when each was due to
-when it was acknowledged, in milliseconds as JSON. It waits for no acknowledgement before it sends the next record. The
-delay of a record that was refused is infinite.
+``python -m conformance.bench.hostility.neighbour HOST PORT TOPIC ACKS`` reports that it is ready after its first
+acknowledged record. It produces until its stdin ends, without waiting for acknowledgements. Then it prints the delays
+of all other records as JSON, in milliseconds. A delay runs from the moment when a record was due to its
+acknowledgement. The delay of a refused record is infinite.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Well-formed requests that cost as much as their bytes allow, and small random ones.
 
-Each is a frame with its length, made by hand: the versions are chosen because they are dense.
+Each is a hand-made frame with its length, in a version that packs most into few bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The brokers that hostile requests are sent to: one, or several of which the one that is met is not the controller.
 
-Of several, the neighbour's topic and the hostile one are led by the same broker, and all others follow. What only a
-controller does is handed on to another broker, which the neighbour notices too: it waits for all replicas.
+If there are several, one broker leads both the neighbour's topic and the hostile one, and all others follow. A leader
+that is not the controller forwards the controller's requests to another broker. The neighbour notices that too, because
+it waits for all replicas.
 """
 
 from __future__ import annotations

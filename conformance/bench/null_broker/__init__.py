@@ -1,6 +1,6 @@
 """Runs the null broker, which costs next to nothing (see ``null_broker.c``), for measuring clients.
 
-It is compiled by the C compiler at hand on first use, into the folder of the peers.
+On first use, the machine's C compiler compiles it into the folder of the peers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures how costs grow with the number of partitions: ``python -m conformance.bench --suite scale``.
 
-Each row is measured with several numbers of partitions, each on a fresh broker; by least squares the table says with
-which power of their number its cost grows.
+Each row is measured with several numbers of partitions, each on a fresh broker. A least-squares fit gives the exponent
+with which its cost grows.
 """
 
 from __future__ import annotations

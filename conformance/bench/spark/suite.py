@@ -1,7 +1,7 @@
 """``format("pybroker")`` and ``format("kafka")`` on one broker of ours, in one version of Spark, the connector's.
 
-Each load runs in a JVM of its own (``worker``), one after the other. The jars are those that the conformance suite
-runs the connector with, the interpreter has its PySpark and what our source needs.
+Each load runs in a JVM of its own (``worker``), one after the other. The conformance suite runs the connector with the
+same jars. The interpreter has the connector's PySpark and our source's dependencies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Puts load on Spark with a JVM of its own: ``python -m conformance.bench.spark.worker ADDRESS CASE COUNT``.
 
-A case is a format, ``pybroker`` or ``kafka`` (whose jars are in ``PYSPARK_SUBMIT_ARGS``), and what is done with it, as
-in ``pybroker read_100``. It runs on ``local[2]``, once to warm and ``RUNS`` times more, of which the median counts. CPU
-is that of the JVM and of its Python processes; what the broker takes is not in it.
+A case is a format and an action, as in ``pybroker read_100``. The format is ``pybroker`` or ``kafka``, whose jars are
+in ``PYSPARK_SUBMIT_ARGS``. It runs on ``local[2]``, once to warm and ``RUNS`` more times, whose median is the result.
+CPU time covers the JVM and its Python processes, but not the broker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Clients under load, each in a process of its own: ``python -m conformance.bench.workers.CLIENT ADDRESS CASE COUNT``.
 
-A worker puts one load on the broker at ADDRESS and prints what it cost as JSON: ``{"seconds": …, "cpu_s": …}`` for
-COUNT records, or ``{"p50_us": …, "p99_us": …}``, or ``{"skipped": why}``. CPU is that of the whole process, all its
-threads, while the load ran; what comes before (connecting, metadata, the first records) is not measured.
+A worker puts one load on the broker at ADDRESS and prints its cost as JSON. That is ``{"seconds": …, "cpu_s": …}`` for
+COUNT records, or ``{"p50_us": …, "p99_us": …}``, or ``{"skipped": why}``. CPU covers all threads of the process while
+the load runs. Connecting, metadata and the first records are not measured.
 """
 
 from __future__ import annotations

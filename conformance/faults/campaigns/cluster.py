@@ -1,22 +1,23 @@
 """The campaign of a cluster: every client that we have, on three brokers that fail, checked to the last record.
 
-The loads are our SDK's writers, readers and groups (``sdk_load``), and transactions and consume-transform-produce of
+The loads are our SDK's writers, readers and groups (``sdk_load``). Transactions and consume-transform-produce run on
 librdkafka, aiokafka, Java and our SDK (``transaction_load``). A plain idempotent writer and a group of librdkafka, and
-a client that only commits offsets, join them. The faults are those of ``cluster_chaos``. The brokers use an embedded
-store (``--place processes``: one supervisor and its processes) or a ZooKeeper of three servers (``--place machines``).
-The latter are without a supervisor, in network namespaces of their own where this machine allows it.
+a client that only commits offsets, join them. ``cluster_chaos`` makes the faults. The brokers use an embedded store
+(``--place processes``: one supervisor and its processes) or a ZooKeeper of three servers (``--place machines``). The
+latter have no supervisor, and run in their own network namespaces where this machine allows it.
 
-At the end nothing acked is lost, doubled, reordered or elsewhere. No reader got a record that is not there. Every
-transaction is whole or not there at all, no committed offset went back, and the replicas are the same to the byte. What
-drives it is the number of faults or the time, whichever is reached last; clients write as fast as that takes::
+At the end no acked record is lost, doubled, reordered or elsewhere. No reader got a record that is not there. Every
+transaction is there entirely or not at all, no committed offset went back, and the replicas hold the same bytes. The
+campaign ends when both its number of faults and its time are reached; clients write until then::
 
     python -m conformance.faults.campaigns.cluster --minutes 60 --faults 500 --records 10000000 \
         --report docs/faults.json
 
-With ``--secured`` the brokers are ``secured`` everywhere. Their certificate changes now and then. Guests get and lose
-the right to write all the time (``guests``): nobody is let in without it, and nobody kept out with it.
+With ``--secured`` the brokers are ``secured`` everywhere. Their certificate changes now and then. The administrator
+grants and revokes the guests' right to write all the time (``guests``). No guest may write without that right, and no
+broker may refuse a guest with it.
 
-A seed (``--seed``) repeats the faults; what the processes do between them it cannot repeat.
+A seed (``--seed``) repeats the faults, but not the timing of the processes between them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Faults of several brokers, of what lies on their disks, of what holds them together, and of the network between them.
 
-Each is drawn from a seed, and over when ``strike`` returns: killed processes run again, halted ones go on, the network
-is whole. Only faults of disks wait until all replicas are in sync again, because a replica that has lost its records
-is only safe as long as others have them.
+The seed draws each fault, which is over when ``strike`` returns: killed processes run again, halted ones continue, the
+network is whole. Only faults of disks wait until all replicas are in sync again. A replica that has lost its records is
+safe only while others have them.
 """
 
 from __future__ import annotations

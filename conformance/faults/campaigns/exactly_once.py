@@ -1,15 +1,15 @@
 """The exactly-once campaign: transactional clients under kill -9 of broker and client, checked to the last record.
 
-The load is that of ``transaction_load``. Meanwhile the broker is killed, also while it starts; workers are killed, and
-woken as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies. A zombie is a worker
-that was replaced while it slept or worked, or a member that slept for longer than its session.
+``transaction_load`` is the load. Meanwhile the campaign kills the broker, also during its start; it kills workers, and
+resumes them as zombies. With ``--zombies`` all workers are our SDK's, and nearly all faults are zombies. A zombie is a
+worker that was replaced while it was halted or working, or a member that was halted for longer than its session.
 
-A real Kafka is not killed among zombies, because Kafka 4.4.0 may lose a transaction then. Of three runs with kills one
-lost two. Its logs, read for one of them, say why. Kafka prepared the commit, answered the client and was killed. After
-its start it called the transaction complete, without a marker in any partition, so the next abort of that producer took
-the records with it. Another run copied a record twice, which is not explained.
+The campaign does not kill a real Kafka among zombies, because Kafka 4.4.0 may lose a transaction then. Two of three
+runs with kills lost one. One run's logs show why. Kafka prepared the commit, answered the client and was killed. After
+its start it completed the transaction without a marker in any partition. So the producer's next abort aborted those
+records too. Another run copied a record twice, for an unknown reason.
 
-What drives it is the number of transactions, not the time: a slow machine runs the same campaign slowly::
+The number of transactions decides when the campaign ends, not the time: a slow machine runs the same campaign slowly::
 
     python -m conformance.faults.campaigns.exactly_once --transactions 100000 --faults 200 \
         --drivers confluent,aiokafka,java

@@ -1,9 +1,9 @@
 """Kills a broker under load again and again, then checks every history.
 
-The load: idempotent producers (one compresses, one sends again by hand) and a raw writer on four topics. One topic
-rolls its segments all the time, and one syncs before each ack. There are also a consumer group, a committer, and a
-client that creates and deletes topics. Checkpoints are written all the time. The moments come from a seed. One kill in
-three is followed by another while the broker starts, so that recovery is broken off too.
+The load is idempotent producers (one compresses, one retries by hand) and a raw writer on four topics. One topic rolls
+its segments all the time, and one syncs before each ack. A consumer group, a committer, and a client that creates and
+deletes topics run too. The broker writes checkpoints all the time. The seed draws the moments. After one kill in three,
+another follows during the start, which interrupts the recovery.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The campaign of our SDK: its producers and consumers against a broker and a network that fail, to the last record.
 
 All clients reach the broker through the fault proxy only. They write and read millions of records (``sdk_load``).
-Meanwhile the broker is killed (also while it starts) and frozen. Connections are reset, cut in the middle of a request
-or reply, half-closed, slowed down, refused, and silently swallowed. The clients themselves are frozen and killed.
+Meanwhile the campaign kills the broker (also during its start) and freezes it. The proxy resets connections, cuts them
+within a request or reply, half-closes them, slows them down, refuses them, and drops their bytes silently. The campaign
+also freezes and kills clients.
 
-What drives it is the number of records, not the time: a slow machine runs the same campaign slowly::
+The number of records decides when the campaign ends, not the time: a slow machine runs the same campaign slowly::
 
     python -m conformance.faults.campaigns.sdk --records 10000000 --faults 400
 """

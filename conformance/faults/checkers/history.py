@@ -1,8 +1,7 @@
 """Compares what clients were told with what the broker holds afterwards.
 
-While faults happen, writers, readers and committers note what they sent and what came back. At the
-end the log is read once more, and each history says what does not fit. The names of the anomalies
-are those of Jepsen's Kafka workload, as far as it has them.
+During the faults, writers, readers and committers note what they sent and the answers. At the end the log is read once
+more, and each history returns its anomalies. Their names are those of Jepsen's Kafka workload, where it has one.
 
     lost                  acked, and not in the log
     unseen                a consumer was given it, and it is not in the log

@@ -1,9 +1,9 @@
 """Compares the replicas of a partition byte by byte, as they lie on the disks of their brokers.
 
-A log is the bytes of its segments one after the other; each broker may end its segments elsewhere. Two replicas may
-differ above the high watermark, but not below the least of the high watermarks that the brokers have written
-(``replication-offset-checkpoint``). Once every replica is in sync and there are no more writes, a replica that is
-shorter than the others has lost records: ``check`` compares with the longest.
+A log is its segments' bytes one after the other; each broker may end its segments elsewhere. Two replicas may differ
+above the high watermark. They must agree below the lowest high watermark that the brokers have written
+(``replication-offset-checkpoint``). Once every replica is in sync and writes have stopped, a shorter replica has lost
+records: ``check`` compares with the longest.
 """
 
 from __future__ import annotations

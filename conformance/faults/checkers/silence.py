@@ -1,7 +1,7 @@
 """Measures how long each broker's loop is silent: a thread sends small requests, and waits for each answer.
 
-What a fault does to a broker does not count, nor what happens while this machine is so busy that the one who asks does
-not get his turn. What a client does to it counts: no request may make a broker silent.
+A fault of the broker excuses its silence; so does a machine so busy that the watching thread gets no CPU. A client's
+request excuses nothing: no request may silence a broker.
 """
 
 from __future__ import annotations

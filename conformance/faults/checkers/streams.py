@@ -1,12 +1,12 @@
 """Streams of numbered records: a history that costs as little for ten million records as for ten.
 
-A *stream* is what one thread or task of a writer sends: records 0, 1, 2 … Record n goes to partition n % partitions. So
-a partition's log must hold the numbers p, p + partitions, p + 2 * partitions … of each stream. A number that is not the
-next one shows a loss, a duplicate or a wrong order, without a memory of values. A value names its stream and number,
-which also give its size and filler, so that a broken one is recognised.
+A *stream* is the records of one thread or task of a writer: 0, 1, 2 … Record n goes to partition n % partitions. So a
+partition's log must hold the numbers p, p + partitions, p + 2 * partitions … of each stream. An unexpected number shows
+a loss, a duplicate or a wrong order; the checker needs no memory of values. A value names its stream and number, from
+which its size and filler follow, so that the checker recognises a broken one.
 
-Writers and readers are processes that may be killed. What they were told they write into journals, a line for many
-records where these lie side by side::
+Writers and readers are processes that may be killed. They write what they learn into journals, a line for many records
+that lie side by side::
 
     told STREAM PARTITION NUMBER OFFSET COUNT   COUNT records of a stream, from NUMBER on, were acked at OFFSET …; -1:
                                                 the broker knew them already and did not say where they are
@@ -17,8 +17,7 @@ records where these lie side by side::
     state JSON                                  a reader of everything: {partition: [next offset, CRC of all values]}
     seen PARTITION OFFSET END                   a member of a group was given these records, one by one
 
-The names of anomalies are those of ``history``, and ``unanswered``: a record was sent, and its result was never
-reported.
+The anomalies have the names of ``history``, and ``unanswered``: the writer sent a record, and never learned its result.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Compares what transactional clients did with what readers of committed records got.
 
-Each worker writes a journal: a line of JSON before and after everything that it asks of the broker. A line that was
-written survives the kill -9 of its worker; what the lines say of a transaction bounds what may be read of it::
+Each worker writes a journal: a line of JSON before and after each of its requests to the broker. A written line
+survives the worker's kill -9. The lines about a transaction limit what readers may see of it::
 
     committed     commit has returned                              all of it is there
     unknown       commit was called, and no answer noted           all of it or nothing
     open          commit was never called, or abort was            nothing of it
 
-A zombie is a worker that slept while another took its transactional id. It may have called commit, but what it began to
-commit after it woke up must never be seen (``Journal.fence``).
+A zombie is a worker that slept while another took its transactional id. Its commit may have begun before; a commit that
+it begins after its wake-up must never be seen (``Journal.fence``).
 
 Anomalies beside those of ``history``::
 

@@ -1,7 +1,7 @@
 """Makes a broker's loop hang from outside: Python imports this file at start if PYTHONPATH has its folder.
 
-SIGUSR2 is handled on the main thread, which is the loop's; all other threads go on, that of kazoo too. A broker that is
-stopped by SIGSTOP is another case: then nothing of it runs.
+The main thread, which runs the loop, handles SIGUSR2; all other threads continue, kazoo's too. SIGSTOP is a different
+fault: it stops every thread of the broker.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Cancels calls of the asyncio interfaces at their n-th step, for n = 1, 2, … until they finish first.
 
-After each the client works on: a record was sent whole or not at all, no record of a poll is passed over, and a close
-is complete. A step is what a task does between two waits.
+After each cancellation the client continues. A record was sent entirely or not at all, no record of a poll is passed
+over, and a close is complete. A step is what a task does between two waits.
 """
 
 from __future__ import annotations

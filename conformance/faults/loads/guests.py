@@ -1,9 +1,9 @@
 """Grants and revokes clients' right to write all the time, while they write on connections that stay open.
 
-A change counts at once at the broker that has answered it. At another one it counts as soon as that one itself says so
-to an administrator. So nothing here depends on time. A guest that has no right and is not refused was let in; what was
-refused must not be in the log. A guest whose visit was broken off comes back much later, when nothing of it can be
-under way any more.
+The broker that has answered a change applies it at once. Another broker applies it as soon as it lists the change to an
+administrator. So nothing here depends on time. A broker must refuse a guest without the right, and the log must not
+hold a refused record. A guest whose visit was interrupted returns much later, when none of its requests can be in
+flight.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sends what strangers and administrators send beside the measured clients, which must not notice it.
 
-Bombs of compression, huge requests, many small ones in one packet, topics that come and go. Whether a broker was silent
-meanwhile, ``silence`` says.
+It sends compression bombs, huge requests and many small ones in one packet, and creates and deletes topics. ``silence``
+checks that brokers answer meanwhile.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Clients that continue whatever happens to the broker, and note in histories what they were told.
 
-Each is a thread. A lost connection is no failure: it connects again and goes on. A client library that gives up is
-one, and an answer that makes no sense; ``stop`` raises it.
+Each client runs in a thread. A lost connection is no failure: the client reconnects and continues. A client library
+that gives up is one, and so is a senseless answer; ``stop`` raises it.
 
-A value names its writer, its number and its own length, so that a history keeps the name only::
+A value names its writer, its number and its own length, so that a history keeps only the name::
 
     writer.number.size filler          raw-0.17.5 xxxxx
 """

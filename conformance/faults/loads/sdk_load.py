@@ -1,10 +1,10 @@
 """The load of our SDK: its producers and consumers as processes, checked to the last record, on one broker or several.
 
-Idempotent writers send numbered streams (``streams``) in each of the SDK's ways, readers read everything, members of
-groups share it. A file permits how far writers may have come, so that they are not through before the faults are. At
-the end librdkafka reads the log. No record of an idempotent producer is lost, doubled or reordered. Every record was
-answered once, with its place. Every reader got exactly the log, and no process has held more memory than its settings
-allow. What strikes meanwhile is the campaign's matter (``sdk``, ``cluster``).
+Idempotent writers send numbered streams (``streams``) in each of the SDK's ways. Readers read everything, and members
+of groups share it. A file limits the writers' progress, so that they do not finish before the faults. At the end
+librdkafka reads the log. No record of an idempotent producer is lost, doubled or reordered. Every record got one
+answer, with its place. Every reader got exactly the log, and every process has kept within its memory settings. The
+campaigns choose the faults (``sdk``, ``cluster``).
 """
 
 from __future__ import annotations

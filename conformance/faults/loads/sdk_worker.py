@@ -1,10 +1,10 @@
 """Our SDK as an application uses it, in a process to be killed, frozen and woken: ``python -m … '{options}'``.
 
-Writers send numbered streams to the end of their quota, whatever happens: by threads that share a producer, in whole
-sequences, one at a time, or from asyncio tasks. Readers read everything from the beginning, or what their group gives
-them. All write a journal (``streams``). The SDK is imported in this process only.
+Writers send numbered streams to the end of their quota, whatever happens. They use threads that share a producer, whole
+sequences, one record at a time, or asyncio tasks. Readers read everything from the beginning, or their group's share.
+All write a journal (``streams``). Only this process imports the SDK.
 
-A writer ends with its quota, a reader on SIGTERM, once it has read to the end; both with their parent.
+A writer ends with its quota; a reader ends on SIGTERM, once it has read to the end; both end with their parent.
 """
 
 from __future__ import annotations

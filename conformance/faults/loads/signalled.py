@@ -1,8 +1,8 @@
 """Signals a busy consumer and a busy producer at random moments; their signal handler calls ``wakeup()``.
 
-A program of its own, for Python runs handlers in the main thread: ``python -m conformance.faults.loads.signalled
-BOOTSTRAP TOPIC SIGNALS SEED``. Its last line says how often ``wakeup()`` has ended a poll. Its parent process sees
-whether it hangs.
+It is a program of its own, because Python runs handlers in the main thread: ``python -m
+conformance.faults.loads.signalled BOOTSTRAP TOPIC SIGNALS SEED``. Its last line says how often ``wakeup()`` has ended a
+poll. Its parent process notices if it hangs.
 """
 
 from __future__ import annotations

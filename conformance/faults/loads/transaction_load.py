@@ -1,10 +1,10 @@
 """The load of transactions: writers and consume-transform-produce applications as processes, checked to the last row.
 
-Writers send transactions over two topics. Applications read the committed records of one of them and write each to a
-topic of their own, with the offsets in the same transaction. Workers are killed and come back under their transactional
-id; workers are frozen, replaced, and woken as zombies. At the end every transaction is there as a whole or not at all,
-and each application's output is its input, every record once, in order. What becomes of the broker meanwhile is the
-campaign's matter (``exactly_once``, ``cluster``).
+Writers send transactions over two topics. Applications read the committed records of one of them. They write each
+record to their own topic, with the offsets in the same transaction. The campaign kills workers, which restart under
+their transactional id; it freezes and replaces workers, and resumes them as zombies. At the end every transaction is
+there entirely or not at all. Each application's output is its input, every record once, in order. The campaigns choose
+the broker's faults (``exactly_once``, ``cluster``).
 """
 
 from __future__ import annotations

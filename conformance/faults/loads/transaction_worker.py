@@ -1,11 +1,13 @@
 """A transactional client as a process of its own, to be killed, frozen and woken: ``python -m … '{options}'``.
 
-Two roles. A *writer* sends transactions of a few records over several topics and partitions, and commits most of them.
-A *transformer* reads committed records, writes each one to the same partition of another topic and commits its offsets
-in the same transaction. Both write a journal, a line before and a line after whatever matters (``transactions``).
+It has two roles. A *writer* sends transactions of a few records over several topics and partitions, and commits most of
+them. A *transformer* reads committed records and writes each one to the same partition of another topic. It commits its
+offsets in the same transaction. Both write a journal, a line before and a line after each important step
+(``transactions``).
 
-It ends on SIGTERM, after the transaction in hand; with its parent; when it is fenced; and by itself after ``life_s``.
-What it cannot get over it leaves behind, with a new client under the same transactional id. SIGQUIT shows its stacks.
+It ends on SIGTERM after the current transaction, with its parent, when it is fenced, or after ``life_s``. After an
+error that its client does not survive, it continues with a new client under the same transactional id. SIGQUIT prints
+its stacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes logs through a broker, damages them on disk while the broker is down, and reads them again.
 
-A log of ``BATCHES`` small batches (two records each, of one idempotent producer) in segments of ten batches. Values
-tell their offset, so a read back needs no memory of what was written.
+A log has ``BATCHES`` small batches (two records each, of one idempotent producer) in segments of ten batches. Values
+contain their offset, so a reader needs no memory of what was written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Secures brokers everywhere: SASL_SSL on their only listener, for clients and brokers, and an authorizer.
 
-Clients come as ``EVERYBODY``, who may do everything by ACLs. ``GUESTS`` may do nothing until somebody lets them.
+Clients log in as ``EVERYBODY``, whom ACLs allow everything. ``GUESTS`` may do nothing until they are granted a right.
 """
 
 from __future__ import annotations

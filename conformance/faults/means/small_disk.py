@@ -1,6 +1,6 @@
 """A disk that is soon full: a small tmpfs for a broker.
 
-Root mounts it. Anybody else gets it in a user and mount namespace, held open by a process that waits; the broker joins
+Root mounts it. Other users get it in a user and mount namespace, which a waiting process holds open. The broker joins
 that namespace by ``nsenter``, and tests look in through ``/proc/<pid>/root``.
 """
 

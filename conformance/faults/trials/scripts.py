@@ -1,8 +1,8 @@
 """Trials: short scripts on three brokers, each at the one moment at which a broken promise shows.
 
-A trial writes, freezes and kills by hand, notes in a history what it was told, and returns what does not fit. A broker
-that keeps its promises gives none; each planted defect of one is found by the trial that it names. What takes longer
-than ``STUCK_S`` counts as an anomaly, ``stuck``.
+A trial writes, freezes and kills by hand, notes its results in a history, and returns the anomalies. A broker that
+keeps its promises gives none. Each planted defect names the trial that finds it. A step that takes longer than
+``STUCK_S`` counts as an anomaly, ``stuck``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two clusters of three brokers that the tests of this folder share: one on the embedded store, one on a ZooKeeper.
 
-A test may kill and halt their brokers; the next test finds all of them running. A test that takes ``cluster`` runs
-on both.
+A test may kill and halt their brokers; the next test finds all of them running. A test with the fixture ``cluster``
+runs on both.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     many.py TOPIC PARTITIONS CLIENTS FIRST ADDRESS...
 
-Every client connects to the leader of its partition, says hello, and waits until all clients of the process are
-connected (and others have started, told on stdin). Then all of them write a record of their own, acks=all, and read it
-back. Prints one line: how many did.
+Every client connects to the leader of its partition and asks for its API versions. It waits until all clients of the
+process are connected, and until stdin says that others have started. Then each client writes its own record with
+acks=all, and reads it back. The program prints one line: how many clients succeeded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs foreign clients and ours, which write and read without an error whatever happens.
 
-Each client library has a partition of its own: a writer in a thread (idempotent, acks=all), and a reader in another
-that reads it as it comes. ``finish`` compares what both were told with the log.
+Each client library has its own partition. A thread writes to it (idempotent, acks=all), and another reads the records
+as they come. ``finish`` compares both histories with the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The stages of a batch at which a kill happens, and its victims: loaded into Spark's processes.
 
-``armed`` in the control folder names a stage and a victim. The first process that reaches the stage takes it (it is
-``fired`` then) and kills the victim. That is itself (a Python worker of a task or of a commit), the broker, or the
-driver. The driver is the JVM and the program that started it, and the worker if one does the driver's work.
+``armed`` in the control folder names a stage and a victim. The first process that reaches the stage claims it (the
+stage is ``fired`` then) and kills the victim. That is the process itself (a Python worker of a task or of a commit),
+the broker, or the driver. The driver is the JVM and the program that started it, and the worker if one does the
+driver's work.
 """
 
 from __future__ import annotations
