@@ -20,10 +20,9 @@ Replicas = tuple[int, ...]
 
 
 def plan(now: Mapping[Key, Sequence[int]], brokers: Iterable[int], count: int | None = None) -> dict[Key, Replicas]:
-    """Places each partition's replicas on ``brokers``; ``count`` of each, by default as many as now. Raises UsageError
-    if there are fewer brokers than replicas.
+    """Places each partition's replicas on ``brokers``; ``count`` of each, by default as many as now.
 
-    Raises UsageError where there are fewer brokers than replicas.
+    Raises UsageError if there are fewer brokers than replicas.
     """
     wanted = list(brokers)
     kept = {key: [each for each in now[key] if each in wanted] for key in sorted(now)}

@@ -68,7 +68,7 @@ def _in_units(number: int, units: Mapping[str, int]) -> str:
 
 def retention_text(policy: str, ms: int, size: int) -> str:
     """Says how long a topic keeps its records: ``7d``, ``7d or 1GiB``, ``compacted``. ``ms`` and ``size``: -1 for no
-    bound. A bound of bytes is for each partition.
+    bound.
 
     A bound of bytes is for each partition.
     """

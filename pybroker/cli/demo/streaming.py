@@ -103,10 +103,9 @@ def stream(bootstrap: str, dataset: Dataset, limit: int, partitions: int, bars: 
 
 
 def _send(producer: Producer, dataset: Dataset, limit: int, members: list[Member], bars: Bars) -> tuple[int, int, int]:
-    """Sends records; returns their number, their bytes, and how many are to be copied. It keeps some delivery reports,
-    whose errors explain records that are missing at the end.
+    """Sends records; returns their number, their bytes, and how many are to be copied.
 
-    Of some the report is kept: their error says why records are missing in the end.
+    It keeps some delivery reports, whose errors explain records that are missing at the end.
     """
     samples: list[DeliveryReport] = []
     topic = dataset.topic
