@@ -33,7 +33,7 @@ def deserialize_text(topic: str, data: bytes) -> str:
 
 
 def _json_functions() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-    """The JSON functions of msgspec if it is installed, otherwise those of the standard library."""
+    """Returns the JSON functions of msgspec if it is installed, otherwise those of the standard library."""
     try:
         import msgspec
     except ImportError:

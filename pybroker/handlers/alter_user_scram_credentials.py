@@ -54,7 +54,7 @@ def _changes(request: Request) -> Iterator[Any]:
 
 
 def _by_user(request: Request) -> Paced[dict[str, Request]]:
-    """What the request asks for each user, in its order."""
+    """Returns each user's changes in the request, in its order."""
     users: dict[str, Request] = {}
     for field in ("deletions", "upsertions"):
         for change in getattr(request, field):

@@ -111,7 +111,7 @@ def _plain(wanted: AclFilter) -> AclFilter:
 
 
 def _found(acls: Acls, wanted: AclFilter) -> Paced[list[ResourcePattern]]:
-    """The patterns of which any ACL is wanted."""
+    """Returns the patterns with at least one wanted ACL."""
     found: list[ResourcePattern] = []
     looked_at = 0
     for pattern in candidates(acls, wanted):

@@ -223,7 +223,7 @@ class Log:
             return found.read()
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in ``[start, end)``."""
+        """Returns the aborted transactions with records in ``[start, end)``."""
         with self.files.failing("reading the transaction index"):
             later = range(self.segments.find(start), len(self.segments))
             return overlapping((self.segments[number].txn_index for number in later), start, end)

@@ -32,7 +32,7 @@ class TimestampOffset(NamedTuple):
 
 
 def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
-    """The first record at or beyond the log start whose timestamp is ``timestamp`` or later, None where all are
+    """Returns the first record at or after the log start whose timestamp is ``timestamp`` or later; None if all are
     older. Raises CorruptMessage, KafkaStorageError.
     """
     start, segments = log.log_start_offset, log.segments
@@ -51,7 +51,7 @@ def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
 
 
 def newest_record(log: Dated) -> TimestampOffset | None:
-    """The first record that has the greatest timestamp of the log (KIP-734), None in a log without timestamps.
+    """Returns the first record with the log's greatest timestamp (KIP-734); None in a log without timestamps.
 
     Raises CorruptMessage, KafkaStorageError.
     """

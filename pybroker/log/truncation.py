@@ -96,8 +96,8 @@ def truncate_fully_and_start_at(log: Truncated, offset: int, now_ms: int, *, beg
 
 
 def _lower(log: Truncated, offset: int, *, begins_there: bool = True) -> None:
-    """What the checkpoint files say of the log goes down before it does; the start not where the leader has told it
-    (``begins_there``). Raises KafkaStorageError.
+    """Lowers the log's offsets in the checkpoint files before its truncation. Keeps the start if the leader has told it
+    (not ``begins_there``). Raises KafkaStorageError.
     """
     log.files.durability.lower(offset)
     start = log.log_start_offset
@@ -119,8 +119,8 @@ def _lower(log: Truncated, offset: int, *, begins_there: bool = True) -> None:
 
 
 def _ends_at(log: Truncated, offset: int, producers: ProducerStates | None) -> None:
-    """The log has been truncated to ``offset``: everything that is derived from it follows. ``producers``: what they
-    were there, where nothing could be undone.
+    """Adapts everything that is derived from the log to its truncation to ``offset``. ``producers``: their state there,
+    if the journal could not undo the changes.
     """
     log.log_end_offset = offset
     log.files.durability.lower(offset)  # again: a sync may have begun before the truncation

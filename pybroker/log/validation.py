@@ -85,7 +85,7 @@ class Rules:
         self._level = _level(config)
 
     def check(self, records: Bytes, now_ms: int, *, from_client: bool, on_loop: bool = False) -> Batch:
-        """The header of the one batch in ``records``.
+        """Returns the header of the one batch in ``records``.
 
         Raises errors.KafkaError of several kinds, and ``on_loop`` TooHeavy.
         """
@@ -132,15 +132,15 @@ class Rules:
         return CheckedBatch(self, records, header, self.recompressed(records, header))
 
     def accept(self, batch: CheckedBatch, now_ms: int) -> tuple[Bytes, Batch, Bytes | None]:
-        """What was received, its header, and both in the topic's codec. Where the batch was checked by other rules, it
-        is checked again, and not yet packed. Raises as ``check``.
+        """Returns the received batch, its header, and both in the topic's codec. A batch that other rules have checked
+        is checked again, and not packed yet. Raises as ``check``.
         """
         if batch.rules is self:
             return batch.received, batch.header, batch.packed
         return batch.received, self.check(batch.received, now_ms, from_client=True, on_loop=True), None
 
     def repacked_on_loop(self, records: Bytes, batch: Batch) -> Bytes:
-        """As ``recompressed``. Raises TooHeavy."""
+        """Recompresses as ``recompressed``. Raises TooHeavy."""
         if self._codec is None or batch.codec == self._codec or batch.is_control:
             return records
         if len(records) > PACKED_ON_LOOP:
@@ -148,7 +148,7 @@ class Rules:
         return self.recompressed(records, batch)
 
     def recompressed(self, records: Bytes, batch: Batch) -> Bytes:
-        """The batch in the topic's codec; the same object where it is so already.
+        """Returns the batch in the topic's codec; the same object if the batch has that codec.
 
         Raises MessageTooLarge, RecordListTooLarge.
         """
@@ -161,12 +161,12 @@ class Rules:
 
 @lru_cache(maxsize=1024)
 def rules_for(config: LogConfig) -> Rules:
-    """The rules of a configuration; logs with equal ones share them."""
+    """Returns the rules of a configuration; logs with equal ones share them."""
     return Rules(config)
 
 
 def kafka_error(error: Exception) -> errors.KafkaError:
-    """The Kafka error for one of ``cy``'s."""
+    """Returns the Kafka error for one of ``cy``'s."""
     if isinstance(error, UnknownCodec):
         return errors.UnsupportedCompressionType(str(error))
     if isinstance(error, InvalidBatch):

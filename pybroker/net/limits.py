@@ -80,7 +80,7 @@ class Limits:
         return self.per_ip.get(address, self.max_per_ip)
 
     def of_listener(self, name: str) -> int:
-        """How many connections a listener may have."""
+        """Returns how many connections a listener may have."""
         return self.per_listener.get(name, UNLIMITED)
 
     def strange_bytes_at(self, listener: str) -> int:

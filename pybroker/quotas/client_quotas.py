@@ -35,7 +35,7 @@ class Used(Protocol):
         ...
 
     def delay_ms(self, now_ms: int) -> float:
-        """How long it would have to wait now."""
+        """Returns how long a client would have to wait now."""
         ...
 
 

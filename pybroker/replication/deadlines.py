@@ -33,7 +33,7 @@ class Deadlines:
         self._timer_at = 0.0
 
     def __len__(self) -> int:
-        """How many entries the heap has, cancelled ones included."""
+        """Counts the heap's entries, cancelled ones included."""
         return len(self._heap)
 
     def add(self, delay_ms: int, expired: Callable[[], None]) -> Deadline:

@@ -220,7 +220,7 @@ class Placement:
             await self._loop.run_in_executor(self._changes, self._logs.delete_all, logs)
 
     async def _leave_what_is_not_ours(self, deleted: Set[bytes]) -> None:
-        """After the whole image was read: deletes logs of deleted topics, sets other logs that it lacks aside."""
+        """Deletes logs of deleted topics once the whole image was read, and sets other logs that it lacks aside."""
         await self._delete([log.topic_partition for log in self._logs if log.topic_id in deleted])
         image = self._partitions.image
         await self._set_aside([log for log in self._logs if reason_to_leave(log, image, self._node_id)])

@@ -204,7 +204,7 @@ class Purgatory:
         """Finished requests, and the partitions in whose lists they still are."""
 
     def __len__(self) -> int:
-        """How many requests wait or are still in a list."""
+        """Counts the requests that wait or are still in a list."""
         found = {each for watchers in self._waiting.values() for each in watchers}
         return sum(isinstance(each, Waiting) for each in found)
 

@@ -31,7 +31,7 @@ class Interest:
         return self.create and (self.comes_back or self.waiters > 0)
 
     def is_idle(self, now: float, max_idle: float) -> bool:
-        """Whether the topic was neither requested nor used for ``max_idle`` seconds, and no call waits for it."""
+        """Says whether the topic was neither requested nor used for ``max_idle`` seconds, and no call waits for it."""
         return not self.waiters and now - self.used_at > max_idle
 
     def on_answer(self, now: float, is_whole: bool) -> None:

@@ -119,8 +119,8 @@ class Producer(BaseProducer, SendingQueues):
         on_delivery: Any,
         timeout: float | None = None,
     ) -> DeliveryReport:
-        """The slow part of ``send``, for a record that is not bytes yet or must wait. Waits at most max.block.ms, and
-        at most ``timeout`` seconds.
+        """Does the slow part of ``send``, for a record that is not bytes yet or must wait. Waits at most max.block.ms,
+        and at most ``timeout`` seconds.
         """
         self._check_open()
         record = self._prepared(topic, value, key, partition, timestamp, headers, on_delivery)

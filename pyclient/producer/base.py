@@ -230,8 +230,7 @@ class BaseProducer(Queues):
     # -- ends --------------------------------------------------------------------------------------
 
     def _complete_close(self, owner: str) -> None:
-        """The last step of a close, after each record was delivered or failed. After a signal it can be called again.
-        """
+        """Completes a close, after each record was delivered or failed. After a signal it can be called again."""
         if self._is_ended:
             return
         self._let_go()

@@ -34,7 +34,7 @@ class Context(Protocol):
 
 
 def client(context: Context) -> Generator[bytes | Away, bytes, None]:
-    """The client's side of an exchange. Raises SaslError."""
+    """Runs the client's side of an exchange. Raises SaslError."""
     answer = b""
     for _ in range(MOST_STEPS):
         if context.is_complete:

@@ -118,12 +118,12 @@ def between(low: float, high: float) -> Valid:
 
 
 def one_of(*words: str) -> Valid:
-    """One of these words; for a list, each member."""
+    """Accepts one of these words; for a list, in each member."""
     return Valid(words=words)
 
 
 def any_case(*words: str) -> Valid:
-    """One of these words, in any case."""
+    """Accepts one of these words, in any case."""
     return Valid(words=words, any_case=True)
 
 

@@ -67,7 +67,7 @@ class Member:
         return f"Member({self.id!r})"
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The metadata that the member sent for ``protocol``. Empty if it does not support that protocol."""
+        """Returns the metadata that the member sent for ``protocol``, empty if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:

@@ -94,7 +94,7 @@ class Bench:
         self.replicas.append_to(self.partition, batch, 1, self.now_ms, transaction_version=1)
 
     def request_frame(self) -> bytes:
-        """The request as a client sends it."""
+        """Returns the request as a client sends it."""
         request = Produce.Request(
             acks=1,
             timeout_ms=1000,
@@ -109,7 +109,7 @@ class Bench:
         return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]
 
     def transactional_request(self, value: bytes) -> Any:
-        """The first batch of a transaction."""
+        """Returns the first batch of a transaction."""
         builder = Builder(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         builder.append(self.now_ms, None, value)
         data = Produce.Request.PartitionProduceData(index=0, records=bytearray(builder.build()))
@@ -117,17 +117,17 @@ class Bench:
         return Produce.Request(acks=1, timeout_ms=1000, transactional_id="x", topic_data=[topic])
 
     def append_transactional(self) -> None:
-        """The log's part: it finds that it has the batch."""
+        """Runs the log's part, which finds that the log has the batch."""
         self.transactional_records[:8] = NO_OFFSET
         self.replicas.append_to(self.partition, self.transactional_records, 1, self.now_ms, transaction_version=1)
 
     def handle_transactional(self) -> None:
-        """The handler, the log's part included."""
+        """Runs the handler with the log's part, for a transactional request."""
         self.transactional_records[:8] = NO_OFFSET
         produce.handle(self.transactional, self.call)
 
     def decode(self) -> Produce.Request:
-        """The request as its handler gets it."""
+        """Returns the request as its handler gets it."""
         view = memoryview(self.frame)
         header = decode_request_header(view, LENGTH_FIELD, len(view))
         return Produce.decode_request(VERSION, view, header.position, len(view))
@@ -138,22 +138,22 @@ class Bench:
         self.partition.log.append_as_leader(self.records, 0, self.now_ms)
 
     def handle(self) -> None:
-        """The handler, the log's part included."""
+        """Runs the handler with the log's part."""
         self.request_records[:8] = NO_OFFSET
         produce.handle(self.request, self.call)
 
     def encode(self) -> None:
-        """The response as it is sent."""
+        """Encodes the response for the client."""
         Produce.encode_response(VERSION, 1, self.response)
 
     def whole(self) -> None:
-        """All of it."""
+        """Decodes, handles and encodes."""
         self.request_records[:8] = NO_OFFSET
         response: Any = produce.handle(self.decode(), self.call)
         Produce.encode_response(VERSION, 1, response)
 
     def fetch_request(self) -> Fetch.Request:
-        """A fetch from the log's end."""
+        """Returns a fetch from the log's end."""
         partition = Fetch.Request.FetchPartition(
             partition=0,
             fetch_offset=self.partition.log.log_end_offset,
@@ -163,7 +163,7 @@ class Bench:
         return Fetch.Request(max_wait_ms=500, min_bytes=1, topics=[topic])
 
     def whole_with_fetch(self) -> None:
-        """All of it, and a fetch that waits for the record."""
+        """Runs ``whole`` while a fetch waits for the record."""
         waiting = fetch.handle(self.fetch_request(), self.fetch_call)
         self.whole()
         Fetch.encode_response(FETCH_VERSION, 1, waiting.result())

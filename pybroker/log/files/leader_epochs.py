@@ -104,7 +104,7 @@ class LeaderEpochs:
         self._changed()
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Returns the file's content."""
         return encode_lines([f"{epoch} {start}" for epoch, start in self._entries])
 
     def _changed(self) -> None:

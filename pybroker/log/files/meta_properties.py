@@ -29,7 +29,7 @@ class MetaProperties:
     directory_id: str
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Returns the file's content."""
         lines = [
             "#",
             f"cluster.id={self.cluster_id}",
@@ -53,7 +53,7 @@ def decode(data: bytes) -> MetaProperties:
 
 
 def random_directory_id() -> str:
-    """A new id, 22 characters."""
+    """Returns a new id of 22 characters."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def encode(topic_id: bytes) -> bytes:
-    """The file's content."""
+    """Returns the file's content."""
     text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     return f"version: 0\ntopic_id: {text}\n".encode()
 

@@ -51,12 +51,12 @@ class RunningMoves:
             return moves[-1] if moves else None
 
     def of(self, log: Log) -> list[Move]:
-        """The moves of ``log``, the oldest first."""
+        """Returns the moves of ``log``, the oldest first."""
         with self._lock:
             return list(self._moves.get(log, ()))
 
     def all(self) -> list[Move]:
-        """The moves of all logs, the oldest of each log first."""
+        """Returns the moves of all logs, the oldest of each log first."""
         with self._lock:
             return [move for moves in self._moves.values() for move in moves]
 

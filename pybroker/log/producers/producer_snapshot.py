@@ -35,7 +35,7 @@ def file_name(offset: int) -> str:
 
 
 def encode(producers: Iterable[ProducerEntry]) -> bytes:
-    """The file's content."""
+    """Returns the file's content."""
     body = [_pack(entry) for entry in producers]
     counted = struct.pack(">i", len(body)) + b"".join(body)
     return struct.pack(">hI", VERSION, crc32c(counted)) + counted

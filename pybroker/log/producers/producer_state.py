@@ -106,15 +106,15 @@ class ProducerStates:
         return len(self._producers)
 
     def active(self) -> list[ProducerEntry]:
-        """The known producers (DescribeProducers)."""
+        """Returns the known producers (DescribeProducers)."""
         return list(self._producers.values())
 
     def ids(self) -> list[int]:
-        """The ids of the known producers."""
+        """Returns the ids of the known producers."""
         return producer_snapshot.ids(self._packed) if self._known is None else list(self._known)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """The state of one producer."""
+        """Returns the state of one producer."""
         return self._producers.get(producer_id)
 
     def is_ongoing(self, producer_id: int, epoch: int) -> bool:
@@ -293,8 +293,9 @@ class ProducerStates:
         logger.warning(text, self.folder, count, count - left)
 
     def undo_to(self, offset: int) -> bool:
-        """The log has been truncated to ``offset``, where a batch began; False where too much of it is gone to be
-        undone."""
+        """Follows a truncation of the log to ``offset``, where a batch began. Returns False if the journal no longer
+        reaches back that far.
+        """
         if offset < self._journal.start:
             return False
         self.remove_snapshots(lambda at: at > offset)

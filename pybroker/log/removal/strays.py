@@ -52,7 +52,7 @@ class Note(NamedTuple):
     why: str
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Returns the file's content."""
         document = {
             "version": VERSION,
             "topic": self.topic_partition.topic,
@@ -160,21 +160,19 @@ class Strays:
             return is_there
 
     def online(self) -> list[Stray]:
-        """The strays in dirs that have not failed."""
+        """Returns the strays in dirs that have not failed."""
         with self._lock:
             return [stray for found in self._found.values() for stray in found if not stray.log_dir.offline]
 
     def of(self, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
-        """The one that is the log of this topic's partition, the newest where there are several, unless a person has
-        removed it meanwhile.
-        """
+        """Returns the newest stray log of this topic's partition, unless a person has removed it meanwhile."""
         with self._lock:
             found = list(self._found.get((topic_id, topic_partition), ()))
         online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
         return max(online, key=lambda stray: stray.note.since_ms, default=None)
 
     def waiting(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of that name that has its folder still and is to lose it; None where its disk has failed."""
+        """Returns the log of that name that still has its folder and is to lose it; None if its disk has failed."""
         with self._lock:
             log, _ = self._waiting.get(topic_partition, (None, ""))
         return None if log is None or log.log_dir.offline else log

@@ -22,5 +22,5 @@ class LogSlice:
         self.next_offset = next_offset
 
     def read(self) -> bytes:
-        """The batches as bytes."""
+        """Returns the batches as bytes."""
         return self.records if isinstance(self.records, bytes) else self.records.read()

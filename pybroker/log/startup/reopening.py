@@ -35,7 +35,7 @@ _KEPT = (Start.OPENS, Start.READS)
 
 
 def describe(log: Log) -> ClosedLog | None:
-    """A log that has just been closed. None where the next start has to look into its files."""
+    """Describes a log that has just been closed. Returns None if the next start must read its files."""
     digest_of_files = _digest_of_unchanged(log) or _digest_of_files(log)
     producers = log.producers.packed()
     active = log.active_segment
@@ -54,8 +54,9 @@ def describe(log: Log) -> ClosedLog | None:
 
 
 def _digest_of_unchanged(log: Log) -> str | None:
-    """The digest that the start found. If something has changed unnoticed, the next start finds that it is another
-    one."""
+    """Returns the digest that the start found. If the log has changed unnoticed, the next start finds a different
+    digest.
+    """
     if log.files.found is None:
         return None
     known, end, epoch = log.files.found
@@ -87,7 +88,9 @@ def reopen(
     found: Mapping[str, Stamp],
     now_ms: int,
 ) -> Log | None:
-    """The log in ``folder``, whose files are ``found``, as it was ``closed``. None where they have changed."""
+    """Reopens the log in ``folder``, whose files are ``found``, as it was ``closed``. Returns None if they have
+    changed.
+    """
     if digest(found) != closed.files:
         return None
     storage, cache = log_dir.storage, log_dir.cache

@@ -275,5 +275,5 @@ class Line:
 
 
 def key_of(partition: Partition) -> Key:
-    """The partition's topic id and index."""
+    """Returns the partition's topic id and index."""
     return partition.topic_id, partition.topic_partition.partition

@@ -15,7 +15,7 @@ _OF_ZOOKEEPER: Final = "zookeeper."
 
 
 def context_of(config: BrokerConfig) -> ssl.SSLContext | None:
-    """The one for connections to ZooKeeper, None where they are plain. Reads files. Raises ConfigError."""
+    """Returns the context for connections to ZooKeeper, None if they are plain. Reads files. Raises ConfigError."""
     if not config[ENABLED]:
         return None
     names = [name for name in KEYS if name.startswith(f"{_OF_ZOOKEEPER}ssl.") and config.is_set(name)]

@@ -170,7 +170,7 @@ class Node:
         return f"{self.host}:{self.port}"
 
     def idle_since(self) -> float | None:
-        """The loop's time when an unused connection was last used."""
+        """Returns the loop's time when an unused connection was last used."""
         transport = self._transport
         return None if transport is None or transport.connection.is_busy else transport.used_at
 

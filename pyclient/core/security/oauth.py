@@ -45,7 +45,7 @@ class Window(NamedTuple):
     buffer: float
 
     def refresh_in(self, lifetime: float, random: Callable[[], float]) -> float:
-        """The seconds after which to fetch the next token, if this one lives for ``lifetime`` seconds."""
+        """Returns the seconds after which to fetch the next token, if this one lives for ``lifetime`` seconds."""
         at = lifetime * (self.factor + self.jitter * random())
         if self.least + self.buffer < lifetime:
             at = max(self.least, min(at, lifetime - self.buffer))

@@ -180,7 +180,7 @@ class ConsumerGroup:
         return self.tombstones_for(list(self.members))
 
     def tombstones_for(self, member_ids: list[str]) -> list[Record]:
-        """The same for these members, which may have changed in the current event."""
+        """Returns tombstones for these members, which may have changed in the current event."""
         return [
             *(records.no_current_record(self.id, member_id) for member_id in member_ids),
             *(records.no_target_record(self.id, member_id) for member_id in member_ids),

@@ -44,7 +44,7 @@ class Subscriptions:
         return alike and all(number == 1 for number in self.by_regex.values())
 
     def names_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics to which one member subscribes, by name or by expression."""
+        """Returns the topics to which one member subscribes, by name or by expression."""
         resolved = self.resolved.get(member.regex) if member.regex else None
         if resolved is None:
             return member.topics

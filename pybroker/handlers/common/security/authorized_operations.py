@@ -36,21 +36,21 @@ CLUSTER: Final = _bits(_CLUSTER)
 
 
 def of_topic(call: Call, name: str) -> int:
-    """What the client may do with the topic."""
+    """Returns the client's authorized operations on the topic."""
     if call.broker.authorizer is None:
         return TOPIC
     return _bits(each for each in _TOPIC if may(call, Right(each, AclResourceType.TOPIC), name, is_told=False))
 
 
 def of_group(call: Call, group_id: str) -> int:
-    """What the client may do with the group."""
+    """Returns the client's authorized operations on the group."""
     if call.broker.authorizer is None:
         return GROUP
     return _bits(each for each in _GROUP if may(call, Right(each, AclResourceType.GROUP), group_id, is_told=False))
 
 
 def of_cluster(call: Call) -> int:
-    """What the client may do with the cluster: nothing if it may not describe it."""
+    """Returns the client's authorized operations on the cluster: none if it may not describe it."""
     if call.broker.authorizer is None:
         return CLUSTER
     if not may(call, DESCRIBE_CLUSTER):
