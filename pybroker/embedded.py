@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pybroker.acl import Acl, check_known, texts
 from pybroker.client_settings import protocol, settings_for
 from pybroker.passwords import passwords
-from pybroker.process.most import MOST_PROCESSES
+from pybroker.process.limits import MOST_PROCESSES
 from pybroker.process.owned_process import OwnedProcess
 from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environment
 from pyclient.keywords import key_with_dots

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from pybroker.process.most import MOST_PROCESSES
+from pybroker.process.limits import MOST_PROCESSES
 
 LEVELS = ("debug", "info", "warning", "error")
 
