@@ -194,11 +194,11 @@ class Client:
             self._keeper.refresh(topic, self.may_create)
 
     async def _ask_metadata(self, message: Callable[[int], Metadata.Request]) -> Metadata.Response:
-        node = self.nodes.any_node()
-        response: Metadata.Response = await self.send(node, Metadata, message)
+        node = self.nodes.by_id[self.nodes.any_node()]
+        response: Metadata.Response = await self.send(node.id, Metadata, message)
         if response.error_code == RebootstrapRequired.code and self.nodes.recovers:
             self._rebootstrap()
-            raise ConnectionFailed(self.nodes.by_id[node].name, "metadata", RebootstrapRequired())
+            raise ConnectionFailed(node.name, "metadata", RebootstrapRequired())
         return response
 
     def _on_misrouted(self) -> None:
