@@ -1,4 +1,4 @@
-"""librdkafka's consumer, with a limit on each wait.
+"""librdkafka's producers and consumers: in one line each, and with a limit on each wait.
 
 A synchronous ``commit`` of confluent-kafka waits without a limit, and no signal reaches a thread inside it. So it runs
 in a thread of its own here. ``close`` may hang while a rebalance is pending, one time in ten on a loaded machine. The
@@ -14,11 +14,15 @@ import ctypes
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
 
 import confluent_kafka
+from confluent_kafka import Message, TopicPartition
 
+from harness.keywords import with_dots
+from harness.waiting import until
 from harness.witnesses import used
 
 T = TypeVar("T")
@@ -112,3 +116,110 @@ class Consumer(confluent_kafka.Consumer):
         if options.get("asynchronous", True):
             return super().commit(*arguments, **options)
         return within(COMMIT_TIMEOUT_S, lambda: super(Consumer, self).commit(*arguments, **options), "commit")
+
+
+class Served(Protocol):
+    """One broker, or several."""
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,…``"""
+
+
+def present(found: T | None) -> T:
+    """Returns a field of a message, which must have it."""
+    assert found is not None
+    return found
+
+
+def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
+    """Returns librdkafka's producer. Settings have ``_`` for ``.``."""
+    used("librdkafka")
+    dotted = with_dots(settings)
+    return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, **dotted})
+
+
+class Deliveries:
+    """Collects delivery reports."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.errors: list[confluent_kafka.KafkaError] = []
+
+    def __call__(self, error: confluent_kafka.KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.messages.append(message)
+        else:
+            self.errors.append(error)
+
+
+def send(client: confluent_kafka.Producer, topic: str, value: bytes, **options: object) -> None:
+    """Gives one record to librdkafka. Waits while its queue is full, as it is on a slow machine."""
+
+    def is_taken() -> bool:
+        try:
+            client.produce(topic, value, **options)  # type: ignore[arg-type]
+        except BufferError:
+            client.poll(0.1)
+            return False
+        return True
+
+    until(is_taken, "place in librdkafka's queue", pause_s=0)
+
+
+def write(
+    broker: Served,
+    topic: str,
+    values: Iterable[bytes],
+    *,
+    partition: int | None = None,
+    keys: Sequence[bytes] | None = None,
+    **settings: object,
+) -> list[Message]:
+    """Writes all values in order, over retries too. Returns their delivery reports, all of them good."""
+    reports = Deliveries()
+    client = producer(broker, **{"acks": "all", "enable_idempotence": True, **settings})
+    for place, value in enumerate(values):
+        options: dict[str, object] = {} if partition is None else {"partition": partition}
+        if keys is not None:
+            options["key"] = keys[place]
+        send(client, topic, value, on_delivery=reports, **options)
+        if place % 10_000 == 9_999:
+            client.poll(0.1)
+    assert client.flush(60) == 0
+    assert not reports.errors
+    return reports.messages
+
+
+@contextmanager
+def consumer(broker: Served, group: str = "unused", **settings: object) -> Iterator[confluent_kafka.Consumer]:
+    """Returns librdkafka's consumer, which begins at the earliest offset by default."""
+    defaults = {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 50}
+    defaults |= {"heartbeat.interval.ms": 200, "log_level": 0}
+    dotted = with_dots(settings)
+    client = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, **defaults, **dotted}
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def take(client: confluent_kafka.Consumer, count: int, timeout_s: float = 90) -> list[Message]:
+    """Reads exactly ``count`` messages, or fails."""
+    found: list[Message] = []
+    deadline = time.monotonic() + timeout_s
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} messages came"
+        for message in client.consume(count - len(found), 0.2):
+            assert message.error() is None, message.error()
+            found.append(message)
+    return found
+
+
+def read(broker: Served, topic: str, count: int, partition: int = 0, offset: int = 0) -> list[Message]:
+    """Reads ``count`` messages of one partition."""
+    with consumer(broker, enable_auto_commit=False) as client:
+        client.assign([TopicPartition(topic, partition, offset)])
+        return take(client, count)

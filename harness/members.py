@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from harness import error_codes, kinds
 from harness.brokers import Broker
-from harness.support import settled
+from harness.waiting import settled
 from harness.wire_client import Wire
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from harness import error_codes, kinds
 from harness.entrance import MECHANISM, Entrance, current
-from harness.support import settled
+from harness.waiting import settled
 from harness.witnesses import BARE, used
 
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))

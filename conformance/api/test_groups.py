@@ -19,7 +19,7 @@ from harness.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 from harness.members import Member, committed, describe, find_coordinator, subscription
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from conformance.conftest import NewBroker
 from harness import error_codes
 from harness.members import find_coordinator
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 GROUPS = 1_000

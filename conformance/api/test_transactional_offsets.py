@@ -24,7 +24,7 @@ from harness.error_codes import (
     UNSTABLE_OFFSET_COMMIT,
 )
 from harness.members import Member, committed, find_coordinator
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 RETRIABLE = (*COORDINATOR_NOT_READY, CONCURRENT_TRANSACTIONS)

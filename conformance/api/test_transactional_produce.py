@@ -25,7 +25,7 @@ from harness.error_codes import (
     TRANSACTION_ABORTABLE,
     TRANSACTION_COORDINATOR_FENCED,
 )
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 RETRIABLE = (*COORDINATOR_NOT_READY, NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS)

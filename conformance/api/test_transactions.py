@@ -31,7 +31,7 @@ from harness.error_codes import (
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 PATIENCE_S = 60

@@ -7,7 +7,7 @@ from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
 from harness import librdkafka
 from harness.brokers import Broker
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 

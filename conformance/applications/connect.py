@@ -15,7 +15,7 @@ from conformance.applications.process import Application
 from harness import peers
 from harness.brokers import Broker
 from harness.keywords import key_with_dots
-from harness.support import until
+from harness.waiting import until
 
 WAIT_S = 120
 FILE = "org.apache.kafka.connect.file.FileStream"

@@ -16,7 +16,8 @@ from conformance.applications.process import Application
 from conformance.conftest import NewBroker
 from harness import peers
 from harness.brokers import Broker
-from harness.support import present, until, write
+from harness.librdkafka import present, write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 MAIN = "org.apache.kafka.tools.TransactionalMessageCopier"

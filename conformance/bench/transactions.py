@@ -14,7 +14,7 @@ from conformance.bench.pipeline import Client, Later, drive
 from conformance.data import batches
 from harness import error_codes, kinds, processes
 from harness.brokers import Broker
-from harness.support import settled
+from harness.waiting import settled
 from harness.wire_client import Wire, decode_response, encode_request
 
 PRODUCERS = 16

@@ -21,7 +21,8 @@ from conformance.drivers.base import Consumer, Place, Record
 from conformance.drivers.java import JavaDriver, JavaProducer
 from harness.brokers import Broker
 from harness.jvm import Printed
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 TOOLS = "org.apache.kafka.tools"

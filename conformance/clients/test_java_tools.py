@@ -13,7 +13,7 @@ from conformance.clients.streams import kcat
 from conformance.conftest import NewTopic
 from harness.brokers import Broker
 from harness.peers import Java
-from harness.support import until
+from harness.waiting import until
 
 TOOLS = "org.apache.kafka.tools"
 Tool = Callable[..., str]

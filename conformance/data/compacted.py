@@ -10,7 +10,7 @@ from conformance.data import batches
 from conformance.data.batches import Record
 from harness.brokers import Broker
 from harness.keywords import with_dots
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 PATIENCE_S = 120

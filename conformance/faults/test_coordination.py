@@ -17,7 +17,7 @@ from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, read_back
 from harness.clusters import Cluster
 from harness.ensemble import Ensemble, ensemble
-from harness.support import until
+from harness.waiting import until
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 

@@ -13,7 +13,7 @@ from conformance.data import batches
 from conformance.faults.means.small_disk import SmallDisk
 from harness import error_codes
 from harness.brokers import Broker
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import ConnectionClosed, Wire
 
 pytestmark = pytest.mark.nightly

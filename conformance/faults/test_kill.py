@@ -13,7 +13,7 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.faults.campaigns.kills import Campaign
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly

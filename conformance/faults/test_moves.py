@@ -19,7 +19,7 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from harness.brokers import Broker
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly

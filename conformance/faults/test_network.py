@@ -12,7 +12,7 @@ from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, read_back
 from harness.brokers import Broker
 from harness.proxy import FaultProxy
-from harness.support import until
+from harness.waiting import until
 
 pytestmark = pytest.mark.nightly
 PLACE = Place("t", 0)

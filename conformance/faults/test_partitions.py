@@ -24,7 +24,7 @@ from conformance.faults.loads.load import IdempotentWriter, make_value, name_of,
 from harness.ensemble import Ensemble, ensemble
 from harness.machines import Machines
 from harness.proxy import FaultProxy
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]

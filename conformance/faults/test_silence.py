@@ -14,7 +14,7 @@ import pytest
 
 from conformance.faults.checkers import silence
 from conformance.faults.checkers.silence import SILENT, Silence
-from harness.support import until
+from harness.waiting import until
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 NO_APIS = struct.pack(">hi", 0, 0)

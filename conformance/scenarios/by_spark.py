@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.support import Served, until
+from harness.librdkafka import Served
+from harness.waiting import until
 from harness.witnesses import used
 
 if TYPE_CHECKING:

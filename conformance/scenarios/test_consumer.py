@@ -14,9 +14,10 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
 from harness.brokers import Broker
+from harness.librdkafka import consumer, present, take, write
 from harness.members import Member, committed, find_coordinator
 from harness.peers import Java
-from harness.support import consumer, present, take, until, write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

@@ -17,7 +17,8 @@ from conformance.conftest import QUICK_GROUPS
 from conformance.drivers.base import Consumer, Place
 from harness import error_codes
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly

@@ -10,8 +10,9 @@ import pytest
 from conformance.drivers.base import ClientError, Consumer, Driver, Place
 from conformance.scenarios.conftest import NewMember
 from harness.brokers import Broker
+from harness.librdkafka import write
 from harness.members import committed
-from harness.support import until, write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 FOREVER_MS = 25_000

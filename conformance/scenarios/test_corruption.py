@@ -16,7 +16,7 @@ from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
 from harness import error_codes
 from harness.brokers import Broker
-from harness.support import consumer, read
+from harness.librdkafka import consumer, read
 from harness.wire_client import Wire
 from harness.witnesses import used
 

@@ -26,8 +26,9 @@ from conformance.report.rows import ROOT
 from conformance.scenarios.by_spark import BySpark, in_order, offsets, started
 from harness import command_line, postgres
 from harness.brokers import Broker
+from harness.librdkafka import write
 from harness.members import committed
-from harness.support import until, write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

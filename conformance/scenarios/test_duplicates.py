@@ -14,8 +14,8 @@ from conformance.data import batches
 from conformance.drivers.base import ClientError
 from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker, free_port
+from harness.librdkafka import Deliveries, read
 from harness.proxy import FaultProxy
-from harness.support import Deliveries, read
 from harness.wire_client import Wire
 from harness.witnesses import used
 

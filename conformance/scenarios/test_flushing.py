@@ -10,7 +10,8 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.scenarios.files import count_calls, traced
-from harness.support import read, until, write
+from harness.librdkafka import read, write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly

@@ -13,8 +13,9 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.drivers.base import CommitRefused, Consumer, Driver, Event, Place, Record, WokenUp
 from conformance.scenarios.conftest import NewMember
 from harness.brokers import Broker
+from harness.librdkafka import write
 from harness.members import committed
-from harness.support import until, write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 PATIENCE_S = 90.0

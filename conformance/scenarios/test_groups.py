@@ -18,8 +18,9 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from conformance.conftest import NewBroker, NewTopic
 from harness import error_codes
 from harness.brokers import Broker
+from harness.librdkafka import consumer, present, producer, take, write
 from harness.members import Member, committed, describe, find_coordinator, subscription
-from harness.support import consumer, present, producer, take, until, write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

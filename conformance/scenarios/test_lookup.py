@@ -13,7 +13,8 @@ from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.files import MIB, base_offsets, index_entries, index_lookup, traced
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 

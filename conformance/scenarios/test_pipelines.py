@@ -25,7 +25,7 @@ from conformance.data.spark_tables import committed_files
 from conformance.report import rows
 from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker
-from harness.support import consumer
+from harness.librdkafka import consumer
 from harness.wire_client import Wire
 from harness.witnesses import used
 

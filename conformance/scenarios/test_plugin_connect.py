@@ -14,7 +14,8 @@ from conformance.applications.connect import DistributedWorker
 from conformance.conftest import NewBroker
 from conformance.data import dataset
 from harness.brokers import Broker
-from harness.support import present, until
+from harness.librdkafka import present
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly

@@ -21,7 +21,8 @@ from conformance.data import dataset
 from conformance.drivers import java
 from harness import peers
 from harness.brokers import Broker
-from harness.support import present, until, write
+from harness.librdkafka import present, write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly

@@ -17,8 +17,8 @@ from conformance.data import batches
 from conformance.data.dataset import flights, write_flights
 from harness import error_codes
 from harness.brokers import Broker
+from harness.librdkafka import Deliveries, producer, read, write
 from harness.peers import Java
-from harness.support import Deliveries, producer, read, write
 from harness.wire_client import Wire
 from harness.witnesses import used
 

@@ -14,7 +14,8 @@ from confluent_kafka import TopicPartition
 
 from conformance.conftest import NewBroker
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

@@ -14,7 +14,7 @@ from conformance import drivers
 from conformance.drivers.base import Consumer, Place
 from harness.clusters import Cluster
 from harness.hanging import hanging
-from harness.support import until
+from harness.waiting import until
 
 pytestmark = pytest.mark.nightly
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -10,7 +10,7 @@ from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
 from harness import error_codes
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

@@ -25,9 +25,10 @@ from conformance.data import batches
 from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker
+from harness.librdkafka import read, write
 from harness.peers import Java
 from harness.proxy import FaultProxy
-from harness.support import read, until, write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 from pyclient import Producer

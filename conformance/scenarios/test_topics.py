@@ -11,7 +11,8 @@ from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
 from harness import error_codes
 from harness.brokers import Broker
-from harness.support import Deliveries, consumer, present, producer, read, take, until, write
+from harness.librdkafka import Deliveries, consumer, present, producer, read, take, write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 

@@ -15,7 +15,8 @@ from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, Must
 from conformance.scenarios.by_spark import BySpark
 from harness import kinds
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

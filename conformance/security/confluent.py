@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from conformance.drivers.logins import Login
 from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, Client, Refused
 from harness.librdkafka import Consumer
-from harness.support import until
+from harness.waiting import until
 from harness.witnesses import used
 
 ITERATIONS = 4096

@@ -19,7 +19,7 @@ from harness.command_line import run
 from harness.guarded import ALLOWED_URLS, GUARDED, Guarded
 from harness.issuer import Issuer, serving
 from harness.jvm import Jvm
-from harness.support import until
+from harness.waiting import until
 
 Grant = Callable[..., None]
 

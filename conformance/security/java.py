@@ -12,7 +12,7 @@ from typing import Any
 from conformance.drivers.logins import Login
 from conformance.security.base import PATIENCE_S, Acl, Administrator, Client, Refused
 from harness.jvm import Jvm
-from harness.support import until
+from harness.waiting import until
 from harness.witnesses import used
 
 TOOLS = "org.apache.kafka.tools"

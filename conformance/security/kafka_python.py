@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 
 from conformance.drivers.logins import Login
 from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, Client, Refused
-from harness.support import until
+from harness.waiting import until
 from harness.witnesses import used
 
 #: kafka-python formats an error like this if it has no class for it.

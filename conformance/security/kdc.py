@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.brokers import free_port
-from harness.support import until
+from harness.waiting import until
 
 REALM: Final = "EXAMPLE.COM"
 SERVICE: Final = "kafka"

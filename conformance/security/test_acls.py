@@ -9,7 +9,7 @@ import pytest
 from conformance.drivers.logins import Login
 from conformance.security.base import Acl, Administrator, Client, Refused
 from conformance.security.conftest import Grant
-from harness.support import until
+from harness.waiting import until
 
 
 def refusal(client: Client, resource: str) -> AbstractContextManager[object]:

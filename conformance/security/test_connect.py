@@ -13,7 +13,7 @@ from conformance.drivers.logins import Login
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
 from harness.brokers import Broker
-from harness.support import until
+from harness.waiting import until
 from harness.witnesses import used
 
 LINES = 300

@@ -17,7 +17,7 @@ from conformance.security.kdc import REALM, Kdc, serving
 from harness.brokers import Broker, OurBroker, free_port
 from harness.clusters import Cluster
 from harness.jvm import Jvm
-from harness.support import until
+from harness.waiting import until
 from pyclient import Admin, Consumer, Producer
 from pyclient.errors import SaslRefused
 

@@ -13,7 +13,8 @@ from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
 from harness import peers
 from harness.brokers import Broker
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.witnesses import used
 
 LINES = 500

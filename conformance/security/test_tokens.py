@@ -13,7 +13,7 @@ from conformance.security.base import Client, Refused
 from conformance.security.conftest import Grant
 from conformance.security.java import JavaAdministrator
 from harness.jvm import Jvm
-from harness.support import until
+from harness.waiting import until
 
 TOOL = "DelegationTokenCommand"
 #: A row of the tool's output: id, HMAC, owner, requester and, if there are any, renewers.

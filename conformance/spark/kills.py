@@ -35,7 +35,7 @@ from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
 from harness.brokers import Broker, OurBroker
-from harness.support import present
+from harness.librdkafka import present
 from harness.wire_client import Wire
 
 PARTITIONS = 3

@@ -10,7 +10,7 @@ from conformance.applications.committed import read_all
 from conformance.conftest import Counted, NewTopic
 from conformance.spark import connector
 from harness.brokers import Broker
-from harness.support import present
+from harness.librdkafka import present
 
 COUNT = 50_000
 

@@ -11,7 +11,8 @@ import pytest
 from conformance.applications.committed import read_all
 from conformance.conftest import NewTopic
 from harness.brokers import Broker
-from harness.support import present, until
+from harness.librdkafka import present
+from harness.waiting import until
 from harness.wire_client import Wire
 
 if TYPE_CHECKING:

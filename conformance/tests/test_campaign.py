@@ -13,7 +13,7 @@ import pytest
 
 from conformance import campaign
 from conformance.campaign import CAMPAIGNS, Campaign, Program, Suite
-from harness.support import until
+from harness.waiting import until
 
 TIDY = """
 import pathlib, subprocess, sys, time

@@ -12,7 +12,7 @@ import pytest
 from conformance.conftest import QUICK_GROUPS
 from harness import error_codes, kinds
 from harness.brokers import Broker
-from harness.support import settled, until
+from harness.waiting import settled, until
 from harness.wire_client import Wire, framed
 
 FILE = Path(__file__).with_name("exchanges.txt")

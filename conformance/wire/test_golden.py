@@ -11,7 +11,7 @@ import pytest
 
 from harness.brokers import Broker
 from harness.golden_frames import FILES, Exchange, read
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire, decode_response, message_class
 
 #: JoinGroup and SyncGroup may keep a client waiting for members that are missing here.

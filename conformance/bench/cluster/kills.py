@@ -18,7 +18,7 @@ from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import KafkaTrio, OurTrio, Trio
 from conformance.data.batches import batch
 from harness.ensemble import ensemble
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 PARTITIONS = 6

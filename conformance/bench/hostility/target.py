@@ -18,7 +18,7 @@ from harness import processes
 from harness.brokers import OurBroker
 from harness.clusters import Cluster
 from harness.kinds import GROUP, TRANSACTION
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 Address = tuple[str, int]

@@ -12,7 +12,7 @@ from conformance.bench.scale.spent import PATIENCE_S, Spent, asked
 from conformance.bench.workers import wide_topics
 from harness import error_codes, processes
 from harness.brokers import Broker
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire, decode_response, encode_request
 
 TIMEOUT_MS = 120_000

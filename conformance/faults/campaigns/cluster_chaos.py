@@ -25,7 +25,7 @@ from harness.clusters import Cluster, is_running
 from harness.ensemble import Ensemble
 from harness.machines import Machines
 from harness.network import CLIENTS, SERVICES, Network
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 #: A fault lasts at most this long, mostly less; the longest ones exceed sessions and lags.

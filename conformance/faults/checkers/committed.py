@@ -15,7 +15,8 @@ from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
 from harness import librdkafka
 from harness.error_codes import TOPIC_NOT_READY
-from harness.support import present, settled
+from harness.librdkafka import present
+from harness.waiting import settled
 from harness.wire_client import Wire
 
 #: Everything that must happen may take this long.

@@ -14,7 +14,7 @@ from conformance.faults.checkers.history import Anomaly, PartitionHistory, Water
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.loads.load import GroupReader, IdempotentWriter, Load, read_back
 from harness import error_codes
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 TOPIC, GROUP, COMMITTER = "foreign", "readers", "committer"

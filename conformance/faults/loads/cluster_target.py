@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.drivers.base import Place
 from harness.clusters import Cluster
 from harness.machines import Machines
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 REPLICAS = 3

@@ -20,7 +20,7 @@ from conformance.faults.loads.load import Load, make_value, name_of, read_back
 from conformance.faults.means.secured import ACLS_VERSION, ADMIN, GUESTS, Secured, filtered, grant
 from harness import error_codes
 from harness.kinds import AclOperation, AclResource
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 TOPIC = "guests"

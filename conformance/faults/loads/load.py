@@ -27,8 +27,9 @@ from conformance.faults.checkers.history import PartitionHistory, Row, TopicHist
 from harness import librdkafka
 from harness.brokers import Broker
 from harness.keywords import with_dots
+from harness.librdkafka import Served, present
 from harness.members import find_coordinator
-from harness.support import Served, present, until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 STALLED_S = 60

@@ -29,7 +29,7 @@ from conformance.faults.checkers.streams import Journal, PartitionLog
 from conformance.faults.loads.sdk_worker import TOPIC, Options
 from conformance.faults.targets import Target
 from harness import librdkafka, processes
-from harness.support import until
+from harness.waiting import until
 
 STALLED_S = 180.0
 MEMORY = "memory"

@@ -30,7 +30,7 @@ from conformance.faults.checkers.history import Anomaly, Row
 from conformance.faults.checkers.transactions import Journal
 from conformance.faults.loads.transaction_worker import Options
 from conformance.faults.targets import Target
-from harness.support import until
+from harness.waiting import until
 
 TOPICS = {"input": 4, "side": 2}
 #: Brokers write everything beside records all the time; transactions time out soon.

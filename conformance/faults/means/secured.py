@@ -20,7 +20,7 @@ from harness.clusters import Brokers
 from harness.entrance import MECHANISM, Entrance, used_by_all
 from harness.guarded import AUTHORIZER, PASSWORD, jaas
 from harness.kinds import LITERAL, AclOperation, AclPermission, AclResource
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 LISTENER: Final = "GUARDED"

@@ -15,7 +15,7 @@ from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
 from harness.clusters import Cluster, Partition
 from harness.hanging import hanging
 from harness.keywords import with_dots
-from harness.support import until
+from harness.waiting import until
 from harness.wire_client import Wire
 
 RESTART_S = 0.4

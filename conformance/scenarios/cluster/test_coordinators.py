@@ -13,7 +13,8 @@ from conformance.drivers import CLIENTS
 from conformance.drivers.base import ClientError, CommitRefused, Consumer, Place
 from conformance.scenarios.cluster.brokers import OpenCluster
 from harness import kinds
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 

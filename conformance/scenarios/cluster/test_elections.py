@@ -19,7 +19,8 @@ from harness.error_codes import (
     PREFERRED_LEADER_NOT_AVAILABLE,
     TOPIC_ALREADY_EXISTS,
 )
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

@@ -12,7 +12,7 @@ from conformance.faults.loads.transaction_load import Application, Plan, Transac
 from conformance.faults.test_kill import seed
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.support import until
+from harness.waiting import until
 from harness.witnesses import used
 
 __all__ = ["seed"]

@@ -11,7 +11,7 @@ from conformance.conftest import Counted
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic
-from harness.support import until
+from harness.waiting import until
 
 FEW, SOME, MANY = 2, 15, 100
 

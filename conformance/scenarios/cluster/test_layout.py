@@ -11,7 +11,8 @@ from typing import Any
 from conformance import drivers
 from conformance.scenarios.cluster.brokers import OpenCluster
 from harness.ensemble import JAR, JVM, Ensemble
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire
 
 SHELL = "org.apache.zookeeper.ZooKeeperMain"

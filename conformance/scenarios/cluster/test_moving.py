@@ -14,7 +14,7 @@ from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
 from harness import command_line
 from harness.peers import Java
-from harness.support import until
+from harness.waiting import until
 from harness.witnesses import used
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

@@ -16,7 +16,8 @@ from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from harness import librdkafka
 from harness.error_codes import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
-from harness.support import take, until, write
+from harness.librdkafka import take, write
+from harness.waiting import until
 from harness.wire_client import Wire
 from harness.witnesses import used
 

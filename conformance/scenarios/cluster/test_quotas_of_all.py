@@ -8,7 +8,8 @@ from functools import partial
 
 from conformance.data import batches
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.support import until, write
+from harness.librdkafka import write
+from harness.waiting import until
 from harness.wire_client import Wire, encode_request
 
 CLIENT = "held-back"

@@ -17,7 +17,7 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from harness import librdkafka
 from harness.clusters import Brokers
-from harness.support import until
+from harness.waiting import until
 
 LIBRARIES = ("confluent", "aiokafka", "java", "pyclient")
 AT_ONCE, PAUSE_S = 20, 0.05

@@ -12,7 +12,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from harness.support import until
+from harness.waiting import until
 
 ROOT_AND_NODE = "SELECT data FROM nodes WHERE parent || name = '' OR parent = ? AND name = ? ORDER BY parent"
 
