@@ -25,8 +25,8 @@ from harness import witnesses
 from harness.brokers import KINDS, Broker, free_port
 from harness.keywords import with_dots
 from harness.peers import Java
+from harness.protocol.wire_client import Wire
 from harness.proxy import FaultProxy
-from harness.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from typing import IO, Self
 
 from harness import peers
 from harness.keywords import key_with_dots, with_dots
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 START_TIMEOUT_S = 120.0
 #: A JVM starts slowly on a machine that is busy with other tests.

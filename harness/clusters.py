@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Self
 
 from harness.brokers import START_TIMEOUT_S, BrokerError, free_port
 from harness.keywords import key_with_dots, with_dots
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=([\d,]+)\n")
 ANSWER_S = 2.0

@@ -6,10 +6,10 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from harness import error_codes, kinds
 from harness.brokers import Broker
+from harness.protocol import error_codes, kinds
+from harness.protocol.wire_client import Wire
 from harness.waiting import settled
-from harness.wire_client import Wire
 
 
 def subscription(*topics: str) -> bytes:

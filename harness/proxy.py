@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
-from harness.wire_client import ConnectionClosed, Wire
+from harness.protocol.wire_client import ConnectionClosed, Wire
 
 PRODUCE = 0
 #: With this SO_LINGER, a close sends RST instead of FIN.

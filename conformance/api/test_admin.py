@@ -9,9 +9,9 @@ import pytest
 
 from conformance.conftest import NewTopic
 from conformance.data import batches
-from harness import error_codes, kinds
 from harness.brokers import Broker
-from harness.error_codes import (
+from harness.protocol import error_codes, kinds
+from harness.protocol.error_codes import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR,
@@ -20,7 +20,7 @@ from harness.error_codes import (
     POLICY_VIOLATION,
     TOPIC_ALREADY_EXISTS,
 )
-from harness.wire_client import Wire, framed, request_header
+from harness.protocol.wire_client import Wire, framed, request_header
 
 
 def test_semantic_01_an_unsupported_version_of_api_versions_is_answered_in_v0_form(wire: Wire) -> None:

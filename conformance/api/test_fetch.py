@@ -11,7 +11,7 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.batches import batch
 from harness.brokers import Broker
-from harness.error_codes import (
+from harness.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
     FETCH_SESSION_ID_NOT_FOUND,
     INVALID_FETCH_SESSION_EPOCH,
@@ -20,7 +20,7 @@ from harness.error_codes import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 
 def filled(wire: Wire, topic: str, count: int = 5, size: int = 10, partition: int = 0) -> None:

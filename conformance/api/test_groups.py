@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness import error_codes, kinds
 from harness.brokers import Broker
-from harness.error_codes import (
+from harness.members import Member, committed, describe, find_coordinator, subscription
+from harness.protocol import error_codes, kinds
+from harness.protocol.error_codes import (
     FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
@@ -18,9 +19,8 @@ from harness.error_codes import (
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
 )
-from harness.members import Member, committed, describe, find_coordinator, subscription
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 
 @pytest.fixture

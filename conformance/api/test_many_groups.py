@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.conftest import NewBroker
-from harness import error_codes
 from harness.members import find_coordinator
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 GROUPS = 1_000
 

@@ -7,9 +7,9 @@ import pytest
 from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.data.batches import Record, batch
-from harness import error_codes
 from harness.brokers import Broker
-from harness.error_codes import (
+from harness.protocol import error_codes
+from harness.protocol.error_codes import (
     CORRUPT_MESSAGE,
     DUPLICATE_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH,
@@ -18,7 +18,7 @@ from harness.error_codes import (
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     RECORD_LIST_TOO_LARGE,
 )
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 LAST_SEQUENCE = 2**31 - 1
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from conformance.conftest import NewBroker
-from harness import kinds
 from harness.brokers import Broker
-from harness.error_codes import (
+from harness.members import Member, committed, find_coordinator
+from harness.protocol import kinds
+from harness.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_READY,
     FENCED_INSTANCE_ID,
@@ -23,9 +24,8 @@ from harness.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSTABLE_OFFSET_COMMIT,
 )
-from harness.members import Member, committed, find_coordinator
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 RETRIABLE = (*COORDINATOR_NOT_READY, CONCURRENT_TRANSACTIONS)
 OLDEST, OLDER, NEWEST = 0, 3, 5

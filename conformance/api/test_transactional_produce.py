@@ -13,8 +13,8 @@ import pytest
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.batches import batch
-from harness import kinds
-from harness.error_codes import (
+from harness.protocol import kinds
+from harness.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_READY,
     INVALID_PRODUCER_EPOCH,
@@ -25,8 +25,8 @@ from harness.error_codes import (
     TRANSACTION_ABORTABLE,
     TRANSACTION_COORDINATOR_FENCED,
 )
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 RETRIABLE = (*COORDINATOR_NOT_READY, NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS)
 V1, V2 = 11, 12

@@ -12,9 +12,9 @@ import pytest
 
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data.batches import TRANSACTIONAL, batch
-from harness import kinds
 from harness.brokers import Broker
-from harness.error_codes import (
+from harness.protocol import kinds
+from harness.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_READY,
     INVALID_PRODUCER_EPOCH,
@@ -31,8 +31,8 @@ from harness.error_codes import (
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 PATIENCE_S = 60
 V1, V2 = 4, 5

@@ -7,8 +7,8 @@ from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
 from harness import librdkafka
 from harness.brokers import Broker
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 
 class CommittedReader:

@@ -17,8 +17,8 @@ from conformance.conftest import NewBroker
 from harness import peers
 from harness.brokers import Broker
 from harness.librdkafka import present, write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 MAIN = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from conformance.bench.cases import Figures
 from harness import processes
 from harness.brokers import Broker
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 PARTITIONS = 10_000
 CONNECTIONS = 15_000

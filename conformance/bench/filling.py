@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.brokers import Broker, BrokerError
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 
 def fill(broker: Broker, topic: str, partitions: int, batch: bytes, batches: int, into: int | None = None) -> None:

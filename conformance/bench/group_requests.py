@@ -16,7 +16,7 @@ from conformance.bench.pipeline import Client, Repeated, drive
 from harness import processes
 from harness.brokers import Broker
 from harness.members import Member, find_coordinator, subscription
-from harness.wire_client import Wire, encode_request
+from harness.protocol.wire_client import Wire, encode_request
 
 CONNECTIONS = 8
 #: Requests per record of the small-records case: joins cost much more than a commit.

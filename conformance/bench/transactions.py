@@ -12,10 +12,11 @@ from itertools import count
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Later, drive
 from conformance.data import batches
-from harness import error_codes, kinds, processes
+from harness import processes
 from harness.brokers import Broker
+from harness.protocol import error_codes, kinds
+from harness.protocol.wire_client import Wire, decode_response, encode_request
 from harness.waiting import settled
-from harness.wire_client import Wire, decode_response, encode_request
 
 PRODUCERS = 16
 #: Transactions per record of the small-records case.

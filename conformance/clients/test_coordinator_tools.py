@@ -22,8 +22,8 @@ from conformance.drivers.java import JavaDriver, JavaProducer
 from harness.brokers import Broker
 from harness.jvm import Printed
 from harness.librdkafka import write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 TOOLS = "org.apache.kafka.tools"
 GROUPS = "consumer.group.ConsumerGroupCommand"

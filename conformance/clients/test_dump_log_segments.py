@@ -16,7 +16,7 @@ from conformance.data import batches
 from conformance.data.compacted import EAGER, CompactedTopic
 from harness.brokers import Broker
 from harness.peers import Java
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 COMPLAINTS = re.compile(r"mismatch|does not match|Found|not valid|unmatched|corrupt|Exception|Error", re.I)
 

@@ -10,8 +10,8 @@ from conformance.data import batches
 from conformance.data.batches import Record
 from harness.brokers import Broker
 from harness.keywords import with_dots
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 PATIENCE_S = 120
 #: Compaction looks for work all the time, and takes what it finds.

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.wire_client import NO_UUID, Wire
+from harness.protocol.wire_client import NO_UUID, Wire
 
 #: Topics that all sequences share, with their partitions. One, two, three or four members get the same number each, so
 #: the order in which a broker looks at them does not matter. ``own`` is made for a sequence, ``none`` is not there.

@@ -23,8 +23,8 @@ from conformance.differential.compare import Difference, differences
 from conformance.differential.normal import reply_tree
 from conformance.differential.requests import VERBS, request_fields
 from conformance.differential.step import Step
-from harness import error_codes
-from harness.wire_client import ConnectionClosed, Wire
+from harness.protocol import error_codes
+from harness.protocol.wire_client import ConnectionClosed, Wire
 
 #: A classic member that a group does not know joins it. After that Kafka's memory has lost an empty consumer group,
 #: though its offsets remain, and after a restart the group is there again. What follows is not compared.

@@ -11,7 +11,7 @@ from conformance.differential.generate import KINDS, sequence
 from conformance.differential.requests import VERBS, request_fields
 from conformance.differential.shrink import shrink
 from conformance.differential.step import parse, show, step
-from harness.wire_client import encode_request
+from harness.protocol.wire_client import encode_request
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,14 +1,14 @@
 """The settings by which a library reaches brokers: their addresses, and a login where everybody has one.
 
-All clients log in as one user (``harness.entrance``) to a campaign's secured brokers. The module of logins knows all
-libraries, so it is imported only then.
+All clients log in as one user (``harness.protocol.entrance``) to a campaign's secured brokers. The module of logins
+knows all libraries, so it is imported only then.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness import entrance
+from harness.protocol import entrance
 
 if TYPE_CHECKING:
     from conformance.drivers.logins import Login

@@ -11,10 +11,10 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.faults.means.small_disk import SmallDisk
-from harness import error_codes
 from harness.brokers import Broker
+from harness.protocol import error_codes
+from harness.protocol.wire_client import ConnectionClosed, Wire
 from harness.waiting import until
-from harness.wire_client import ConnectionClosed, Wire
 
 pytestmark = pytest.mark.nightly
 CHUNK = b"x" * 100_000

@@ -13,8 +13,8 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.faults.campaigns.kills import Campaign
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 

@@ -19,8 +19,8 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from harness.brokers import Broker
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 TOPIC = "moved"

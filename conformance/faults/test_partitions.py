@@ -23,9 +23,9 @@ from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import IdempotentWriter, make_value, name_of, read_back
 from harness.ensemble import Ensemble, ensemble
 from harness.machines import Machines
+from harness.protocol.wire_client import Wire
 from harness.proxy import FaultProxy
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 TOPIC = "t"

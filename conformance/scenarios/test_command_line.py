@@ -22,8 +22,8 @@ from conformance.drivers import java
 from harness import command_line
 from harness.brokers import Broker
 from harness.command_line import COMMAND, Scripts, complaint
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 TOOLS = "org.apache.kafka.tools"

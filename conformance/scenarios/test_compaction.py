@@ -18,8 +18,8 @@ from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker
 from harness.keywords import with_dots
 from harness.members import find_coordinator
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 

@@ -17,8 +17,8 @@ from harness.brokers import Broker
 from harness.librdkafka import consumer, present, take, write
 from harness.members import Member, committed, find_coordinator
 from harness.peers import Java
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 NUMBERS = [b"%d" % number for number in range(100)]

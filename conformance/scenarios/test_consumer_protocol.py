@@ -15,11 +15,11 @@ import pytest
 from conformance import drivers
 from conformance.conftest import QUICK_GROUPS
 from conformance.drivers.base import Consumer, Place
-from harness import error_codes
 from harness.brokers import Broker
 from harness.librdkafka import write
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 PARTITIONS = 4

@@ -12,8 +12,8 @@ from conformance.scenarios.conftest import NewMember
 from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.members import committed
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 FOREVER_MS = 25_000
 SMALL, LARGE = b"s" * 100, b"l" * 2_000

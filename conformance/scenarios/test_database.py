@@ -28,8 +28,8 @@ from harness import command_line, postgres
 from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.members import committed
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly

@@ -15,8 +15,8 @@ from conformance.drivers.base import ClientError
 from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker, free_port
 from harness.librdkafka import Deliveries, read
+from harness.protocol.wire_client import Wire
 from harness.proxy import FaultProxy
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 COUNT = 2_000

@@ -15,8 +15,8 @@ from conformance.scenarios.conftest import NewMember
 from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.members import committed
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 PATIENCE_S = 90.0
 SOON_S = 0.3

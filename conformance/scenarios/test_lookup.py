@@ -14,8 +14,8 @@ from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.files import MIB, base_offsets, index_entries, index_lookup, traced
 from harness.brokers import Broker
 from harness.librdkafka import write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 
 def test_s72_the_offset_index_has_an_entry_per_4_kib_and_points_at_batches(

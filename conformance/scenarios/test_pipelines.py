@@ -26,7 +26,7 @@ from conformance.report import rows
 from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker
 from harness.librdkafka import consumer
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly

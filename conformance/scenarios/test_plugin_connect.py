@@ -15,8 +15,8 @@ from conformance.conftest import NewBroker
 from conformance.data import dataset
 from harness.brokers import Broker
 from harness.librdkafka import present
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 

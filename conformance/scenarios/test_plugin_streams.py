@@ -22,8 +22,8 @@ from conformance.drivers import java
 from harness import peers
 from harness.brokers import Broker
 from harness.librdkafka import present, write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 pytestmark = pytest.mark.nightly
 APPLICATION_ID = "routes"

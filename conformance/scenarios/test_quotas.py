@@ -15,8 +15,8 @@ from confluent_kafka import TopicPartition
 from conformance.conftest import NewBroker
 from harness.brokers import Broker
 from harness.librdkafka import write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly

@@ -9,9 +9,9 @@ from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
-from harness import error_codes
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 pytestmark = pytest.mark.nightly

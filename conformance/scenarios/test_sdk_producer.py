@@ -27,9 +27,9 @@ from conformance.scenarios.by_spark import BySpark
 from harness.brokers import Broker
 from harness.librdkafka import read, write
 from harness.peers import Java
+from harness.protocol.wire_client import Wire
 from harness.proxy import FaultProxy
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 from pyclient import Producer
 from pyclient.errors import BufferExhausted, ConfigError, KafkaError

@@ -9,11 +9,11 @@ import confluent_kafka
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
-from harness import error_codes
 from harness.brokers import Broker
 from harness.librdkafka import Deliveries, consumer, present, producer, read, take, write
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 
 def test_s01_each_record_is_stored_in_exactly_one_of_three_partitions(

@@ -13,11 +13,11 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
 from conformance.scenarios.by_spark import BySpark
-from harness import kinds
 from harness.brokers import Broker
 from harness.librdkafka import write
+from harness.protocol import kinds
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PATIENCE_S = 90.0

@@ -36,7 +36,7 @@ from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
 from harness.brokers import Broker, OurBroker
 from harness.librdkafka import present
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 PARTITIONS = 3
 STALLED_S = 900.0

@@ -12,8 +12,8 @@ from conformance.applications.committed import read_all
 from conformance.conftest import NewTopic
 from harness.brokers import Broker
 from harness.librdkafka import present
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

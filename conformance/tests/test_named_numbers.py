@@ -23,7 +23,7 @@ ERRORS = {"error", "value", "refusal", "failure"}
 KINDS = {"resource_type", "key_type", "config_operation", "config_source"}
 MAKERS = {"by_code", "of_code"}
 TABLE = "pyclient/protocol/errors.py"
-TABLES = (TABLE, "harness/error_codes.py")
+TABLES = (TABLE, "harness/protocol/error_codes.py")
 """These files define each error's number: one for our code, one for the suite, which must not import ours."""
 NAMES = frozenset(re.findall(r'^    \(-?\d+, "(\w+)"', (ROOT / TABLE).read_text(), re.MULTILINE))
 MENTION = re.compile(rf"error_code|\.code\b|\b({'|'.join(KINDS | MAKERS | NAMES)})\b")

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from conformance.conftest import QUICK_GROUPS
-from harness import error_codes, kinds
 from harness.brokers import Broker
+from harness.protocol import error_codes, kinds
+from harness.protocol.wire_client import Wire, framed
 from harness.waiting import settled, until
-from harness.wire_client import Wire, framed
 
 FILE = Path(__file__).with_name("exchanges.txt")
 OURS = "ours"

@@ -18,8 +18,8 @@ from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import KafkaTrio, OurTrio, Trio
 from conformance.data.batches import batch
 from harness.ensemble import ensemble
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 PARTITIONS = 6
 PATIENCE_S = 60.0

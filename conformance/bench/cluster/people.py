@@ -10,7 +10,7 @@ from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import Trio
 from conformance.bench.pipeline import Client, Later, Load
 from conformance.data.batches import batch
-from harness.wire_client import encode_request
+from harness.protocol.wire_client import encode_request
 
 PARTITIONS = 30
 ROUNDS = 5

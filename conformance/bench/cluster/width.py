@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import REPLICAS, KafkaTrio, Trio
-from harness.wire_client import Wire, encode_request
+from harness.protocol.wire_client import Wire, encode_request
 
 A_TOPIC = 1_000
 PATIENCE_S = 180.0

@@ -33,7 +33,7 @@ from conformance.bench.hostility import requests, table
 from conformance.bench.hostility.neighbour import Neighbour
 from conformance.bench.hostility.target import HOSTILE, NEIGHBOUR, Address, Target, running
 from harness import processes
-from harness.wire_client import ConnectionClosed, Wire
+from harness.protocol.wire_client import ConnectionClosed, Wire
 
 PATIENCE_S: Final = 900.0
 REST_S: Final = 1.0

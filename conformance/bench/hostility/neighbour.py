@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Self
 
 from conformance.data import batches
-from harness.wire_client import Wire, encode_request
+from harness.protocol.wire_client import Wire, encode_request
 
 RECORDS_PER_S = 1_000
 READY = "ready"

@@ -16,7 +16,7 @@ import zstandard
 from conformance.data import batches
 from conformance.data.batches import GZIP, ZSTD
 from conformance.data.bombs import bomb
-from harness.wire_client import encode_request, framed, request_header
+from harness.protocol.wire_client import encode_request, framed, request_header
 
 MIB = 1 << 20
 UNPACKED = 31 * MIB

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from harness import processes
 from harness.brokers import OurBroker
 from harness.clusters import Cluster
-from harness.kinds import GROUP, TRANSACTION
+from harness.protocol.kinds import GROUP, TRANSACTION
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 Address = tuple[str, int]
 

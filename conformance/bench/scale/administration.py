@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.bench.scale.spent import Rows, spent
 from conformance.bench.scale.wide import Wide, check
-from harness.kinds import Resource
+from harness.protocol.kinds import Resource
 
 #: The most topics of one partition that the suite creates.
 SINGLES = 1_000

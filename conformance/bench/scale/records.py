@@ -13,7 +13,7 @@ from conformance.bench.scale.spent import PATIENCE_S, SECONDS, Rows, asked, spen
 from conformance.bench.scale.wide import Wide, check, rows
 from conformance.bench.workers import VALUE
 from harness.librdkafka import Deliveries, producer
-from harness.wire_client import decode_response, encode_request
+from harness.protocol.wire_client import decode_response, encode_request
 
 LATEST = -1
 FETCH = ("Fetch", 12)

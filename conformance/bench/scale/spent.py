@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from conformance.bench.cases import Figures
 from harness import processes
 from harness.brokers import Broker
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 SECONDS, CPU, MEMORY = "seconds", "cpu_s", "kib"
 #: A quick call is repeated for this long, so that the ticks of /proc mean something.

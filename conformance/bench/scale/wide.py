@@ -10,10 +10,11 @@ from conformance.bench.cases import LoadError
 from conformance.bench.cluster.width import leaders
 from conformance.bench.scale.spent import PATIENCE_S, Spent, asked
 from conformance.bench.workers import wide_topics
-from harness import error_codes, processes
+from harness import processes
 from harness.brokers import Broker
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire, decode_response, encode_request
 from harness.waiting import until
-from harness.wire_client import Wire, decode_response, encode_request
 
 TIMEOUT_MS = 120_000
 

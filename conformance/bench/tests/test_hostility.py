@@ -9,8 +9,8 @@ import pytest
 from conformance.bench.hostility import requests, table
 from conformance.bench.hostility.__main__ import frames, one, run
 from conformance.bench.hostility.target import COORDINATED, HOSTILE, running
-from harness import kinds
-from harness.wire_client import Wire
+from harness.protocol import kinds
+from harness.protocol.wire_client import Wire
 
 GOOD = {
     "said": "8 B",

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from conformance.bench.null_broker import NullBroker, batch_of
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 RECORDS = 10
 SIZE = 100

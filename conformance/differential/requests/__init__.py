@@ -6,7 +6,7 @@ from conformance.differential.broker_side import World
 from conformance.differential.requests import classic, consumer, offsets, transactions
 from conformance.differential.requests.verb import Verb
 from conformance.differential.step import Step
-from harness.wire_client import message_class
+from harness.protocol.wire_client import message_class
 
 VERBS: dict[str, Verb] = {
     **classic.VERBS,

@@ -8,8 +8,8 @@ from typing import Any
 from conformance.differential.broker_side import Actor, World
 from conformance.differential.requests.verb import Fields, Verb
 from conformance.differential.step import Step
-from harness import error_codes
 from harness.members import subscription
+from harness.protocol import error_codes
 
 #: No timer ends while a sequence runs, however slowly.
 LONG_MS = 600_000

@@ -25,8 +25,8 @@ from harness.clusters import Cluster, is_running
 from harness.ensemble import Ensemble
 from harness.machines import Machines
 from harness.network import CLIENTS, SERVICES, Network
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 #: A fault lasts at most this long, mostly less; the longest ones exceed sessions and lags.
 LONGEST_S = 8.0

@@ -29,7 +29,7 @@ from conformance.faults.loads.load import (
 )
 from harness.brokers import Broker
 from harness.members import committed
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 #: The broker writes everything beside records all the time.
 EAGER = {

@@ -14,10 +14,10 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
 from harness import librdkafka
-from harness.error_codes import TOPIC_NOT_READY
 from harness.librdkafka import present
+from harness.protocol.error_codes import TOPIC_NOT_READY
+from harness.protocol.wire_client import Wire
 from harness.waiting import settled
-from harness.wire_client import Wire
 
 #: Everything that must happen may take this long.
 STALLED_S = 180.0

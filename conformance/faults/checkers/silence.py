@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from conformance.faults.checkers.history import Anomaly
 from harness.clusters import Brokers
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 SILENT = "silent"
 BOUND_S = 5.0

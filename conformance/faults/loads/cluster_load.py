@@ -13,9 +13,9 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Anomaly, PartitionHistory, Watermark
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.loads.load import GroupReader, IdempotentWriter, Load, read_back
-from harness import error_codes
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 TOPIC, GROUP, COMMITTER = "foreign", "readers", "committer"
 PARTITIONS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from conformance.drivers.base import Place
 from harness.clusters import Cluster
 from harness.machines import Machines
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 REPLICAS = 3
 #: Brokers write checkpoints all the time, and notice silent brokers soon.

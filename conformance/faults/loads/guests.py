@@ -18,10 +18,10 @@ from conformance.faults.checkers.history import Anomaly, PartitionHistory
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.loads.load import Load, make_value, name_of, read_back
 from conformance.faults.means.secured import ACLS_VERSION, ADMIN, GUESTS, Secured, filtered, grant
-from harness import error_codes
-from harness.kinds import AclOperation, AclResource
+from harness.protocol import error_codes
+from harness.protocol.kinds import AclOperation, AclResource
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 TOPIC = "guests"
 PARTITIONS = 3

@@ -14,8 +14,8 @@ from functools import cache
 from conformance.data import batches, bombs
 from conformance.drivers.base import Place
 from conformance.faults.loads.cluster_target import REPLICAS, ClusterTarget
-from harness import error_codes
-from harness.wire_client import Wire, encode_request
+from harness.protocol import error_codes
+from harness.protocol.wire_client import Wire, encode_request
 
 TARGET = "hostile"
 PASSING = "passing"

@@ -29,8 +29,8 @@ from harness.brokers import Broker
 from harness.keywords import with_dots
 from harness.librdkafka import Served, present
 from harness.members import find_coordinator
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 STALLED_S = 60
 PATIENCE_S = 180

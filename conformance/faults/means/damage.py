@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance.data import batches
 from harness.brokers import Broker
-from harness.wire_client import Wire
+from harness.protocol.wire_client import Wire
 
 BATCHES = 45
 PER_BATCH = 2

@@ -17,11 +17,11 @@ from typing import Any, Final
 import trustme
 
 from harness.clusters import Brokers
-from harness.entrance import MECHANISM, Entrance, used_by_all
 from harness.guarded import AUTHORIZER, PASSWORD, jaas
-from harness.kinds import LITERAL, AclOperation, AclPermission, AclResource
+from harness.protocol.entrance import MECHANISM, Entrance, used_by_all
+from harness.protocol.kinds import LITERAL, AclOperation, AclPermission, AclResource
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 LISTENER: Final = "GUARDED"
 ADMIN, EVERYBODY = "admin", "everybody"

@@ -16,8 +16,8 @@ from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import make_value, name_of, read_back
 from harness.clusters import Cluster
 from harness.hanging import hanging
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 STUCK = "stuck"
 STUCK_S = 45.0

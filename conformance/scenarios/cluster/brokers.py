@@ -15,8 +15,8 @@ from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
 from harness.clusters import Cluster, Partition
 from harness.hanging import hanging
 from harness.keywords import with_dots
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 RESTART_S = 0.4
 """A supervisor waits this long before it restarts a broker."""

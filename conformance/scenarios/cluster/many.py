@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from conformance.data import batches
-from harness.wire_client import decode_response, encode_request
+from harness.protocol.wire_client import decode_response, encode_request
 
 CONNECTING_AT_ONCE = 100
 TIMEOUT_S = 240

@@ -12,10 +12,10 @@ from conformance import drivers
 from conformance.drivers import CLIENTS
 from conformance.drivers.base import ClientError, CommitRefused, Consumer, Place
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness import kinds
 from harness.librdkafka import write
+from harness.protocol import kinds
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 
 def coordinator(cluster: OpenCluster, group: str) -> int:

@@ -13,15 +13,15 @@ from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
 from harness.ensemble import Ensemble
-from harness.error_codes import (
+from harness.librdkafka import write
+from harness.protocol.error_codes import (
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
     NOT_CONTROLLER,
     PREFERRED_LEADER_NOT_AVAILABLE,
     TOPIC_ALREADY_EXISTS,
 )
-from harness.librdkafka import write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 NOBODY = -1

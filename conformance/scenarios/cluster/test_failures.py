@@ -12,10 +12,10 @@ from conformance.drivers.base import Place
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
-from harness.error_codes import NOT_ENOUGH_REPLICAS
 from harness.librdkafka import Deliveries, producer, write
+from harness.protocol.error_codes import NOT_ENOUGH_REPLICAS
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 VALUES = [b"%d" % number for number in range(100)]
 

@@ -12,8 +12,8 @@ from conformance import drivers
 from conformance.scenarios.cluster.brokers import OpenCluster
 from harness.ensemble import JAR, JVM, Ensemble
 from harness.librdkafka import write
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 SHELL = "org.apache.zookeeper.ZooKeeperMain"
 ROOT = "/kafka"

@@ -15,10 +15,10 @@ from conformance.conftest import Counted, NewBroker
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from harness import librdkafka
-from harness.error_codes import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
 from harness.librdkafka import take, write
+from harness.protocol.error_codes import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 from harness.witnesses import used
 
 

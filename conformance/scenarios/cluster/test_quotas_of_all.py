@@ -9,8 +9,8 @@ from functools import partial
 from conformance.data import batches
 from conformance.scenarios.cluster.brokers import OpenCluster
 from harness.librdkafka import write
+from harness.protocol.wire_client import Wire, encode_request
 from harness.waiting import until
-from harness.wire_client import Wire, encode_request
 
 CLIENT = "held-back"
 ANYBODY = {"entity_type": "user", "entity_name": None}

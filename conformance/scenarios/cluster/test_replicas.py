@@ -17,10 +17,10 @@ from conformance.drivers.base import Place
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, Worker, whole_log
-from harness.error_codes import NOT_ENOUGH_REPLICAS
 from harness.librdkafka import Deliveries, producer, write
+from harness.protocol.error_codes import NOT_ENOUGH_REPLICAS
+from harness.protocol.wire_client import Wire
 from harness.waiting import until
-from harness.wire_client import Wire
 
 COUNT = 100
 BEFORE_VALUE = 61 + 6

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.golden_frames import FILES, Exchange, read
+from harness.protocol.golden_frames import FILES, Exchange, read
 from pyclient.protocol import apis
 from pyclient.protocol.frames import decode_request_header, decode_response_header
 

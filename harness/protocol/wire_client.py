@@ -14,13 +14,13 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from harness import error_codes, kinds
-from harness.entrance import MECHANISM, Entrance, current
+from harness.protocol import error_codes, kinds
+from harness.protocol.entrance import MECHANISM, Entrance, current
 from harness.waiting import settled
 from harness.witnesses import BARE, used
 
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
-MODULES += ("harness.messages",)
+MODULES += ("harness.protocol.messages",)
 API_VERSIONS = 18
 NO_UUID = uuid.UUID(int=0)
 
@@ -31,7 +31,7 @@ class ConnectionClosed(ConnectionError):
 
 @cache
 def message_class(name: str) -> Any:
-    """Returns a message class of kafka-python (or of ``harness.messages``), such as ``ProduceRequest``."""
+    """Returns a message class of kafka-python (or of ``harness.protocol.messages``), such as ``ProduceRequest``."""
     for module in MODULES:
         found = getattr(importlib.import_module(module), name, None)
         if found is not None:

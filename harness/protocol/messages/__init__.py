@@ -2,7 +2,7 @@
 
 from kafka.protocol.api_message import ApiMessage
 
-HERE = "harness.messages"
+HERE = "harness.protocol.messages"
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=HERE):  # type: ignore[call-arg, misc]
