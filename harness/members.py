@@ -6,9 +6,9 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from harness.brokers import Broker
 from harness.protocol import error_codes, kinds
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import settled
 
 

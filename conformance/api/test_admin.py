@@ -9,7 +9,6 @@ import pytest
 
 from conformance.conftest import NewTopic
 from conformance.data import batches
-from harness.brokers import Broker
 from harness.protocol import error_codes, kinds
 from harness.protocol.error_codes import (
     INVALID_CONFIG,
@@ -21,6 +20,7 @@ from harness.protocol.error_codes import (
     TOPIC_ALREADY_EXISTS,
 )
 from harness.protocol.wire_client import Wire, framed, request_header
+from harness.servers.brokers import Broker
 
 
 def test_semantic_01_an_unsupported_version_of_api_versions_is_answered_in_v0_form(wire: Wire) -> None:

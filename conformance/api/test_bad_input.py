@@ -15,9 +15,9 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.data import batches, bombs
-from harness.brokers import Broker
 from harness.processes import cpu_ns, open_files, peak_rss_kib, reset_peak, rss_kib
 from harness.protocol.wire_client import ConnectionClosed, Wire, encode_request, framed, request_header
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 METADATA, FETCH, LIST_GROUPS = 3, 1, 16

@@ -10,7 +10,6 @@ import pytest
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.batches import batch
-from harness.brokers import Broker
 from harness.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
     FETCH_SESSION_ID_NOT_FOUND,
@@ -21,6 +20,7 @@ from harness.protocol.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 
 def filled(wire: Wire, topic: str, count: int = 5, size: int = 10, partition: int = 0) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.brokers import Broker
 from harness.members import Member, committed, describe, find_coordinator, subscription
 from harness.protocol import error_codes, kinds
 from harness.protocol.error_codes import (
@@ -20,6 +19,7 @@ from harness.protocol.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 

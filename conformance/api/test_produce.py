@@ -7,7 +7,6 @@ import pytest
 from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.data.batches import Record, batch
-from harness.brokers import Broker
 from harness.protocol import error_codes
 from harness.protocol.error_codes import (
     CORRUPT_MESSAGE,
@@ -19,6 +18,7 @@ from harness.protocol.error_codes import (
     RECORD_LIST_TOO_LARGE,
 )
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 LAST_SEQUENCE = 2**31 - 1
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from conformance.data import batches
-from harness.brokers import Broker
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire, encode_request
+from harness.servers.brokers import Broker
 
 CLIENT = "held-back"
 ENTITY = [{"entity_type": "client-id", "entity_name": CLIENT}]

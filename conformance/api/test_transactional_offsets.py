@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from conformance.conftest import NewBroker
-from harness.brokers import Broker
 from harness.members import Member, committed, find_coordinator
 from harness.protocol import kinds
 from harness.protocol.error_codes import (
@@ -25,6 +24,7 @@ from harness.protocol.error_codes import (
     UNSTABLE_OFFSET_COMMIT,
 )
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 RETRIABLE = (*COORDINATOR_NOT_READY, CONCURRENT_TRANSACTIONS)

@@ -12,7 +12,6 @@ import pytest
 
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data.batches import TRANSACTIONAL, batch
-from harness.brokers import Broker
 from harness.protocol import kinds
 from harness.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,
@@ -32,6 +31,7 @@ from harness.protocol.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 PATIENCE_S = 60

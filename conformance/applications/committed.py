@@ -6,8 +6,8 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
 from harness import librdkafka
-from harness.brokers import Broker
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from conformance.applications.process import Application
 from harness import peers
-from harness.brokers import Broker
 from harness.keywords import key_with_dots
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 WAIT_S = 120

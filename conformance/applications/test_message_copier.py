@@ -15,9 +15,9 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
 from conformance.conftest import NewBroker
 from harness import peers
-from harness.brokers import Broker
 from harness.librdkafka import present, write
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 MAIN = "org.apache.kafka.tools.TransactionalMessageCopier"

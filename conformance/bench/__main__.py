@@ -21,7 +21,7 @@ import click
 
 from conformance.bench import breadth, cases, clients, cluster, compaction, coordinators, pairs, report, scale, summary
 from conformance.bench.spark import suite as spark
-from harness.brokers import KINDS, Broker
+from harness.servers.brokers import KINDS, Broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

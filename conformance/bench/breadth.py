@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from conformance.bench.cases import Figures
 from harness import processes
-from harness.brokers import Broker
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 PARTITIONS = 10_000
 CONNECTIONS = 15_000

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness import processes
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 KIB = 1024
 GB = 1_000_000_000

@@ -1,7 +1,7 @@
 """Clients against the null broker: our SDK and its peers, each load in a process of its own, one after the other.
 
 Wall time needs a quiet machine, with a core each for client and broker; CPU per million records is less sensitive. The
-same loads also run against a broker of ``harness.brokers``, which fills the topic first.
+same loads also run against a broker of ``harness.servers.brokers``, which fills the topic first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conformance.bench.filling import fill
 from conformance.bench.null_broker import NullBroker, batch_of
 from conformance.bench.pairs import LATENCY, SPEED, Load, Page, Pair, Sample, Samples
 from conformance.bench.workers import TOPIC
-from harness.brokers import KINDS
+from harness.servers.brokers import KINDS
 
 PARTITIONS = 4
 SIZE = 100
@@ -64,7 +64,7 @@ def run(load: Load, bootstrap: str) -> Sample:
 
 @contextlib.contextmanager
 def served(kind: str, say: Callable[[str], None]) -> Iterator[str]:
-    """The address of a broker of the kind, ``null`` or of ``harness.brokers``, whose topic can be read."""
+    """The address of a broker of the kind, ``null`` or of ``harness.servers.brokers``, whose topic can be read."""
     batch = batch_of(SIZE, BATCH_RECORDS)
     if kind == NULL:
         with NullBroker(batch, PARTITIONS) as null:

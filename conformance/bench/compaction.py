@@ -13,9 +13,9 @@ from pathlib import Path
 
 from conformance.bench.cases import GB, Figures, LoadError, Scale, create_topic, delete_topic, large_batches, send
 from harness import processes
-from harness.brokers import Broker
 from harness.protocol import kinds
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 MB = 1_000_000
 TURNS = 4

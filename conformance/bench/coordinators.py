@@ -8,7 +8,7 @@ from conformance.bench.cases import QUICK, Case
 from conformance.bench.group_requests import commits, consumer_heartbeats, heartbeats, joins
 from conformance.bench.large_group import classic_rebalance, consumer_rebalance
 from conformance.bench.transactions import transactions
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 REQUESTS: tuple[Case, ...] = (commits, heartbeats, consumer_heartbeats, joins, transactions)
 #: Cases that run once, after the broker has served the others.

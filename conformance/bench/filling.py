@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.brokers import Broker, BrokerError
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker, BrokerError
 
 
 def fill(broker: Broker, topic: str, partitions: int, batch: bytes, batches: int, into: int | None = None) -> None:

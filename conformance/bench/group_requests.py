@@ -14,9 +14,9 @@ from typing import Any
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Repeated, drive
 from harness import processes
-from harness.brokers import Broker
 from harness.members import Member, find_coordinator, subscription
 from harness.protocol.wire_client import Wire, encode_request
+from harness.servers.brokers import Broker
 
 CONNECTIONS = 8
 #: Requests per record of the small-records case: joins cost much more than a commit.

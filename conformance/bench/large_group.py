@@ -16,10 +16,10 @@ from typing import Any
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.pipeline import Client, Later, Load
 from harness import processes
-from harness.brokers import Broker
 from harness.members import find_coordinator, subscription
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire, decode_response, encode_request
+from harness.servers.brokers import Broker
 
 MEMBERS, PARTITIONS, TOPICS = 1_000, 5_000, 5
 JOIN, SYNC, BEAT = ("JoinGroup", 5), ("SyncGroup", 3), ("ConsumerGroupHeartbeat", 1)

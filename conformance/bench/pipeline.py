@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.bench.cases import LoadError
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 SILENCE_S = 120.0
 RECEIVE_SIZE = 1 << 18

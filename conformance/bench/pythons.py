@@ -19,7 +19,7 @@ from typing import NamedTuple
 import click
 
 from conformance.bench import cases, report
-from harness.brokers import OurBroker
+from harness.servers.brokers import OurBroker
 
 ROOT = Path(__file__).resolve().parents[2]
 TELLS = """

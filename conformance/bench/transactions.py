@@ -13,9 +13,9 @@ from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Later, drive
 from conformance.data import batches
 from harness import processes
-from harness.brokers import Broker
 from harness.protocol import error_codes, kinds
 from harness.protocol.wire_client import Wire, decode_response, encode_request
+from harness.servers.brokers import Broker
 from harness.waiting import settled
 
 PRODUCERS = 16

@@ -12,9 +12,9 @@ from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 
-from harness.brokers import Broker
 from harness.librdkafka import Consumer
 from harness.peers import Java
+from harness.servers.brokers import Broker
 from harness.witnesses import used
 
 IDLE_S = 30.0

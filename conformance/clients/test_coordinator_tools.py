@@ -19,10 +19,10 @@ from conformance.data import batches
 from conformance.drivers import java
 from conformance.drivers.base import Consumer, Place, Record
 from conformance.drivers.java import JavaDriver, JavaProducer
-from harness.brokers import Broker
 from harness.jvm import Printed
 from harness.librdkafka import write
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 TOOLS = "org.apache.kafka.tools"

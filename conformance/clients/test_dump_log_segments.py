@@ -14,9 +14,9 @@ from conformance.clients.streams import kcat, write_by_kcat
 from conformance.conftest import QUICK_GROUPS, NewBroker
 from conformance.data import batches
 from conformance.data.compacted import EAGER, CompactedTopic
-from harness.brokers import Broker
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 COMPLAINTS = re.compile(r"mismatch|does not match|Found|not valid|unmatched|corrupt|Exception|Error", re.I)
 

@@ -11,8 +11,8 @@ import pytest
 
 from conformance.clients.streams import kcat
 from conformance.conftest import NewTopic
-from harness.brokers import Broker
 from harness.peers import Java
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 TOOLS = "org.apache.kafka.tools"

@@ -10,7 +10,7 @@ import pytest
 from conformance.clients.streams import READERS, write_by_kcat
 from conformance.conftest import QUICK_GROUPS
 from conformance.data.batches import CODEC_NAMES
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from typing import Any
 
 from conformance.data import batches
 from conformance.data.batches import Record
-from harness.brokers import Broker
 from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 PATIENCE_S = 120

@@ -17,7 +17,7 @@ from conformance.differential.campaign import SETTINGS, Campaign, Side, grouped
 from conformance.differential.duel import CALM, Duel
 from conformance.differential.generate import KINDS, sequence
 from conformance.differential.step import parse, show
-from harness.brokers import KINDS as BROKERS
+from harness.servers.brokers import KINDS as BROKERS
 
 
 @contextlib.contextmanager

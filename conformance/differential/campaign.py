@@ -18,9 +18,9 @@ from conformance.differential.duel import CALM, QUICK, Duel, Found, Patience
 from conformance.differential.generate import KINDS, sequence
 from conformance.differential.shrink import shrink
 from conformance.differential.step import Step, show
-from harness.brokers import Broker
 from harness.protocol import error_codes, kinds
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 #: For both brokers: nobody waits for more members or for an assignment, no session ends, and internal topics have few
 #: partitions, which load fast.

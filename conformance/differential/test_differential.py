@@ -9,8 +9,8 @@ import pytest
 
 from conformance.differential import accepted
 from conformance.differential.campaign import SETTINGS, Campaign, Side, Tally
-from harness.brokers import KINDS as BROKERS
-from harness.brokers import Broker, RealKafka
+from harness.servers.brokers import KINDS as BROKERS
+from harness.servers.brokers import Broker, RealKafka
 
 pytestmark = pytest.mark.nightly
 SHORT, LONG = 60, 2400

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
-from harness.guarded import MODULES, PASSWORD, jaas
-from harness.issuer import LIFETIME_S, Issuer
+from harness.servers.guarded import MODULES, PASSWORD, jaas
+from harness.servers.issuer import LIFETIME_S, Issuer
 
 KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE = {"sasl.kerberos.service.name": "kafka"}

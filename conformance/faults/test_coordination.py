@@ -15,8 +15,8 @@ import pytest
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, read_back
-from harness.clusters import Cluster
-from harness.ensemble import Ensemble, ensemble
+from harness.servers.clusters import Cluster
+from harness.servers.ensemble import Ensemble, ensemble
 from harness.waiting import until
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]

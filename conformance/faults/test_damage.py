@@ -13,9 +13,9 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.faults.means.damage import BATCHES, COUNT, PER_BATCH, WrittenLog, value_at
-from harness.brokers import Broker
 from harness.protocol.error_codes import CORRUPT_MESSAGE
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 

@@ -11,9 +11,9 @@ import pytest
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.faults.means.small_disk import SmallDisk
-from harness.brokers import Broker
 from harness.protocol import error_codes
 from harness.protocol.wire_client import ConnectionClosed, Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 pytestmark = pytest.mark.nightly

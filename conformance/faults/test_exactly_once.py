@@ -13,7 +13,7 @@ from conformance.conftest import QUICK_GROUPS, NewBroker
 from conformance.faults.campaigns.exactly_once import Campaign, Zombies, long_plan
 from conformance.faults.loads.transaction_load import Plan
 from conformance.faults.test_kill import seed
-from harness.brokers import KINDS
+from harness.servers.brokers import KINDS
 
 __all__ = ["seed"]
 pytestmark = pytest.mark.nightly

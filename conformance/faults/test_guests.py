@@ -15,7 +15,7 @@ from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.guests import Guests
 from conformance.faults.means.secured import Secured, running
 from conformance.faults.test_kill import seed
-from harness.clusters import Cluster, consecutive_ports
+from harness.servers.clusters import Cluster, consecutive_ports
 
 __all__ = ["seed"]
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]

@@ -10,8 +10,8 @@ import pytest
 
 from conformance.faults.campaigns import interruptions
 from conformance.faults.test_kill import seed
-from harness.brokers import Broker
 from harness.cancelling import cancelled_at, stepping
+from harness.servers.brokers import Broker
 
 __all__ = ["seed"]
 pytestmark = pytest.mark.nightly

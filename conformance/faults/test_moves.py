@@ -18,8 +18,8 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.data import batches
-from harness.brokers import Broker
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 pytestmark = pytest.mark.nightly

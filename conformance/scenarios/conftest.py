@@ -11,7 +11,7 @@ from conformance import drivers
 from conformance.drivers import CLIENTS, DRIVERS
 from conformance.drivers.base import Consumer, Driver
 from conformance.scenarios.by_spark import BySpark
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 MIB = 1 << 20
 

@@ -13,11 +13,11 @@ from kafka import TopicPartition as Partition
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
-from harness.brokers import Broker
 from harness.librdkafka import consumer, present, take, write
 from harness.members import Member, committed, find_coordinator
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -15,10 +15,10 @@ import pytest
 from conformance import drivers
 from conformance.conftest import QUICK_GROUPS
 from conformance.drivers.base import Consumer, Place
-from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 pytestmark = pytest.mark.nightly

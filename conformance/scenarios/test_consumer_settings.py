@@ -9,10 +9,10 @@ import pytest
 
 from conformance.drivers.base import ClientError, Consumer, Driver, Place
 from conformance.scenarios.conftest import NewMember
-from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.members import committed
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 FOREVER_MS = 25_000

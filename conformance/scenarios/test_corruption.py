@@ -14,10 +14,10 @@ from conformance.clients.streams import kcat
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
-from harness.brokers import Broker
 from harness.librdkafka import consumer, read
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.witnesses import used
 
 

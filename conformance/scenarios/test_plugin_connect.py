@@ -13,9 +13,9 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.connect import DistributedWorker
 from conformance.conftest import NewBroker
 from conformance.data import dataset
-from harness.brokers import Broker
 from harness.librdkafka import present
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 pytestmark = pytest.mark.nightly

@@ -20,9 +20,9 @@ from conformance.conftest import NewBroker
 from conformance.data import dataset
 from conformance.drivers import java
 from harness import peers
-from harness.brokers import Broker
 from harness.librdkafka import present, write
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 pytestmark = pytest.mark.nightly

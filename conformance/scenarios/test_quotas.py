@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from conformance.conftest import NewBroker
-from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 from harness.witnesses import used
 

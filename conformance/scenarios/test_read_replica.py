@@ -12,8 +12,8 @@ import pytest
 
 from conformance import drivers
 from conformance.drivers.base import Consumer, Place
-from harness.clusters import Cluster
 from harness.hanging import hanging
+from harness.servers.clusters import Cluster
 from harness.waiting import until
 
 pytestmark = pytest.mark.nightly

@@ -13,10 +13,10 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
 from conformance.scenarios.by_spark import BySpark
-from harness.brokers import Broker
 from harness.librdkafka import write
 from harness.protocol import kinds
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -16,9 +16,9 @@ from conformance.security.confluent import ConfluentAdministrator, ConfluentClie
 from conformance.security.java import JavaAdministrator, JavaClient
 from conformance.security.kafka_python import KafkaPythonAdministrator, KafkaPythonClient
 from harness.command_line import run
-from harness.guarded import ALLOWED_URLS, GUARDED, Guarded
-from harness.issuer import Issuer, serving
 from harness.jvm import Jvm
+from harness.servers.guarded import ALLOWED_URLS, GUARDED, Guarded
+from harness.servers.issuer import Issuer, serving
 from harness.waiting import until
 
 Grant = Callable[..., None]

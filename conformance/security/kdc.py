@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from harness.brokers import free_port
+from harness.servers.brokers import free_port
 from harness.waiting import until
 
 REALM: Final = "EXAMPLE.COM"

@@ -12,7 +12,7 @@ from conformance.data import dataset
 from conformance.drivers.logins import Login
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -14,9 +14,9 @@ from conformance.security.base import Client, Refused
 from conformance.security.java import JavaClient
 from conformance.security.kafka_python import KafkaPythonClient
 from conformance.security.kdc import REALM, Kdc, serving
-from harness.brokers import Broker, OurBroker, free_port
-from harness.clusters import Cluster
 from harness.jvm import Jvm
+from harness.servers.brokers import Broker, OurBroker, free_port
+from harness.servers.clusters import Cluster
 from harness.waiting import until
 from pyclient import Admin, Consumer, Producer
 from pyclient.errors import SaslRefused

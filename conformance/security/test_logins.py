@@ -11,8 +11,8 @@ from conformance.drivers.logins import Login
 from conformance.security.base import Client, Refused
 from conformance.security.confluent import ConfluentClient, store_password
 from conformance.security.conftest import Grant
-from harness.guarded import LOGIN_MODULES, Guarded
-from harness.issuer import Issuer
+from harness.servers.guarded import LOGIN_MODULES, Guarded
+from harness.servers.issuer import Issuer
 from harness.witnesses import used
 
 if TYPE_CHECKING:

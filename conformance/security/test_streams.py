@@ -12,8 +12,8 @@ from conformance.scenarios.test_plugin_streams import SETTINGS, WAIT_S, route_of
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
 from harness import peers
-from harness.brokers import Broker
 from harness.librdkafka import write
+from harness.servers.brokers import Broker
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -34,9 +34,9 @@ from conformance.spark.hooks.planted import MUTANTS
 from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
-from harness.brokers import Broker, OurBroker
 from harness.librdkafka import present
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker, OurBroker
 
 PARTITIONS = 3
 STALLED_S = 900.0

@@ -11,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import datasource
 
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

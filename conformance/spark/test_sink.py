@@ -10,9 +10,9 @@ import pytest
 
 from conformance.applications.committed import read_all
 from conformance.conftest import NewTopic
-from harness.brokers import Broker
 from harness.librdkafka import present
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 if TYPE_CHECKING:

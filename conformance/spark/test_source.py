@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 from conformance.conftest import NewTopic
 from conformance.spark.source import PUSHES_FILTERS, Source, cut, fill
-from harness.brokers import Broker
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

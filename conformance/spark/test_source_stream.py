@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from conformance.conftest import NewTopic
 from conformance.spark.source import PATIENCE_S, TELLS_START, Source, cut, delete, fill, widen
-from harness.brokers import Broker
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 if TYPE_CHECKING:

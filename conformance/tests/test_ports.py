@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import brokers
-from harness.brokers import PORTS_EACH, WORKERS, free_port
+from harness.servers import brokers
+from harness.servers.brokers import PORTS_EACH, WORKERS, free_port
 
 
 def test_workers_have_ports_of_their_own_that_the_kernel_gives_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from conformance.wire import clients
 from harness import peers
-from harness.brokers import RealKafka
 from harness.protocol.golden_frames import GOLDEN, Exchange, write
+from harness.servers.brokers import RealKafka
 
 LARGEST = 6_000  # Bytes; larger answers, such as all configs, show nothing new.
 

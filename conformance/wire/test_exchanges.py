@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from conformance.conftest import QUICK_GROUPS
-from harness.brokers import Broker
 from harness.protocol import error_codes, kinds
 from harness.protocol.wire_client import Wire, framed
+from harness.servers.brokers import Broker
 from harness.waiting import settled, until
 
 FILE = Path(__file__).with_name("exchanges.txt")

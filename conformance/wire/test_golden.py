@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.brokers import Broker
 from harness.protocol.golden_frames import FILES, Exchange, read
 from harness.protocol.wire_client import Wire, decode_response, message_class
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 #: JoinGroup and SyncGroup may keep a client waiting for members that are missing here.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from docs.tests.blocks import ROOT, Block, Shell, blocks, is_as_expected
-from harness.brokers import KINDS, Broker, free_port
+from harness.servers.brokers import KINDS, Broker, free_port
 
 LIBRARIES = (
     ("confluent_kafka", "confluent_kafka.admin"),

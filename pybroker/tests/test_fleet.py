@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from harness.clusters import consecutive_ports
-from harness.ensemble import ensemble
+from harness.servers.clusters import consecutive_ports
+from harness.servers.ensemble import ensemble
 from pybroker.config import BrokerConfig
 from pybroker.process.start_options import replicated
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from harness.ensemble import ensemble
+from harness.servers.ensemble import ensemble
 from pybroker.tests.processes import fleet, is_alive
 from pybroker.tests.waiting import until
 from pyclient import Admin, NewTopic, Producer

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 import pybroker
-from harness.ensemble import Tls, ensemble
+from harness.servers.ensemble import Tls, ensemble
 from pybroker.security.tls.certificates import make
 from pyclient import Admin
 from pyclient import Producer as OurProducer

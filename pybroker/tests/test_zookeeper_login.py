@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 import pybroker
-from harness.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble, ensemble
 from pyclient import Producer
 
 PATIENCE_S = 120.0

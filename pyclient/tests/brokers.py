@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.brokers import KINDS, Broker
+from harness.servers.brokers import KINDS, Broker
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",

@@ -1,10 +1,10 @@
-"""How clients come to a broker that asks for names (``harness.guarded``)."""
+"""How clients come to a broker that asks for names (``harness.servers.guarded``)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from harness.guarded import PASSWORD
+from harness.servers.guarded import PASSWORD
 
 
 def by_name(user: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.guarded import GuardedKafka
+from harness.servers.guarded import GuardedKafka
 from pyclient import Admin, Consumer, Producer
 from pyclient.admin import (
     AccessControlEntryFilter,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import RealKafka, free_port
+from harness.servers.brokers import RealKafka, free_port
 from pyclient import Admin, Consumer, KafkaError, Producer, aio
 from pyclient.admin import (
     ScramCredentialInfo,

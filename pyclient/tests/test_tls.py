@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import OurBroker
+from harness.servers.brokers import OurBroker
 from pyclient import Admin, Consumer, Producer, aio
 from pyclient.errors import ClientForked, TlsRefused
 from pyclient.security.tests.making import Identity, world

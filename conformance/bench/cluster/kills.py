@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import KafkaTrio, OurTrio, Trio
 from conformance.data.batches import batch
-from harness.ensemble import ensemble
 from harness.protocol.wire_client import Wire
+from harness.servers.ensemble import ensemble
 from harness.waiting import until
 
 PARTITIONS = 6

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness import processes
-from harness.clusters import Brokers, Cluster, consecutive_ports
-from harness.kafka_cluster import KafkaCluster
+from harness.servers.clusters import Brokers, Cluster, consecutive_ports
+from harness.servers.kafka_cluster import KafkaCluster
 
 REPLICAS = 3
 _number = count(1)

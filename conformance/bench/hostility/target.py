@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness import processes
-from harness.brokers import OurBroker
-from harness.clusters import Cluster
 from harness.protocol.kinds import GROUP, TRANSACTION
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import OurBroker
+from harness.servers.clusters import Cluster
 from harness.waiting import until
 
 Address = tuple[str, int]

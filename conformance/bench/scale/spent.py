@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from conformance.bench.cases import Figures
 from harness import processes
-from harness.brokers import Broker
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 SECONDS, CPU, MEMORY = "seconds", "cpu_s", "kib"
 #: A quick call is repeated for this long, so that the ticks of /proc mean something.

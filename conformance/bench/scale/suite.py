@@ -15,7 +15,7 @@ from conformance.bench.pairs import WorkerError
 from conformance.bench.scale import administration, groups, lifetime, records
 from conformance.bench.scale.spent import Rows, Sample, wait_until_calm
 from conformance.bench.scale.wide import Wide
-from harness.brokers import KINDS, BrokerError
+from harness.servers.brokers import KINDS, BrokerError
 
 SIZES = (100, 1_000, 5_000, 20_000)
 SMALL = (100, 1_000)

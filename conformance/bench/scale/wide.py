@@ -11,9 +11,9 @@ from conformance.bench.cluster.width import leaders
 from conformance.bench.scale.spent import PATIENCE_S, Spent, asked
 from conformance.bench.workers import wide_topics
 from harness import processes
-from harness.brokers import Broker
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire, decode_response, encode_request
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 TIMEOUT_MS = 120_000

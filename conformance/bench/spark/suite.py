@@ -22,7 +22,7 @@ from conformance.bench.pairs import LATENCY, LEAST, MILLION, SPEED, Load, Page, 
 from conformance.spark import connector
 from conformance.spark.session import REPOSITORY
 from harness import peers
-from harness.brokers import OurBroker
+from harness.servers.brokers import OurBroker
 
 OURS, THEIRS = "pybroker", "kafka"
 PARTITIONS: Final = 4

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from harness.brokers import Broker
 from harness.proxy import FaultProxy
+from harness.servers.brokers import Broker
 
 #: A fault lasts at most this long, mostly less; the longest ones exceed a request's time-out.
 LONGEST_S = 6.0

@@ -55,9 +55,9 @@ from conformance.faults.loads.transaction_load import ENDED, Application, Transa
 from conformance.faults.means.disks import Disks
 from conformance.faults.means.secured import Secured, running
 from harness import network
-from harness.clusters import Cluster, consecutive_ports
-from harness.ensemble import ensemble
-from harness.machines import Machines
+from harness.servers.clusters import Cluster, consecutive_ports
+from harness.servers.ensemble import ensemble
+from harness.servers.machines import Machines
 
 STUCK = "stuck"
 HOST = "127.0.0.1"

@@ -21,11 +21,11 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.replicas import synced_bytes
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.means.disks import Disks, another_file
-from harness.clusters import Cluster, is_running
-from harness.ensemble import Ensemble
-from harness.machines import Machines
 from harness.network import CLIENTS, SERVICES, Network
 from harness.protocol.wire_client import Wire
+from harness.servers.clusters import Cluster, is_running
+from harness.servers.ensemble import Ensemble
+from harness.servers.machines import Machines
 from harness.waiting import until
 
 #: A fault lasts at most this long, mostly less; the longest ones exceed sessions and lags.

@@ -29,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.faults.loads.transaction_load import EAGER, Application, Plan, Report, Transactions
-from harness.brokers import KINDS, Broker, RealKafka
+from harness.servers.brokers import KINDS, Broker, RealKafka
 
 ZOMBIE_SESSION_MS = 3_000
 MOST_RECORDS = 40

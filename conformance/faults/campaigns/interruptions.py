@@ -17,7 +17,7 @@ from pathlib import Path
 
 from conformance.faults.loads.cancelled import Cancelled
 from conformance.faults.loads.closed import Closed
-from harness.brokers import KINDS
+from harness.servers.brokers import KINDS
 
 REPOSITORY = Path(__file__).parents[3]
 START_S, SIGNAL_S = 120.0, 0.02

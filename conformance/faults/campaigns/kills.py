@@ -27,9 +27,9 @@ from conformance.faults.loads.load import (
     read_back,
     topics_of,
 )
-from harness.brokers import Broker
 from harness.members import committed
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 #: The broker writes everything beside records all the time.
 EAGER = {

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 
 from conformance.faults.checkers.history import Anomaly
-from harness.clusters import Brokers
 from harness.protocol.wire_client import Wire
+from harness.servers.clusters import Brokers
 
 SILENT = "silent"
 BOUND_S = 5.0

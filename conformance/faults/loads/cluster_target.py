@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from conformance.drivers.base import Place
-from harness.clusters import Cluster
-from harness.machines import Machines
 from harness.protocol.wire_client import Wire
+from harness.servers.clusters import Cluster
+from harness.servers.machines import Machines
 from harness.waiting import until
 
 REPLICAS = 3

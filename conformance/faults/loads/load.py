@@ -25,11 +25,11 @@ from conformance.drivers import reaching
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory, Row, TopicHistory, Watermark
 from harness import librdkafka
-from harness.brokers import Broker
 from harness.keywords import with_dots
 from harness.librdkafka import Served, present
 from harness.members import find_coordinator
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 from harness.waiting import until
 
 STALLED_S = 60

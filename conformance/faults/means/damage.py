@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.data import batches
-from harness.brokers import Broker
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import Broker
 
 BATCHES = 45
 PER_BATCH = 2

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import trustme
 
-from harness.clusters import Brokers
-from harness.guarded import AUTHORIZER, PASSWORD, jaas
 from harness.protocol.entrance import MECHANISM, Entrance, used_by_all
 from harness.protocol.kinds import LITERAL, AclOperation, AclPermission, AclResource
 from harness.protocol.wire_client import Wire
+from harness.servers.clusters import Brokers
+from harness.servers.guarded import AUTHORIZER, PASSWORD, jaas
 from harness.waiting import until
 
 LISTENER: Final = "GUARDED"

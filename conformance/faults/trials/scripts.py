@@ -14,8 +14,8 @@ from conformance.data import batches
 from conformance.faults.checkers.history import Anomaly, Watermark
 from conformance.faults.trials.transaction_scripts import CommitAndAbort, Offsets, Prepared, Zombie
 from conformance.faults.trials.trial import PLACE, QUICK_LAG, STUCK_S, TOPIC, Stuck, Trial, quietly
-from harness.clusters import Cluster
 from harness.protocol.wire_client import Wire
+from harness.servers.clusters import Cluster
 
 
 class FrozenFollowers(Trial):

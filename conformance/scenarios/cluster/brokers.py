@@ -12,10 +12,10 @@ from pathlib import Path
 from subprocess import Popen
 
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
-from harness.clusters import Cluster, Partition
 from harness.hanging import hanging
 from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
+from harness.servers.clusters import Cluster, Partition
 from harness.waiting import until
 
 RESTART_S = 0.4

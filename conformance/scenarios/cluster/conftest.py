@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble, ensemble
 
 LAG_MS = 3_000
 #: A broker that hangs leaves the ISR by its lag, well before its session expires.

@@ -12,7 +12,6 @@ from conformance.drivers.base import Place
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
-from harness.ensemble import Ensemble
 from harness.librdkafka import write
 from harness.protocol.error_codes import (
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -21,6 +20,7 @@ from harness.protocol.error_codes import (
     TOPIC_ALREADY_EXISTS,
 )
 from harness.protocol.wire_client import Wire
+from harness.servers.ensemble import Ensemble
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -16,7 +16,7 @@ from conformance import drivers
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from harness import librdkafka
-from harness.clusters import Brokers
+from harness.servers.clusters import Brokers
 from harness.waiting import until
 
 LIBRARIES = ("confluent", "aiokafka", "java", "pyclient")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.guarded import PASSWORD, GuardedKafka, jaas
 from harness.peers import Java
+from harness.servers.guarded import PASSWORD, GuardedKafka, jaas
 from pybroker.cli.tests.running import Shell
 from pyclient import Admin
 from pyclient.tests.guarded import by_name

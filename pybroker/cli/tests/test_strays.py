@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pybroker
-from harness.ensemble import Tls, ensemble
+from harness.servers.ensemble import Tls, ensemble
 from pybroker.cli.common.verbs import Failure
 from pybroker.cli.strays import store_of
 from pybroker.cli.tests.running import Shell

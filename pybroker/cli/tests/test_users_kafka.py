@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.brokers import RealKafka
 from harness.peers import Java
+from harness.servers.brokers import RealKafka
 from pybroker.cli.tests.running import Shell
 from pyclient.tests.support import answered
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble, ensemble
 from pybroker.cluster.decisions import acl_changes
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.metadata.image import NO_LEADER

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from harness.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble, ensemble
 from pybroker.store.interface import (
     ConnectionLoss,
     CoordinationStore,

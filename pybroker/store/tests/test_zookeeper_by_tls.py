@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.ensemble import Ensemble, Tls, ensemble
+from harness.servers.ensemble import Ensemble, Tls, ensemble
 from pybroker.config import BrokerConfig
 from pybroker.security.tls.zookeeper_tls import context_of
 from pybroker.store.interface import ConnectionLoss, NotAllowed, ensure_path

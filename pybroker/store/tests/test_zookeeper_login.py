@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble, ensemble
 from pybroker.config.zookeeper_login import Login
 from pybroker.store.interface import ConnectionLoss, NotAllowed, SessionExpired, SessionState, ensure_path
 from pybroker.store.stores import StoreOptions, open_store

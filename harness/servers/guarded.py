@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from harness import peers
-from harness.brokers import Broker, OurBroker, RealKafka, free_port
+from harness.servers.brokers import Broker, OurBroker, RealKafka, free_port
 
 USERS: Final = ("admin", "alice", "bob")
 PASSWORD: Final = "hush"

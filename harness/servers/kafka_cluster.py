@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from harness import peers
-from harness.brokers import RealKafka, free_port
-from harness.clusters import Brokers
+from harness.servers.brokers import RealKafka, free_port
+from harness.servers.clusters import Brokers
 
 PATIENCE_S = 240.0
 """A broker with thousands of partitions takes minutes to start on a busy machine."""

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from harness.brokers import START_TIMEOUT_S, BrokerError, free_port
 from harness.keywords import key_with_dots, with_dots
 from harness.protocol.wire_client import Wire
+from harness.servers.brokers import START_TIMEOUT_S, BrokerError, free_port
 from harness.waiting import until
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=([\d,]+)\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from harness.guarded import AUDIENCE, ISSUER
+from harness.servers.guarded import AUDIENCE, ISSUER
 
 LIFETIME_S = 3600
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from harness.brokers import free_port
+from harness.servers.brokers import free_port
 
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 OF_TLS = [JAR.parent / f"netty-{name}.jar" for name in ("codec", "resolver")]

@@ -12,9 +12,9 @@ import signal
 from pathlib import Path
 from typing import Self
 
-from harness.brokers import OurBroker, free_port
-from harness.clusters import Brokers
 from harness.network import Network
+from harness.servers.brokers import OurBroker, free_port
+from harness.servers.clusters import Brokers
 
 
 class Machine(OurBroker):
