@@ -22,10 +22,10 @@ from conformance.report.recorder import OPTION, Recorder
 from conformance.spark.session import local_spark
 from conformance.tiers import CAMPAIGN
 from harness import witnesses
+from harness.faults.proxy import FaultProxy
 from harness.keywords import with_dots
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
-from harness.proxy import FaultProxy
 from harness.servers.brokers import KINDS, Broker, free_port
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.faults.campaigns import interruptions
 from conformance.faults.test_kill import seed
-from harness.cancelling import cancelled_at, stepping
+from harness.faults.cancelling import cancelled_at, stepping
 from harness.servers.brokers import Broker
 
 __all__ = ["seed"]
@@ -54,7 +54,7 @@ def test_a_call_is_cancelled_at_the_step_that_is_named() -> None:
 
 @pytest.mark.parametrize("swallowed", ["CancelledError", "nothing"])
 def test_a_call_that_swallows_its_cancellation_is_seen(swallowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.cancelling.PATIENCE_S", 0.3)
+    monkeypatch.setattr("harness.faults.cancelling.PATIENCE_S", 0.3)
 
     async def deaf() -> None:
         try:

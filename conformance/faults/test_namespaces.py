@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness import network
-from harness.network import CLIENTS, Network
+from harness.faults import network
+from harness.faults.network import CLIENTS, Network
 
 pytestmark = [pytest.mark.ours, pytest.mark.campaign]
 PORT = 7_000

@@ -10,7 +10,7 @@ import pytest
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, read_back
-from harness.proxy import FaultProxy
+from harness.faults.proxy import FaultProxy
 from harness.servers.brokers import Broker
 from harness.waiting import until
 

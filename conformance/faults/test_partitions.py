@@ -21,8 +21,8 @@ from conformance.faults.checkers import replicas
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import IdempotentWriter, make_value, name_of, read_back
+from harness.faults.proxy import FaultProxy
 from harness.protocol.wire_client import Wire
-from harness.proxy import FaultProxy
 from harness.servers.ensemble import Ensemble, ensemble
 from harness.servers.machines import Machines
 from harness.waiting import until

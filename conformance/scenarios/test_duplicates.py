@@ -13,9 +13,9 @@ from conformance.conftest import Counted, NewBroker
 from conformance.data import batches
 from conformance.drivers.base import ClientError
 from conformance.scenarios.by_spark import BySpark
+from harness.faults.proxy import FaultProxy
 from harness.librdkafka import Deliveries, read
 from harness.protocol.wire_client import Wire
-from harness.proxy import FaultProxy
 from harness.servers.brokers import Broker, free_port
 from harness.witnesses import used
 

@@ -12,7 +12,7 @@ import pytest
 
 from conformance import drivers
 from conformance.drivers.base import Consumer, Place
-from harness.hanging import hanging
+from harness.faults.hanging import hanging
 from harness.servers.clusters import Cluster
 from harness.waiting import until
 

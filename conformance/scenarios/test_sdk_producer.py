@@ -24,10 +24,10 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
+from harness.faults.proxy import FaultProxy
 from harness.librdkafka import read, write
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
-from harness.proxy import FaultProxy
 from harness.servers.brokers import Broker
 from harness.waiting import until
 from harness.witnesses import used

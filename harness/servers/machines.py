@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Self
 
-from harness.network import Network
+from harness.faults.network import Network
 from harness.servers.brokers import OurBroker, free_port
 from harness.servers.clusters import Brokers
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from harness.cancelling import cancelled_at
+from harness.faults.cancelling import cancelled_at
 from pyclient import TopicPartition, aio
 from pyclient.admin import AlterConfigOp, ConfigResource, ResourceType
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from harness.cancelling import cancelled_at
+from harness.faults.cancelling import cancelled_at
 from pyclient.errors import KafkaError
 from pyclient.tests.support import PATIENCE_S
 

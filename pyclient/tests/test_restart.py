@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from harness.proxy import FaultProxy
+from harness.faults.proxy import FaultProxy
 from pyclient import Consumer, Producer, TopicPartition
 from pyclient.admin import Admin
 from pyclient.errors import KafkaError

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from harness.proxy import FaultProxy
+from harness.faults.proxy import FaultProxy
 from harness.servers.brokers import Broker
 
 #: A fault lasts at most this long, mostly less; the longest ones exceed a request's time-out.

@@ -54,7 +54,7 @@ from conformance.faults.loads.sdk_load import AHEAD, Streams
 from conformance.faults.loads.transaction_load import ENDED, Application, Transactions
 from conformance.faults.means.disks import Disks
 from conformance.faults.means.secured import Secured, running
-from harness import network
+from harness.faults import network
 from harness.servers.clusters import Cluster, consecutive_ports
 from harness.servers.ensemble import ensemble
 from harness.servers.machines import Machines

@@ -21,7 +21,7 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.replicas import synced_bytes
 from conformance.faults.loads.cluster_target import PATIENCE_S, ClusterTarget
 from conformance.faults.means.disks import Disks, another_file
-from harness.network import CLIENTS, SERVICES, Network
+from harness.faults.network import CLIENTS, SERVICES, Network
 from harness.protocol.wire_client import Wire
 from harness.servers.clusters import Cluster, is_running
 from harness.servers.ensemble import Ensemble

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from conformance.faults.campaigns.chaos import Chaos
 from conformance.faults.loads.sdk_load import AHEAD, EAGER, Plan, Report, Streams
-from harness.proxy import FaultProxy
+from harness.faults.proxy import FaultProxy
 from harness.servers.brokers import KINDS, Broker, free_port
 
 

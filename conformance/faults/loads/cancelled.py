@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from harness.cancelling import PATIENCE_S, Operation, cancelled_at
+from harness.faults.cancelling import PATIENCE_S, Operation, cancelled_at
 from pyclient import TopicPartition, aio
 from pyclient.errors import KafkaError
 

@@ -14,7 +14,7 @@ from conformance.faults.checkers import replicas
 from conformance.faults.checkers.history import Anomaly, PartitionHistory
 from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import make_value, name_of, read_back
-from harness.hanging import hanging
+from harness.faults.hanging import hanging
 from harness.protocol.wire_client import Wire
 from harness.servers.clusters import Cluster
 from harness.waiting import until

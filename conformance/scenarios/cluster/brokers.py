@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
-from harness.hanging import hanging
+from harness.faults.hanging import hanging
 from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
 from harness.servers.clusters import Cluster, Partition

@@ -1,0 +1,6 @@
+"""What tests do to connections, processes and coroutines on purpose.
+
+``proxy`` loses, delays and cuts messages between a client and a broker. ``network`` cuts machines from each other, in
+namespaces of their own. ``hanging`` makes a process hang, ``cancelling`` cancels a coroutine at its n-th step. Tests of
+every floor use them; the campaigns of ``conformance/faults`` have more.
+"""
