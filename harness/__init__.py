@@ -1,6 +1,7 @@
-"""The processes that tests start and talk to: brokers, clusters, ZooKeeper, JVMs, networks.
+"""What tests of every floor start and talk to: brokers, clusters, ZooKeeper, JVMs. It imports nothing of ours.
 
-Start with ``servers/brokers`` (ours and the real one, with the same methods) and with ``protocol/wire_client`` (a bare
-client). ``jvm`` and ``peers`` run Kafka's own programs. ``faults`` disturbs them; ``witnesses`` notes which clients
-took part. Tests of every level may use this package. It imports nothing of ours.
+Start with ``servers/brokers`` (ours and the real one, with the same methods) and ``protocol/wire_client`` (a bare
+client). ``clients`` has other clients that tests drive; ``witnesses`` notes which took part. ``faults`` has what
+disturbs connections and processes. ``peers`` fetches Kafka's jars and runs their programs, ``pythons`` finds Pythons.
+``waiting`` says how a test waits, ``processes`` what a process uses.
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.members import Member, committed, describe, find_coordinator, subscription
+from harness.clients.members import Member, committed, describe, find_coordinator, subscription
 from harness.protocol import error_codes, kinds
 from harness.protocol.error_codes import (
     FENCED_INSTANCE_ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.conftest import NewBroker
-from harness.members import find_coordinator
+from harness.clients.members import find_coordinator
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.waiting import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.conftest import NewBroker
-from harness.members import Member, committed, find_coordinator
+from harness.clients.members import Member, committed, find_coordinator
 from harness.protocol import kinds
 from harness.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
-from harness import librdkafka
+from harness.clients import librdkafka
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -15,7 +15,7 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.process import Application
 from conformance.conftest import NewBroker
 from harness import peers
-from harness.librdkafka import present, write
+from harness.clients.librdkafka import present, write
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -14,7 +14,7 @@ from typing import Any
 from conformance.bench.cases import Figures, LoadError, Scale, create_topic
 from conformance.bench.pipeline import Client, Repeated, drive
 from harness import processes
-from harness.members import Member, find_coordinator, subscription
+from harness.clients.members import Member, find_coordinator, subscription
 from harness.protocol.wire_client import Wire, encode_request
 from harness.servers.brokers import Broker
 

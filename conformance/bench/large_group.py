@@ -16,7 +16,7 @@ from typing import Any
 from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.pipeline import Client, Later, Load
 from harness import processes
-from harness.members import find_coordinator, subscription
+from harness.clients.members import find_coordinator, subscription
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire, decode_response, encode_request
 from harness.servers.brokers import Broker

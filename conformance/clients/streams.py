@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 
-from harness.librdkafka import Consumer
+from harness.clients.librdkafka import Consumer
 from harness.peers import Java
 from harness.servers.brokers import Broker
 from harness.witnesses import used

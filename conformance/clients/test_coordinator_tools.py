@@ -19,8 +19,8 @@ from conformance.data import batches
 from conformance.drivers import java
 from conformance.drivers.base import Consumer, Place, Record
 from conformance.drivers.java import JavaDriver, JavaProducer
-from harness.jvm import Printed
-from harness.librdkafka import write
+from harness.clients.jvm import Printed
+from harness.clients.librdkafka import write
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -26,7 +26,7 @@ from conformance.drivers.base import (
     Sent,
     Unanswered,
 )
-from harness import librdkafka
+from harness.clients import librdkafka
 from harness.keywords import with_dots
 
 #: librdkafka reconnects at once. It must keep the brokers that it knows, or it hangs in ``send_offsets_to_transaction``

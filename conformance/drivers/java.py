@@ -26,7 +26,7 @@ from conformance.drivers.base import (
     Unanswered,
     WokenUp,
 )
-from harness.jvm import Jvm, JvmError
+from harness.clients.jvm import Jvm, JvmError
 from harness.keywords import key_with_dots
 
 STRATEGIES = {

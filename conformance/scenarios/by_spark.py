@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.librdkafka import Served
+from harness.clients.librdkafka import Served
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -19,8 +19,8 @@ import pytest
 from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.drivers import java
-from harness import command_line
-from harness.command_line import COMMAND, Scripts, complaint
+from harness.clients import command_line
+from harness.clients.command_line import COMMAND, Scripts, complaint
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -15,8 +15,8 @@ from conformance.data.compacted import EAGER, PATIENCE_S, CompactedTopic, Pair, 
 from conformance.drivers import opened
 from conformance.drivers.base import Consumer, Driver, Place
 from conformance.scenarios.by_spark import BySpark
+from harness.clients.members import find_coordinator
 from harness.keywords import with_dots
-from harness.members import find_coordinator
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -13,8 +13,8 @@ from kafka import TopicPartition as Partition
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
-from harness.librdkafka import consumer, present, take, write
-from harness.members import Member, committed, find_coordinator
+from harness.clients.librdkafka import consumer, present, take, write
+from harness.clients.members import Member, committed, find_coordinator
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

@@ -15,7 +15,7 @@ import pytest
 from conformance import drivers
 from conformance.conftest import QUICK_GROUPS
 from conformance.drivers.base import Consumer, Place
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

@@ -9,8 +9,8 @@ import pytest
 
 from conformance.drivers.base import ClientError, Consumer, Driver, Place
 from conformance.scenarios.conftest import NewMember
-from harness.librdkafka import write
-from harness.members import committed
+from harness.clients.librdkafka import write
+from harness.clients.members import committed
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

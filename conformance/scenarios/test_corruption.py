@@ -14,7 +14,7 @@ from conformance.clients.streams import kcat
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
-from harness.librdkafka import consumer, read
+from harness.clients.librdkafka import consumer, read
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

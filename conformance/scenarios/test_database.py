@@ -24,9 +24,9 @@ from conformance.data.dataset import flights
 from conformance.drivers.base import Consumer, Driver, Place, Record
 from conformance.report.rows import ROOT
 from conformance.scenarios.by_spark import BySpark, in_order, offsets, started
-from harness import command_line
-from harness.librdkafka import write
-from harness.members import committed
+from harness.clients import command_line
+from harness.clients.librdkafka import write
+from harness.clients.members import committed
 from harness.protocol.wire_client import Wire
 from harness.servers import postgres
 from harness.servers.brokers import Broker

@@ -13,8 +13,8 @@ from conformance.conftest import Counted, NewBroker
 from conformance.data import batches
 from conformance.drivers.base import ClientError
 from conformance.scenarios.by_spark import BySpark
+from harness.clients.librdkafka import Deliveries, read
 from harness.faults.proxy import FaultProxy
-from harness.librdkafka import Deliveries, read
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker, free_port
 from harness.witnesses import used

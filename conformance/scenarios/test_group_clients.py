@@ -12,8 +12,8 @@ from conformance import drivers
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.drivers.base import CommitRefused, Consumer, Driver, Event, Place, Record, WokenUp
 from conformance.scenarios.conftest import NewMember
-from harness.librdkafka import write
-from harness.members import committed
+from harness.clients.librdkafka import write
+from harness.clients.members import committed
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -16,8 +16,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from conformance.conftest import NewBroker, NewTopic
-from harness.librdkafka import consumer, present, producer, take, write
-from harness.members import Member, committed, describe, find_coordinator, subscription
+from harness.clients.librdkafka import consumer, present, producer, take, write
+from harness.clients.members import Member, committed, describe, find_coordinator, subscription
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

@@ -12,7 +12,7 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
 from conformance.scenarios.files import MIB, base_offsets, index_entries, index_lookup, traced
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -24,7 +24,7 @@ from conformance.data import dataset
 from conformance.data.spark_tables import committed_files
 from conformance.report import rows
 from conformance.scenarios.by_spark import BySpark
-from harness.librdkafka import consumer
+from harness.clients.librdkafka import consumer
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.witnesses import used

@@ -13,7 +13,7 @@ from conformance.applications.committed import CommittedReader, read_all
 from conformance.applications.connect import DistributedWorker
 from conformance.conftest import NewBroker
 from conformance.data import dataset
-from harness.librdkafka import present
+from harness.clients.librdkafka import present
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -20,7 +20,7 @@ from conformance.conftest import NewBroker
 from conformance.data import dataset
 from conformance.drivers import java
 from harness import peers
-from harness.librdkafka import present, write
+from harness.clients.librdkafka import present, write
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -15,7 +15,7 @@ from conformance.clients.streams import READERS, kcat, write_by_kcat
 from conformance.conftest import NewTopic
 from conformance.data import batches
 from conformance.data.dataset import flights, write_flights
-from harness.librdkafka import Deliveries, producer, read, write
+from harness.clients.librdkafka import Deliveries, producer, read, write
 from harness.peers import Java
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire

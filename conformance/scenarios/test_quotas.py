@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from conformance.conftest import NewBroker
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -24,8 +24,8 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
+from harness.clients.librdkafka import read, write
 from harness.faults.proxy import FaultProxy
-from harness.librdkafka import read, write
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

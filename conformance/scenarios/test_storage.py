@@ -12,8 +12,8 @@ from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.files import MIB, base_offsets
-from harness.librdkafka import consumer, read, take, write
-from harness.members import committed, find_coordinator
+from harness.clients.librdkafka import consumer, read, take, write
+from harness.clients.members import committed, find_coordinator
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

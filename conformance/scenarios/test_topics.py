@@ -9,7 +9,7 @@ import confluent_kafka
 from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data.dataset import flights
 from conformance.scenarios.by_spark import BySpark
-from harness.librdkafka import Deliveries, consumer, present, producer, read, take, write
+from harness.clients.librdkafka import Deliveries, consumer, present, producer, read, take, write
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

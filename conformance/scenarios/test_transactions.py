@@ -13,7 +13,7 @@ from conformance.conftest import Counted, NewBroker, NewTopic
 from conformance.data import batches
 from conformance.drivers.base import ClientError, Consumer, Driver, Fenced, MustAbort, Place, Producer
 from conformance.scenarios.by_spark import BySpark
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol import kinds
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker

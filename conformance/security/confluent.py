@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from conformance.drivers.logins import Login
 from conformance.security.base import ANY_HOST, PATIENCE_S, Acl, Administrator, Client, Refused
-from harness.librdkafka import Consumer
+from harness.clients.librdkafka import Consumer
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -15,8 +15,8 @@ from conformance.security.base import Acl, Administrator, Client
 from conformance.security.confluent import ConfluentAdministrator, ConfluentClient
 from conformance.security.java import JavaAdministrator, JavaClient
 from conformance.security.kafka_python import KafkaPythonAdministrator, KafkaPythonClient
-from harness.command_line import run
-from harness.jvm import Jvm
+from harness.clients.command_line import run
+from harness.clients.jvm import Jvm
 from harness.servers.guarded import ALLOWED_URLS, GUARDED, Guarded
 from harness.servers.issuer import Issuer, serving
 from harness.waiting import until

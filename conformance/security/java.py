@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.drivers.logins import Login
 from conformance.security.base import PATIENCE_S, Acl, Administrator, Client, Refused
-from harness.jvm import Jvm
+from harness.clients.jvm import Jvm
 from harness.waiting import until
 from harness.witnesses import used
 

@@ -14,7 +14,7 @@ from conformance.security.base import Client, Refused
 from conformance.security.java import JavaClient
 from conformance.security.kafka_python import KafkaPythonClient
 from conformance.security.kdc import REALM, Kdc, serving
-from harness.jvm import Jvm
+from harness.clients.jvm import Jvm
 from harness.servers.brokers import Broker, OurBroker, free_port
 from harness.servers.clusters import Cluster
 from harness.waiting import until

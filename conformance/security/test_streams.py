@@ -12,7 +12,7 @@ from conformance.scenarios.test_plugin_streams import SETTINGS, WAIT_S, route_of
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
 from harness import peers
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.servers.brokers import Broker
 from harness.waiting import until
 from harness.witnesses import used

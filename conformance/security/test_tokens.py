@@ -12,7 +12,7 @@ from conformance.drivers.logins import Login
 from conformance.security.base import Client, Refused
 from conformance.security.conftest import Grant
 from conformance.security.java import JavaAdministrator
-from harness.jvm import Jvm
+from harness.clients.jvm import Jvm
 from harness.waiting import until
 
 TOOL = "DelegationTokenCommand"

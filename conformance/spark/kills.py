@@ -34,7 +34,7 @@ from conformance.spark.hooks.planted import MUTANTS
 from conformance.spark.hooks.stages import CLAIM_STAGES, STAGES, VICTIMS
 from conformance.spark.pipeline import PER_BATCH, TOPIC
 from conformance.spark.session import REPOSITORY
-from harness.librdkafka import present
+from harness.clients.librdkafka import present
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker, OurBroker
 

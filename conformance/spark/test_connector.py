@@ -9,7 +9,7 @@ import pytest
 from conformance.applications.committed import read_all
 from conformance.conftest import Counted, NewTopic
 from conformance.spark import connector
-from harness.librdkafka import present
+from harness.clients.librdkafka import present
 from harness.servers.brokers import Broker
 
 COUNT = 50_000

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.applications.committed import read_all
 from conformance.conftest import NewTopic
-from harness.librdkafka import present
+from harness.clients.librdkafka import present
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from conformance.drivers.base import Place
 from conformance.drivers.confluent import ConfluentConsumer
-from harness import librdkafka
+from harness.clients import librdkafka
 
 
 class Message(NamedTuple):

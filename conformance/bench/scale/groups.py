@@ -6,7 +6,7 @@ from conformance.bench.large_group import ConsumerMember
 from conformance.bench.pipeline import Load
 from conformance.bench.scale.spent import PATIENCE_S, Rows, spent
 from conformance.bench.scale.wide import Wide, check, rows
-from harness.members import find_coordinator
+from harness.clients.members import find_coordinator
 from harness.protocol.wire_client import Wire
 
 #: The most partitions that the suite commits or assigns at once: Kafka puts a commit into one batch of 1 MB.

@@ -12,7 +12,7 @@ from conformance.bench.cases import LoadError
 from conformance.bench.scale.spent import PATIENCE_S, SECONDS, Rows, asked, spent
 from conformance.bench.scale.wide import Wide, check, rows
 from conformance.bench.workers import VALUE
-from harness.librdkafka import Deliveries, producer
+from harness.clients.librdkafka import Deliveries, producer
 from harness.protocol.wire_client import decode_response, encode_request
 
 LATEST = -1

@@ -8,7 +8,7 @@ from typing import Any
 from conformance.differential.broker_side import Actor, World
 from conformance.differential.requests.verb import Fields, Verb
 from conformance.differential.step import Step
-from harness.members import subscription
+from harness.clients.members import subscription
 from harness.protocol import error_codes
 
 #: No timer ends while a sequence runs, however slowly.

@@ -27,7 +27,7 @@ from conformance.faults.loads.load import (
     read_back,
     topics_of,
 )
-from harness.members import committed
+from harness.clients.members import committed
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 

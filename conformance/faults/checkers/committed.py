@@ -13,8 +13,8 @@ from conformance.drivers import reaching
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import Row
 from conformance.faults.targets import Target
-from harness import librdkafka
-from harness.librdkafka import present
+from harness.clients import librdkafka
+from harness.clients.librdkafka import present
 from harness.protocol.error_codes import TOPIC_NOT_READY
 from harness.protocol.wire_client import Wire
 from harness.waiting import settled

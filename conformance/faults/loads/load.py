@@ -24,10 +24,10 @@ from conformance.data import batches
 from conformance.drivers import reaching
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory, Row, TopicHistory, Watermark
-from harness import librdkafka
+from harness.clients import librdkafka
+from harness.clients.librdkafka import Served, present
+from harness.clients.members import find_coordinator
 from harness.keywords import with_dots
-from harness.librdkafka import Served, present
-from harness.members import find_coordinator
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until

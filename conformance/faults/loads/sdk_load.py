@@ -28,7 +28,8 @@ from conformance.faults.checkers.history import Anomaly
 from conformance.faults.checkers.streams import Journal, PartitionLog
 from conformance.faults.loads.sdk_worker import TOPIC, Options
 from conformance.faults.targets import Target
-from harness import librdkafka, processes
+from harness import processes
+from harness.clients import librdkafka
 from harness.waiting import until
 
 STALLED_S = 180.0

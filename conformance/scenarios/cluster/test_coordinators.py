@@ -12,7 +12,7 @@ from conformance import drivers
 from conformance.drivers import CLIENTS
 from conformance.drivers.base import ClientError, CommitRefused, Consumer, Place
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol import kinds
 from harness.protocol.wire_client import Wire
 from harness.waiting import until

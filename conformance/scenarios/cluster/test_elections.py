@@ -12,7 +12,7 @@ from conformance.drivers.base import Place
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import traffic, whole_log
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol.error_codes import (
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
     NOT_CONTROLLER,

@@ -12,7 +12,7 @@ from conformance.drivers.base import Place
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
-from harness.librdkafka import Deliveries, producer, write
+from harness.clients.librdkafka import Deliveries, producer, write
 from harness.protocol.error_codes import NOT_ENOUGH_REPLICAS
 from harness.protocol.wire_client import Wire
 from harness.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.drivers.base import Place
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import whole_log
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.waiting import until
 
 VALUES = [b"%d" % number for number in range(1000)]

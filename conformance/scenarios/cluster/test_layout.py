@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance import drivers
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol.wire_client import Wire
 from harness.servers.ensemble import JAR, JVM, Ensemble
 from harness.waiting import until

@@ -12,7 +12,7 @@ from conformance.conftest import Counted
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
 from conformance.scenarios.cluster.traffic import LIBRARIES, traffic
-from harness import command_line
+from harness.clients import command_line
 from harness.peers import Java
 from harness.waiting import until
 from harness.witnesses import used

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from conformance.conftest import Counted, NewBroker
 from conformance.scenarios.by_spark import BySpark
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness import librdkafka
-from harness.librdkafka import take, write
+from harness.clients import librdkafka
+from harness.clients.librdkafka import take, write
 from harness.protocol.error_codes import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
 from harness.protocol.wire_client import Wire
 from harness.waiting import until

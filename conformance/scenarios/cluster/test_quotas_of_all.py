@@ -8,7 +8,7 @@ from functools import partial
 
 from conformance.data import batches
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.librdkafka import write
+from harness.clients.librdkafka import write
 from harness.protocol.wire_client import Wire, encode_request
 from harness.waiting import until
 

@@ -15,7 +15,7 @@ import confluent_kafka
 from conformance import drivers
 from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
-from harness import librdkafka
+from harness.clients import librdkafka
 from harness.servers.clusters import Brokers
 from harness.waiting import until
 
