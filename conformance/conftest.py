@@ -23,10 +23,10 @@ from conformance.spark.session import local_spark
 from conformance.tiers import CAMPAIGN
 from harness import witnesses
 from harness.faults.proxy import FaultProxy
-from harness.keywords import with_dots
 from harness.peers import Java
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import KINDS, Broker, free_port
+from pyclient.keywords import with_dots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

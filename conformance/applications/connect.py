@@ -13,9 +13,9 @@ from typing import Any
 
 from conformance.applications.process import Application
 from harness import peers
-from harness.keywords import key_with_dots
 from harness.servers.brokers import Broker
 from harness.waiting import until
+from pyclient.keywords import key_with_dots
 
 WAIT_S = 120
 FILE = "org.apache.kafka.connect.file.FileStream"

@@ -8,10 +8,10 @@ from typing import Any
 
 from conformance.data import batches
 from conformance.data.batches import Record
-from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until
+from pyclient.keywords import with_dots
 
 PATIENCE_S = 120
 #: Compaction looks for work all the time, and takes what it finds.

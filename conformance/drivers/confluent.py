@@ -27,7 +27,7 @@ from conformance.drivers.base import (
     Unanswered,
 )
 from harness.clients import librdkafka
-from harness.keywords import with_dots
+from pyclient.keywords import with_dots
 
 #: librdkafka reconnects at once. It must keep the brokers that it knows, or it hangs in ``send_offsets_to_transaction``
 #: after the only broker restarts (2.16).

@@ -27,7 +27,7 @@ from conformance.drivers.base import (
     WokenUp,
 )
 from harness.clients.jvm import Jvm, JvmError
-from harness.keywords import key_with_dots
+from pyclient.keywords import key_with_dots
 
 STRATEGIES = {
     "range": "RangeAssignor",

@@ -16,10 +16,10 @@ from conformance.drivers import opened
 from conformance.drivers.base import Consumer, Driver, Place
 from conformance.scenarios.by_spark import BySpark
 from harness.clients.members import find_coordinator
-from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until
+from pyclient.keywords import with_dots
 
 pytestmark = pytest.mark.nightly
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.keywords import with_dots
+from pyclient.keywords import with_dots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

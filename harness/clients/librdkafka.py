@@ -21,9 +21,9 @@ from typing import Any, Protocol, TypeVar
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
-from harness.keywords import with_dots
 from harness.waiting import until
 from harness.witnesses import used
+from pyclient.keywords import with_dots
 
 T = TypeVar("T")
 

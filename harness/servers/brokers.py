@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO, Self
 
 from harness import peers
-from harness.keywords import key_with_dots, with_dots
 from harness.protocol.wire_client import Wire
+from pyclient.keywords import key_with_dots, with_dots
 
 START_TIMEOUT_S = 120.0
 #: A JVM starts slowly on a machine that is busy with other tests.

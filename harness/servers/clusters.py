@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from harness.keywords import key_with_dots, with_dots
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import START_TIMEOUT_S, BrokerError, free_port
 from harness.waiting import until
+from pyclient.keywords import key_with_dots, with_dots
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=([\d,]+)\n")
 ANSWER_S = 2.0

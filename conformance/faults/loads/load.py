@@ -27,10 +27,10 @@ from conformance.faults.checkers.history import PartitionHistory, Row, TopicHist
 from harness.clients import librdkafka
 from harness.clients.librdkafka import Served, present
 from harness.clients.members import find_coordinator
-from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
 from harness.waiting import until
+from pyclient.keywords import with_dots
 
 STALLED_S = 60
 PATIENCE_S = 180

@@ -13,10 +13,10 @@ from subprocess import Popen
 
 from conformance.scenarios.cluster.trees import SqliteTree, Tree, ZooKeeperTree
 from harness.faults.hanging import hanging
-from harness.keywords import with_dots
 from harness.protocol.wire_client import Wire
 from harness.servers.clusters import Cluster, Partition
 from harness.waiting import until
+from pyclient.keywords import with_dots
 
 RESTART_S = 0.4
 """A supervisor waits this long before it restarts a broker."""
