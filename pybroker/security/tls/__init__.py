@@ -1,6 +1,6 @@
 """TLS of a broker: of its listeners, to other brokers and to ZooKeeper; certificates for tests.
 
 Start with ``listener_tls`` (a listener's context, made again when its files change) and ``broker_tls`` (how brokers of
-a cluster recognise each other). ``meeting`` tries new settings by a handshake in memory. This room imports ``config``,
+a cluster recognise each other). ``memory_handshake`` tries new settings. This room imports ``config``,
 ``pyclient.security``, and of ``security`` the mapping of certificates to users. It opens no connection.
 """

@@ -22,7 +22,7 @@ from pybroker.config.keys.tls_keys import ALLOW_DN, ALLOW_SAN, CLIENT_AUTH, TLS_
 from pybroker.security.principal_mapping import KEY as MAPPING_RULES
 from pybroker.security.principal_mapping import PrincipalMapping
 from pybroker.security.tls.distinguished_names import subject
-from pybroker.security.tls.meeting import meet
+from pybroker.security.tls.memory_handshake import meet
 from pyclient.security import IDENTIFICATION, TlsConfigError, client_context, key_store, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
