@@ -9,7 +9,7 @@ from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigOperat
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.security.config_rights import permitted
-from pybroker.handlers.common.trial import tried
+from pybroker.handlers.common.tls_trial import tried
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import AlterConfigs, errors
 from pyclient.protocol.errors import KafkaError

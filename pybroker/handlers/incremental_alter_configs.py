@@ -12,7 +12,7 @@ from pybroker.handlers.common import broker_loggers
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.forwarding import forwarded
 from pybroker.handlers.common.security.config_rights import permitted
-from pybroker.handlers.common.trial import tried
+from pybroker.handlers.common.tls_trial import tried
 from pybroker.handlers.common.writes import in_writes
 from pyclient.protocol import IncrementalAlterConfigs, errors
 from pyclient.protocol.errors import KafkaError

@@ -2,5 +2,5 @@
 
 Start with ``rights`` (each API's row names the rights that it needs). ``first_acls`` and ``first_users`` store what a
 start adds, and ``tokens`` and ``acls`` serve several requests each. This room imports ``call``, ``pacing`` and
-``trial`` of ``handlers/common``, ``pybroker.security``, and no handler.
+``config_writes`` of ``handlers/common``, ``pybroker.security``, and no handler.
 """

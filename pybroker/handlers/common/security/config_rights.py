@@ -8,6 +8,7 @@ from typing import Any, Final
 from pybroker.cluster.decisions.config_changes import ConfigChange
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.config_writes import Answer, Write, passing
 from pybroker.handlers.common.security.rights import (
     ALTER_CONFIGS_CLUSTER,
     ALTER_CONFIGS_GROUP,
@@ -18,7 +19,6 @@ from pybroker.handlers.common.security.rights import (
     Right,
     check,
 )
-from pybroker.handlers.common.trial import Answer, Write, passing
 from pyclient.protocol.errors import KafkaError
 
 _DESCRIBED: Final[Mapping[int, Right]] = {

@@ -6,7 +6,7 @@ Only that broker can tell whether its own files are usable. The controller check
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pybroker.cluster.decisions.config_changes import ConfigChange, changed
@@ -14,39 +14,16 @@ from pybroker.cluster.metadata.image import DEFAULT_BROKER, ResourceType
 from pybroker.config import ConfigError
 from pybroker.config.keys.tls_keys import LISTENER_PREFIX
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.config_writes import Answer, Write, passing
 from pyclient.protocol import errors
 from pyclient.protocol.errors import KafkaError
 
 _TRIED: Final = ("ssl.", LISTENER_PREFIX)
 
-Write = Callable[[Any, Call], Awaitable[Any]]
-Answer = Callable[[ConfigChange, KafkaError | None], Any]
-Refuse = Callable[[Sequence[ConfigChange], Call], Awaitable[dict[int, KafkaError]]]
-"""Returns the error of each refused change, by its place."""
-
 
 def tried(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
     """Wraps ``write`` so that it gets only resources that pass the trial; the others get their errors."""
     return passing(_refused, change_of, answer, write)
-
-
-def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """Wraps ``write`` so that it gets only resources for which ``refuse`` returns no error; the others get theirs."""
-
-    async def write_what_passes(request: Any, call: Call) -> Any:
-        changes = [change_of(resource) for resource in request.resources]
-        refused = await refuse(changes, call)
-        if not refused:
-            return await write(request, call)
-        request.resources = [each for index, each in enumerate(request.resources) if index not in refused]
-        response = await write(request, call)
-        passed = iter(response.responses)
-        response.responses = [
-            answer(change, refused[index]) if index in refused else next(passed) for index, change in enumerate(changes)
-        ]
-        return response
-
-    return write_what_passes
 
 
 async def _refused(changes: Sequence[ConfigChange], call: Call) -> dict[int, KafkaError]:

@@ -1,0 +1,34 @@
+"""Lets only those changes of settings pass to the write that no check refuses, and puts the answers in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from pybroker.cluster.decisions.config_changes import ConfigChange
+from pybroker.handlers.common.call import Call
+from pyclient.protocol.errors import KafkaError
+
+Write = Callable[[Any, Call], Awaitable[Any]]
+Answer = Callable[[ConfigChange, KafkaError | None], Any]
+Refuse = Callable[[Sequence[ConfigChange], Call], Awaitable[dict[int, KafkaError]]]
+"""Returns the error of each refused change, by its place."""
+
+
+def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
+    """Wraps ``write`` so that it gets only resources for which ``refuse`` returns no error; the others get theirs."""
+
+    async def write_what_passes(request: Any, call: Call) -> Any:
+        changes = [change_of(resource) for resource in request.resources]
+        refused = await refuse(changes, call)
+        if not refused:
+            return await write(request, call)
+        request.resources = [each for index, each in enumerate(request.resources) if index not in refused]
+        response = await write(request, call)
+        passed = iter(response.responses)
+        response.responses = [
+            answer(change, refused[index]) if index in refused else next(passed) for index, change in enumerate(changes)
+        ]
+        return response
+
+    return write_what_passes
