@@ -11,7 +11,7 @@ from proofs.defects import Patch, defect
 from pybroker.cluster.decisions import topic_names
 from pybroker.coordinator import topic_regex
 from pybroker.handlers import delete_records, fetch, offset_fetch, write_txn_markers
-from pybroker.handlers.common import admission, existing, turns, writes
+from pybroker.handlers.common import admission, offset_writes, turns, writes
 from pybroker.handlers.common.pacing import one_by_one
 from pybroker.handlers.common.turns import Turn
 from pybroker.handlers.produce import Appends
@@ -248,7 +248,7 @@ def each_topic_is_written_by_itself() -> list[Patch]:
 @defect("pybroker/handlers/tests/test_groups_of_many.py::test_markers_of_many_partitions_are_written_part_by_part")
 def each_partition_waits_for_other_replicas_by_itself() -> list[Patch]:
     """With three brokers, OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 got no answer in 20 s."""
-    return [(existing, "PARTITIONS_AT_ONCE", 1), (write_txn_markers, "WAITING_AT_ONCE", 1)]
+    return [(offset_writes, "PARTITIONS_AT_ONCE", 1), (write_txn_markers, "WAITING_AT_ONCE", 1)]
 
 
 @defect("pybroker/coordinator/tests/test_runtime.py::test_refused_requests_leave_nothing_to_the_garbage_collector")

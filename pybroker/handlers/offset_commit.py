@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.existing import by_id, of_existing
+from pybroker.handlers.common.offset_writes import by_id, of_existing
 from pybroker.handlers.common.security.rights import READ_GROUP, may
 from pyclient.protocol import OffsetCommit, errors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.existing import of_existing
+from pybroker.handlers.common.offset_writes import of_existing
 from pybroker.handlers.common.security.rights import DELETE_GROUP, check
 from pyclient.protocol import OffsetDelete, errors
 

@@ -7,7 +7,7 @@ The handler refuses partitions that do not exist; the coordinator decides on all
 from __future__ import annotations
 
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.common.existing import by_id, by_name, of_existing
+from pybroker.handlers.common.offset_writes import by_id, by_name, of_existing
 from pybroker.handlers.common.security.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, may
 from pyclient.protocol import TxnOffsetCommit, errors
 

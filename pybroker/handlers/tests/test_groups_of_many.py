@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pybroker.handlers import delete_records, leave_group, offset_fetch, write_txn_markers
-from pybroker.handlers.common import existing
+from pybroker.handlers.common import offset_writes
 from pybroker.handlers.tests.harness import OneItemTurns
 from pybroker.handlers.tests.test_groups import Node, ask
 from pyclient.protocol import (
@@ -105,7 +105,7 @@ def test_offsets_are_committed_fetched_and_forgotten_part_by_part_as_in_one(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = everything(node)
-    monkeypatch.setattr(existing, "PARTITIONS_AT_ONCE", 3)
+    monkeypatch.setattr(offset_writes, "PARTITIONS_AT_ONCE", 3)
     monkeypatch.setattr(offset_fetch, "_ASKED_AT_ONCE", 3)
     node.turns.count = 0
     assert everything(node) == whole
@@ -117,7 +117,7 @@ def test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alo
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients took what stood in the answer for all that was committed."""
-    monkeypatch.setattr(existing, "PARTITIONS_AT_ONCE", 3)
+    monkeypatch.setattr(offset_writes, "PARTITIONS_AT_ONCE", 3)
     monkeypatch.setattr(offset_fetch, "_ASKED_AT_ONCE", 3)
     commit(node)
     plain, asked = node.groups.committed, 0
