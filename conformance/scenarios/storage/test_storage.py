@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.files import MIB, base_offsets
+from conformance.scenarios.storage.files import MIB, base_offsets
 from harness.clients.librdkafka import consumer, read, take, write
 from harness.clients.members import committed, find_coordinator
 from harness.protocol import error_codes

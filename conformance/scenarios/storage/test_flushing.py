@@ -9,7 +9,7 @@ import pytest
 
 from conformance.conftest import NewBroker
 from conformance.data import batches
-from conformance.scenarios.files import count_calls, traced
+from conformance.scenarios.storage.files import count_calls, traced
 from harness.clients.librdkafka import read, write
 from harness.protocol.wire_client import Wire
 from harness.waiting import until

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from conformance.conftest import NewBroker
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark
-from conformance.scenarios.files import MIB, base_offsets
+from conformance.scenarios.storage.files import MIB, base_offsets
 from harness.protocol import error_codes
 from harness.protocol.wire_client import Wire
 from harness.waiting import until

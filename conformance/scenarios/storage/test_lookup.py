@@ -11,7 +11,7 @@ import pytest
 from conformance.conftest import NewBroker, NewTopic
 from conformance.data import batches
 from conformance.scenarios.by_spark import BySpark, offsets
-from conformance.scenarios.files import MIB, base_offsets, index_entries, index_lookup, traced
+from conformance.scenarios.storage.files import MIB, base_offsets, index_entries, index_lookup, traced
 from harness.clients.librdkafka import write
 from harness.protocol.wire_client import Wire
 from harness.servers.brokers import Broker
