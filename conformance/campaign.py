@@ -149,9 +149,9 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
             Suite(
                 (
                     "conformance/applications",
-                    "conformance/scenarios/test_plugin_connect.py",
-                    "conformance/scenarios/test_plugin_streams.py",
-                    "conformance/scenarios/test_pipelines.py",
+                    "conformance/scenarios/pipelines/test_plugin_connect.py",
+                    "conformance/scenarios/pipelines/test_plugin_streams.py",
+                    "conformance/scenarios/pipelines/test_pipelines.py",
                 ),
             ),
         ),

@@ -1,4 +1,4 @@
-"""What users do with Kafka, a file for each kind: topics, producers, consumers, groups, transactions, files, tools.
+"""What users do with Kafka: ``producers``, ``consumers``, ``pipelines``, files on disk (``storage``), several brokers.
 
 Start with ``test_topics``. A scenario is written once and runs with every client of ``drivers``. A name such as
 ``test_s41_…`` shows that row of the mission (``report/rows.json``). ``cluster`` has the scenarios of several brokers.

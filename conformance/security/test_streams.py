@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.applications.process import Application
 from conformance.data import dataset
 from conformance.drivers.logins import Login
-from conformance.scenarios.test_plugin_streams import SETTINGS, WAIT_S, route_of
+from conformance.scenarios.pipelines.test_plugin_streams import SETTINGS, WAIT_S, route_of
 from conformance.security.confluent import ConfluentClient
 from conformance.security.conftest import Grant
 from harness import peers

@@ -143,7 +143,7 @@ def test_s113_lines_of_a_real_log_are_collected_once_each_in_order_though_the_co
 
 
 def test_a_machine_without_logs_has_those_of_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.scenarios.test_pipelines.LOGS", ("/var/log/of-another-system",))
+    monkeypatch.setattr("conformance.scenarios.pipelines.test_pipelines.LOGS", ("/var/log/of-another-system",))
     source, data = real_log()
     assert source == "the data set"
     assert data.count(b"\n") == FEW_FLIGHTS
