@@ -7,9 +7,11 @@ import time
 from typing import NoReturn
 
 from proofs.defects import Patch, defect
-from pybroker.cli import cluster, produce, strays
+from pybroker.cli import produce
+from pybroker.cli.cluster import command as cluster
 from pybroker.cli.common import ending, output, places, tables, verbs, wrong_addresses
 from pybroker.cli.demo.leaving import Leaving
+from pybroker.cli.log import strays
 
 
 @defect("pybroker/cli/tests/test_health.py::test_a_partition_that_has_not_noticed_who_is_not_there_is_an_error")

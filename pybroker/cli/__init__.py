@@ -1,4 +1,4 @@
-"""The verbs of the ``pybroker`` command, a file for each. No verb means ``start``.
+"""The verbs of the ``pybroker`` command, a file or a folder for each. No verb means ``start``.
 
 Exit codes: 0 done, 1 failed, 2 misused, those of signals (``ending``); one line on stderr says what was wrong. A
 verb's module is imported only when it is used, so ``--help`` takes no longer than click itself.
@@ -25,16 +25,16 @@ PLACES = {
     "group": Place("pybroker.cli.group", "group", "List, describe, reset, delete consumer groups."),
     "config": Place("pybroker.cli.config", "config", "Get, set, unset keys of topics, brokers, groups."),
     "partition": Place("pybroker.cli.partition", "partition", "List under-replicated ones, elect leaders, reassign."),
-    "cluster": Place("pybroker.cli.cluster", "cluster", "Describe the brokers, check the cluster, restart it."),
+    "cluster": Place("pybroker.cli.cluster.command", "cluster", "Describe the brokers, check the cluster, restart it."),
     "txn": Place("pybroker.cli.txn", "txn", "List, describe, abort transactions."),
-    "log": Place("pybroker.cli.log", "log", "Dump and verify log files, without a broker; log dirs."),
-    "doctor": Place("pybroker.cli.doctor", "doctor", "Find out why a client cannot reach a broker."),
+    "log": Place("pybroker.cli.log.command", "log", "Dump and verify log files, without a broker; log dirs."),
+    "doctor": Place("pybroker.cli.doctor.command", "doctor", "Find out why a client cannot reach a broker."),
     "user": Place("pybroker.cli.user", "user", "List, create, delete users of SCRAM; change passwords."),
     "acl": Place("pybroker.cli.acl", "acl", "List, create, delete ACLs: which user may do what."),
     "quota": Place("pybroker.cli.quota", "quota", "List, set, unset quotas of users, clients and addresses."),
     "token": Place("pybroker.cli.token", "token", "Create, renew, expire, list delegation tokens."),
     "tls": Place("pybroker.cli.tls", "tls", "Create certificates for a broker and its clients."),
-    "bench": Place("pybroker.cli.bench", "bench", "Measure produce, consume, end to end."),
+    "bench": Place("pybroker.cli.bench.command", "bench", "Measure produce, consume, end to end."),
     "api-versions": Place("pybroker.cli.api_versions", "api_versions", "Show the APIs and versions of a broker."),
     "profiles": Place("pybroker.cli.common.profiles", "profiles", "Clusters by name, for -P."),
     "completion": Place("pybroker.cli.completion", "completion", "Completion for bash, zsh, fish."),

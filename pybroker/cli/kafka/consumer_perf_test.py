@@ -7,7 +7,7 @@ import time
 
 import click
 
-from pybroker.cli.bench import progress
+from pybroker.cli.bench.command import progress
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.completing import GROUP, TOPIC
 from pybroker.cli.common.output import write
@@ -52,7 +52,7 @@ def consumer_perf_test(
     threads: int | None,
 ) -> None:
     """kafka-consumer-perf-test.sh: reads records as a member of a group and tells the rates."""
-    from pybroker.cli.benchmarking import runs
+    from pybroker.cli.bench import runs
 
     if not hide_header:
         write(HEADER)

@@ -6,7 +6,7 @@ import click
 
 from pybroker.cli.common.output import write
 from pybroker.cli.common.verbs import Verb, complain
-from pybroker.cli.log import explained
+from pybroker.cli.log.command import explained
 
 NO_LIMIT = 0x7FFF_FFFF
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cy.counted import counted
-from pybroker.cli.bench import progress
+from pybroker.cli.bench.command import progress
 from pybroker.cli.common.cluster_options import Cluster, configured, properties
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import write
@@ -16,7 +16,7 @@ from pybroker.cli.common.verbs import Failure, Verb, sentence
 from pybroker.cli.kafka.common.options import on_kafka
 
 if TYPE_CHECKING:
-    from pybroker.cli.benchmarking.measures import Measured
+    from pybroker.cli.bench.measures import Measured
 
 
 @click.command("kafka-producer-perf-test", cls=Verb)
@@ -49,7 +49,7 @@ def producer_perf_test(
     warmup_records: int | None,
 ) -> None:
     """kafka-producer-perf-test.sh: sends records and tells rate and latencies."""
-    from pybroker.cli.benchmarking import runs
+    from pybroker.cli.bench import runs
 
     if [record_size is not None, payload_file is not None, payload_monotonic].count(True) != 1:
         raise click.UsageError("exactly one of --record-size, --payload-file and --payload-monotonic")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pybroker.cli.cluster import MIN_ISR
+from pybroker.cli.cluster.command import MIN_ISR
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.completing import TOPIC
 from pybroker.cli.common.output import write

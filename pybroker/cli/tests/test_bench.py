@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import pybroker
-from pybroker.cli.benchmarking import runs
-from pybroker.cli.benchmarking.measures import COLUMNS, Latencies, Measured
+from pybroker.cli.bench import runs
+from pybroker.cli.bench.measures import COLUMNS, Latencies, Measured
 from pybroker.cli.tests.running import Shell
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import pybroker
 from pybroker.cli.common.verbs import sentence
-from pybroker.cli.doctoring import cluster, machine, settings
+from pybroker.cli.doctor import cluster, machine, settings
 from pybroker.cli.reaching import network
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.reaching.network import Reach

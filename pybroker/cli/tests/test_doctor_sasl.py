@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.cli.doctoring import cluster as doctors_cluster
+from pybroker.cli.doctor import cluster as doctors_cluster
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-from pybroker.cli.doctoring import secured
+from pybroker.cli.doctor import secured
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pyclient.core.tests.test_tls_trouble import blunt, listening

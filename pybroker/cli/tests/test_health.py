@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pybroker.cli import cluster as cluster_verbs
-from pybroker.cli.cluster import (
+from pybroker.cli.cluster import command as cluster_verbs
+from pybroker.cli.cluster.command import (
     DEFAULT_FACTOR,
     Trouble,
     controller_troubles,

@@ -11,7 +11,7 @@ import pytest
 import pybroker
 from harness.servers.ensemble import Tls, ensemble
 from pybroker.cli.common.verbs import Failure
-from pybroker.cli.strays import store_of
+from pybroker.cli.log.strays import store_of
 from pybroker.cli.tests.running import Shell
 from pybroker.security.tls.certificates import make
 

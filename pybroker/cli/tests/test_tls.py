@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.cli.doctoring.settings import errors_of
+from pybroker.cli.doctor.settings import errors_of
 from pybroker.cli.tests.running import Shell
 from pybroker.config.sources import from_file
 from pyclient.config import ADMIN, load

@@ -18,7 +18,7 @@ from pybroker.cli.common.places import EARLIEST, LATEST, Spot, offsets_at, parti
 from pybroker.cli.common.verbs import Failure, Suggesting, complain, sentence
 
 if TYPE_CHECKING:
-    from pybroker.cli.benchmarking.measures import Measured
+    from pybroker.cli.bench.measures import Measured
     from pyclient import Admin, Consumer
 
 PRODUCING = """
@@ -69,7 +69,7 @@ def produce_records(
     keep: bool,
 ) -> None:
     """Sends records; shows rates, and the time from send to acknowledgement."""
-    from pybroker.cli.benchmarking import runs
+    from pybroker.cli.bench import runs
 
     if many and rate is not None:
         raise click.UsageError("--rate does not go with --many")
@@ -102,7 +102,7 @@ def consume_records(
     cluster: Cluster, output: str, topic: str | None, count: int | None, size: int, partitions: int, keep: bool
 ) -> None:
     """Reads records from the beginning; shows rates. Without TOPIC it first writes what it reads."""
-    from pybroker.cli.benchmarking import runs
+    from pybroker.cli.bench import runs
 
     with chosen_topic(cluster, topic, partitions, keep) as name:
         if topic is None:
@@ -130,7 +130,7 @@ def end_to_end(
     cluster: Cluster, output: str, topic: str | None, count: int, size: int, rate: float | None, keep: bool
 ) -> None:
     """One record at a time, from the producer to the consumer; shows the times of both halves."""
-    from pybroker.cli.benchmarking import runs
+    from pybroker.cli.bench import runs
 
     with (
         chosen_topic(cluster, topic, 1, keep) as name,
@@ -195,7 +195,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
 
 
 def report(output: str, *found: Measured) -> None:
-    from pybroker.cli.benchmarking.measures import COLUMNS
+    from pybroker.cli.bench.measures import COLUMNS
 
     rows = [each.row() for each in found]
     used = [at for at in range(len(COLUMNS)) if any(row[at] is not None for row in rows)]

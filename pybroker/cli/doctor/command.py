@@ -35,8 +35,8 @@ def doctor(
     Changes nothing without --write. Exit code 1 where something is an error.
     """
     from pybroker import data_folder
-    from pybroker.cli.doctoring import cluster as clusters
-    from pybroker.cli.doctoring import machine, settings
+    from pybroker.cli.doctor import cluster as clusters
+    from pybroker.cli.doctor import machine, settings
     from pybroker.cli.reaching import network
     from pybroker.cli.reaching.finding import ERROR, Finding
 

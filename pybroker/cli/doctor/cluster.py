@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pybroker.cli.common.cluster_options import Cluster
-from pybroker.cli.doctoring import secured
+from pybroker.cli.doctor import secured
 from pybroker.cli.reaching import asking, network
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.reaching.network import Reach
@@ -108,7 +108,7 @@ def state(cluster: Cluster) -> Iterator[Finding]:
     """Yields the cluster's troubles, such as partitions without a leader, or offline log dirs. A client may work well
     without the right to ask for them.
     """
-    from pybroker.cli import cluster as clusters
+    from pybroker.cli.cluster import command as clusters
 
     try:
         with cluster.admin() as admin:

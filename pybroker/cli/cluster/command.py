@@ -226,7 +226,7 @@ def _troubles_of(found: Mapping[int, Results[str, LogDirDescription]]) -> Iterat
 @click.option("--timeout", type=click.FloatRange(0), default=300.0, help="Seconds for each broker [300].")
 def restart(cluster: Cluster, data_dir: str | None, timeout: float) -> None:
     """Restarts the brokers of a data folder one by one, each when all replicas are in sync."""
-    from pybroker.cli.rolling_restart import RollingRestart
+    from pybroker.cli.cluster.rolling_restart import RollingRestart
     from pybroker.data_folder import plan
 
     root = plan(data_dir, 1, ()).root

@@ -12,7 +12,7 @@ import click
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.output import json_line, show, with_output, write
 from pybroker.cli.common.verbs import Failure, Suggesting, complain, failures
-from pybroker.cli.strays import strays
+from pybroker.cli.log.strays import strays
 
 if TYPE_CHECKING:
     from pybroker.cli.common.records.segment_text import Contents

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from pybroker.cli.benchmarking.measures import Latencies, Measured
+from pybroker.cli.bench.measures import Latencies, Measured
 
 if TYPE_CHECKING:
     from pyclient import Consumer, Producer
