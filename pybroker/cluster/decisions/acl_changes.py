@@ -6,7 +6,7 @@ The ACLs of a pattern are one node. So a change writes all of them, and they are
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product, starmap
 from operator import attrgetter
 from typing import Final
 
@@ -16,11 +16,14 @@ from pybroker.cluster.metadata import acl_nodes
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
 from pybroker.security.acls import NO_ENTRIES, AccessControlEntry, AclBinding, AclFilter, Entries, ResourcePattern
 from pybroker.store.interface import Create, Delete, Operation, Set
-from pyclient.protocol.acls import AclResourceType, PatternType
+from pyclient.protocol.acls import WILDCARD, AclResourceType, PatternType
 from pyclient.protocol.errors import InvalidRequest, KafkaError
 
 MOST_BYTES: Final = 1 << 19
 """The limit of a pattern's node. With its journal entry it fits into a write to ZooKeeper, which may be 1 MB."""
+
+MOST_PREFIXES: Final = 255
+"""Up to this length, each prefix of a name is looked up; for a longer name, all ACLs are walked."""
 
 _EMPTY: Final = len(acl_nodes.encode(()))
 
@@ -63,11 +66,13 @@ def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> in
 def candidates(acls: Acls, wanted: AclFilter) -> Iterable[ResourcePattern]:
     """Returns the patterns that a filter may match: those of the resource that it names, or else all."""
     kind, name, pattern_type = wanted[:3]
-    if name is None or pattern_type is PatternType.MATCH:
+    is_match = pattern_type is PatternType.MATCH
+    if name is None or (is_match and len(name) > min(len(acls), MOST_PREFIXES)):
         return acls
     kinds = [kind] if kind is not AclResourceType.ANY else AclResourceType
-    types = [pattern_type] if pattern_type is not PatternType.ANY else PatternType
-    named = (ResourcePattern(kind, name, each) for kind in kinds for each in types)
+    types = [pattern_type] if pattern_type not in (PatternType.ANY, PatternType.MATCH) else PatternType
+    names = {name, WILDCARD, *(name[:length] for length in range(1, len(name)))} if is_match else {name}
+    named = starmap(ResourcePattern, product(kinds, names, types))
     return [pattern for pattern in named if pattern in acls]
 
 

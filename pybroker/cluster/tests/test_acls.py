@@ -178,12 +178,30 @@ def test_a_filter_that_names_a_resource_looks_at_no_others() -> None:
         (AclFilter(TOPIC, "flights", PatternType.PREFIXED), {prefix}),
         (AclFilter(name="flights", pattern_type=PatternType.LITERAL), {FLIGHTS, group}),
         (AclFilter(name="none"), set()),
-        (AclFilter(name="flights", pattern_type=PatternType.MATCH), set(image.acls)),
+        (AclFilter(name="x" * 9, pattern_type=PatternType.MATCH), set(image.acls)),
         (AclFilter(TOPIC), set(image.acls)),
     ):
         assert set(acl_changes.candidates(image.acls, wanted)) == expected
         found = {pattern for pattern in image.acls if wanted.matches_pattern(pattern)}
         assert found <= expected
+
+
+def test_a_filter_for_all_that_matches_a_name_looks_up_the_prefixes_of_the_name() -> None:
+    patterns = [
+        ResourcePattern(kind, name, pattern_type)
+        for kind in (TOPIC, GROUP)
+        for name in ("*", "f", "fl", "flights", "flights2", *(f"other{number}" for number in range(20)))
+        for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+    ]
+    acls = with_acls(dict.fromkeys(patterns, (ALICE,))).acls
+    for name in ("f", "flights", "fly", "*", "other1", "none"):
+        for kind in (AclResourceType.ANY, TOPIC):
+            wanted = AclFilter(kind, name, PatternType.MATCH)
+            found = list(acl_changes.candidates(acls, wanted))
+            assert len(found) == len(set(found)) <= 2 * len(wanted.name or "") + 20 < len(acls)
+            assert set(filter(wanted.matches_pattern, found)) == set(filter(wanted.matches_pattern, acls))
+    long = "f" * (acl_changes.MOST_PREFIXES + 1)
+    assert acl_changes.candidates(acls, AclFilter(TOPIC, long, PatternType.MATCH)) is acls
 
 
 # -- brokers -----------------------------------------------------------------------------------------
