@@ -6,7 +6,7 @@ ACLs once, together, in turns. Each deletes those that match piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import ne
 from typing import Final
 
@@ -50,16 +50,24 @@ def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> Paced
 async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
     acls = call.broker.metadata.image.acls
     of_nameless = await settled(walk(_sorted(acls, request.filters), call))
+    left: list[ResourcePattern] = []  # those of nameless filters that could not be deleted, which others may match too
 
     async def delete(each: Filter) -> Result:
         wanted = filter_of(each)
+        found: list[ResourcePattern] = []
         try:
             wanted.check()
             if wanted.name is None:
-                return await _delete_found(wanted, acls, of_nameless.pop(_plain(wanted), []), call)
+                found = of_nameless.pop(_plain(wanted), [])
+                if left:
+                    found = list(dict.fromkeys([*found, *await settled(walk(_found(acls, wanted, left), call))]))
+                return await _delete_found(wanted, acls, found, call)
             acls_now = call.broker.metadata.image.acls
-            return await _delete_found(wanted, acls_now, await settled(walk(_found(acls_now, wanted), call)), call)
+            among = candidates(acls_now, wanted)
+            named = await settled(walk(_found(acls_now, wanted, among), call))
+            return await _delete_found(wanted, acls_now, named, call)
         except KafkaError as error:
+            left.extend(found)
             return _refused(error)
 
     return Response(filter_results=await one_by_one(request.filters, delete, call))
@@ -110,11 +118,11 @@ def _plain(wanted: AclFilter) -> AclFilter:
     return wanted._replace(pattern_type=PatternType.ANY) if wanted.pattern_type is PatternType.MATCH else wanted
 
 
-def _found(acls: Acls, wanted: AclFilter) -> Paced[list[ResourcePattern]]:
-    """Returns the patterns with at least one wanted ACL."""
+def _found(acls: Acls, wanted: AclFilter, among: Iterable[ResourcePattern]) -> Paced[list[ResourcePattern]]:
+    """Returns those of some patterns that have at least one wanted ACL."""
     found: list[ResourcePattern] = []
     looked_at = 0
-    for pattern in candidates(acls, wanted):
+    for pattern in among:
         looked_at += 1
         if wanted.matches_pattern(pattern):
             entries = acls[pattern]

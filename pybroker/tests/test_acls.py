@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pybroker.config import rights
 from pybroker.handlers import delete_acls
 from pybroker.handlers.common import broker_loggers, forwarding
 from pybroker.handlers.tests.harness import OneItemTurns
-from pybroker.security.acls import AclFilter, ResourcePattern
+from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
@@ -219,6 +220,34 @@ def test_an_acl_that_several_filters_match_is_deleted_by_the_first(tmp_path: Pat
             )
             told = [[acl.principal for acl in each.matching_acls] for each in found]
             assert told == [["User:b"], [], ["User:c"], [], ["User:a", "User:alice"], []]
+
+    in_loop(scenario)
+
+
+def test_an_acl_that_the_store_kept_is_deleted_by_the_next_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the second result would say that no such ACL is left."""
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, **AUTHORIZED) as cluster:
+            broker = await cluster.start(1)
+            await create(broker, creation("t"), creation("t", "User:bob"), creation("u"))
+            remove = broker.controller.delete_acls
+
+            async def refuse_first(wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
+                monkeypatch.undo()
+                raise errors.UnknownServerError("the store is away")
+
+            monkeypatch.setattr(broker.controller, "delete_acls", refuse_first)
+            found = await delete(
+                broker, wanted(resource_type_filter=TOPIC), wanted(principal_filter="User:alice"), wanted()
+            )
+            assert broker.controller.delete_acls == remove
+            assert [each.error_code for each in found] == [errors.UnknownServerError.code, 0, 0]
+            told = [[(acl.resource_name, acl.principal) for acl in each.matching_acls] for each in found]
+            assert told == [[], [("t", "User:alice"), ("u", "User:alice")], [("t", "User:bob")]]
+            assert await described(broker) == {}
 
     in_loop(scenario)
 
