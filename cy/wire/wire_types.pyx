@@ -240,11 +240,13 @@ cdef class String(Sized):
 
 cdef class Bytes(Sized):
     cdef object decode(self, Reader reader):
+        cdef const unsigned char *at
         cdef Py_ssize_t size = read_size(self, reader)
         if size < 0:
             return None
+        at = reader.take(size)
         reader.spend(size // CHEAP_BYTES)
-        return PyBytes_FromStringAndSize(<const char *>reader.take(size), size)
+        return PyBytes_FromStringAndSize(<const char *>at, size)
 
     cdef int encode(self, Writer writer, object value) except -1:
         cdef Py_buffer view
