@@ -97,7 +97,7 @@ async def fetch_many_named(request: Fetch.Request, call: Call) -> Fetch.Response
     found: dict[Key, FetchPartition] = {}
 
     def change(some: list[FetchPartition], forgotten: list[Key]) -> None:
-        sessions.update(request.session_id, request.session_epoch, some, forgotten, by_id)
+        sessions.update(request.session_id, request.session_epoch, some, forgotten, by_id, call.principal)
 
     try:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

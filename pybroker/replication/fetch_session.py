@@ -21,6 +21,7 @@ more than ``LONGEST_NAME`` characters, which no topic has.
 A session may hold partitions that its owner may not read, or that do not exist, as in Kafka: they may be there later.
 Principals share slots and partitions, so that no principal takes all of them. If one has more than another would have
 with its new session, its least recently used session is evicted. No session of a principal that has fewer is evicted.
+For others than its owner a session does not exist: Kafka lets them continue or end it, and so tells them its topics.
 
 Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
 """
@@ -261,12 +262,13 @@ class FetchSessions:
         Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._end(session_id)
+            if self._find(session_id, owner) is not None:
+                self._end(session_id)
             wanted = tuple(partitions.values())
             if epoch == FINAL_EPOCH:
                 return Context(wanted)
             return FullContext(wanted, self, uses_topic_ids, owner)
-        session = self.update(session_id, epoch, partitions.values(), forgotten, uses_topic_ids)
+        session = self.update(session_id, epoch, partitions.values(), forgotten, uses_topic_ids, owner)
         if not session.partitions:
             self._end(session_id)
             return Context(())
@@ -284,12 +286,13 @@ class FetchSessions:
         partitions: Iterable[FetchPartition],
         forgotten: Iterable[Key],
         uses_topic_ids: bool,
+        owner: str,
     ) -> FetchSession:
-        """Applies an incremental request's changes, or some of them, to its session and returns it.
+        """Applies an incremental request's changes, or some of them, to its principal's session and returns it.
 
         Raises as ``context``.
         """
-        session = self._sessions.get(session_id)
+        session = self._find(session_id, owner)
         if session is None:
             raise errors.FetchSessionIdNotFound(f"there is no fetch session {session_id}")
         if session.epoch != epoch:
@@ -320,6 +323,10 @@ class FetchSessions:
         self._shares.setdefault(owner, Share()).sessions[id] = session
         self._count(session, len(partitions))
         return session
+
+    def _find(self, id: int, owner: str) -> FetchSession | None:
+        session = self._sessions.get(id)
+        return session if session is not None and session.owner == owner else None
 
     def _count(self, session: FetchSession, more: int) -> None:
         self.partitions += more

@@ -171,15 +171,19 @@ def test_the_id_of_a_hidden_topic_does_not_lead_to_its_name(served: Running, bob
     assert THEIRS in served.broker.metadata.image.topics
 
 
-def test_in_a_fetch_session_of_others_nothing_is_read(served: Running, alice: Client, bob: Client) -> None:
+def test_a_fetch_session_of_others_is_not_there(served: Running, alice: Client, bob: Client) -> None:
+    """Its topics had names and ends for everybody who guessed its id."""
     alice(p.Produce, 9, **produce(THEIRS, batch()))
     session: dict[str, Any] = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
     begun = alice(p.Fetch, 12, **fetch({"topic": THEIRS}, **session))
     assert begun.session_id
     assert begun.responses[0].partitions[0].records
-    found = bob(p.Fetch, 12, **{**session, "session_id": begun.session_id, "session_epoch": 1}, min_bytes=0, topics=[])
-    (partition,) = found.responses[0].partitions
-    assert (partition.error_code, bytes(partition.records)) == (TOPIC, b"")
+    session["session_id"] = begun.session_id
+    unknown = errors.FetchSessionIdNotFound.code
+    for epoch, code in ((1, unknown), (2, unknown), (0, 0), (-1, 0)):
+        found = bob(p.Fetch, 12, **{**session, "session_epoch": epoch}, min_bytes=0, topics=[])
+        assert (found.error_code, found.responses) == (code, [])
+    assert not codes(alice(p.Fetch, 12, **{**session, "session_epoch": 1}, min_bytes=0, topics=[]))
 
 
 def test_fetch_sessions_of_what_may_not_be_read_take_nobody_elses_place(

@@ -55,9 +55,10 @@ def go_on(
     *indexes: int,
     forget: tuple[int, ...] = (),
     now: int = 0,
+    owner: str = ALICE,
 ) -> Context:
     keys = [("t", index) for index in forget]
-    return each.context(id, epoch, wanted(*indexes), keys, False, now, ALICE)
+    return each.context(id, epoch, wanted(*indexes), keys, False, now, owner)
 
 
 def indexes(context: Context) -> list[int]:
@@ -171,6 +172,17 @@ def test_full_request_ends_the_session_it_names() -> None:
     assert len(each) == 0
 
 
+def test_a_session_is_there_for_its_owner_only() -> None:
+    each = sessions()
+    id = start(each, 0)
+    for epoch in (1, 2):
+        with pytest.raises(errors.FetchSessionIdNotFound):
+            go_on(each, id, epoch, 1, owner=BOB)
+    for epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        go_on(each, id, epoch, owner=BOB)
+    assert indexes(go_on(each, id, 1)) == [0]
+
+
 def test_second_request_makes_the_first_ones_answer_void() -> None:
     each = sessions()
     id = start(each, 0)
@@ -274,7 +286,7 @@ def test_one_principal_takes_not_all_slots_and_none_of_those_that_have_fewer() -
     late = EVICTION_MS + 1
     go_on(each, mine, 1, now=late)
     for id in strange:
-        go_on(each, id, 1, now=late)
+        go_on(each, id, 1, now=late, owner=BOB)
     assert start(each, *range(51), owner=BOB, now=late) > 0
     assert mine in each
     second = start(each, 1, now=late)
