@@ -296,6 +296,13 @@ def test_case_56_a_batch_above_the_segment_size_is_refused(wire: Wire, new_topic
     assert refused(wire, topic, batch([b"x" * (1 << 20)])) == RECORD_LIST_TOO_LARGE
 
 
+def test_a_record_that_unpacks_to_more_than_the_topic_allows_is_refused(wire: Wire, new_topic: NewTopic) -> None:
+    topic = new_topic(max_decompressed_message_bytes=512)
+    assert refused(wire, topic, batch([bytes(4096)], codec=batches.GZIP)) == INVALID_RECORD
+    assert wire.produce(topic, batch([bytes(64)], codec=batches.GZIP)).error_code == 0
+    assert wire.produce(topic, batch([bytes(4096)])).error_code == 0
+
+
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_case_57_an_unknown_codec_is_refused(wire: Wire, topic: str, codec: int) -> None:
     data = batch([b"x"], attributes=codec)

@@ -133,18 +133,19 @@ def iterate(
             yield from legacy.iterate(octets, max_output)
 
 
-def first_since(buffer: Buffer, timestamp: int, offset: int) -> tuple[int, int] | None:
+def first_since(buffer: Buffer, timestamp: int, offset: int, max_record: int) -> tuple[int, int] | None:
     """Returns timestamp and offset of the first record that is not older than ``timestamp`` and not before ``offset``.
 
     ``buffer`` has one batch of any format. Returns None if there is no such record. Limits and errors are those of
-    ``iterate``.
+    ``iterate``. Raises InvalidBatch, too, if a record up to there is larger than ``max_record`` bytes in a compressed
+    batch.
     """
     whole = memoryview(buffer).cast("B")
     batch = read_header(whole)
     if not check_crc(whole, 0, batch):
         raise CorruptBatch(f"CRC of {batch!r} does not hold")
     if batch.magic == 2:
-        return find_since(whole[: batch.size], batch, timestamp, offset, None)
+        return find_since(whole[: batch.size], batch, timestamp, offset, max_record)
     for record in legacy.iterate(whole, None):
         if record.timestamp >= timestamp and record.offset >= offset:
             return record.timestamp, record.offset

@@ -45,5 +45,9 @@ cdef str reason_text(int reason)
 # Reads one v2 record and moves the cursor past it. Returns SOUND or a reason.
 cdef int parse_record(const uint8_t **cursor, const uint8_t *end, RecordView *record) noexcept nogil
 
+# Checks the sizes of the next ``count`` records of a compressed batch. Raises InvalidBatch if one is larger than
+# ``most`` bytes. A malformed record ends the check, because ``parse_record`` reports it.
+cdef int check_sizes(const uint8_t *at, const uint8_t *end, int32_t count, int64_t most) except -1
+
 # Returns the decompressed records of a batch. Checks their size before it allocates them. Raises InvalidBatch.
 cdef object inflate(int codec, object compressed, object max_output)

@@ -17,8 +17,8 @@ def records_of(whole: memoryview, batch: Batch, max_output: int | None) -> Itera
     """Yields the records of the v2 batch ``whole``. Limits and errors are those of ``batch.iterate``."""
 
 def find_since(
-    whole: memoryview, batch: Batch, timestamp: int, offset: int, max_output: int | None
+    whole: memoryview, batch: Batch, timestamp: int, offset: int, max_record: int
 ) -> tuple[int, int] | None:
     """Returns timestamp and offset of the first record that is not older than ``timestamp`` and not before ``offset``,
-    or None.
+    or None. Up to there, no record of a compressed batch may be larger than ``max_record`` bytes.
     """

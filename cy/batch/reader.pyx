@@ -84,6 +84,22 @@ cdef int parse_record(
     return SOUND if cursor[0] == end else BAD_END
 
 
+cdef int check_sizes(const uint8_t *at, const uint8_t *end, int32_t count, int64_t most) except -1:
+    cdef int32_t length = 0
+    if end - at <= most:
+        return 0
+    while count and read_varint(&at, end, &length):
+        if length > most:
+            raise InvalidBatch(
+                f"Invalid record size: {length} exceeds the configured maximum record size of {most}."
+            )
+        if length < 0 or length > end - at:
+            break
+        at += length
+        count -= 1
+    return 0
+
+
 cdef str reason_text(int reason):
     return REASONS[reason]
 
@@ -171,22 +187,27 @@ cdef class RecordIterator:
         return make_record(&record, self.batch)
 
 
-def find_since(whole, Batch batch not None, int64_t timestamp, int64_t offset, max_output):
+def find_since(whole, Batch batch not None, int64_t timestamp, int64_t offset, int64_t max_record):
     """Returns (timestamp, offset) of the first record that is not older and not before ``offset``, or None."""
     cdef Py_buffer view
     cdef const uint8_t *at
+    cdef const uint8_t *end
     cdef RecordView record
     cdef int64_t found = -1
     cdef int reason
     cdef int32_t index
+    cdef bint is_compressed = batch.attributes & CODEC_MASK != 0
     records = whole[HEADER_SIZE:]
-    if batch.attributes & CODEC_MASK:
-        records = inflate(batch.attributes & CODEC_MASK, records, max_output)
+    if is_compressed:
+        records = inflate(batch.attributes & CODEC_MASK, records, None)
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
     at = <const uint8_t *>view.buf
+    end = at + view.len
     try:
         for index in range(batch.count):
-            reason = parse_record(&at, <const uint8_t *>view.buf + view.len, &record)
+            if is_compressed:
+                check_sizes(at, end, 1, max_record)
+            reason = parse_record(&at, end, &record)
             if reason:
                 raise InvalidBatch(f"Record {index} of {batch!r}: {REASONS[reason]}")
             if batch.base_offset + record.offset_delta < offset:

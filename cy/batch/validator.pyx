@@ -13,7 +13,7 @@ from cy.batch.header cimport (
     TRANSACTIONAL_FLAG, Batch, any_crc_holds, parse_header,
 )
 from cy.batch.reader cimport (
-    BAD_COUNT, BAD_OFFSET, SOUND, RecordView, inflate, parse_record, reason_text, timestamp_of,
+    BAD_COUNT, BAD_OFFSET, SOUND, RecordView, check_sizes, inflate, parse_record, reason_text, timestamp_of,
 )
 
 from cy.batch.header import CorruptBatch, InvalidBatch
@@ -155,13 +155,14 @@ cdef int examine_records(
 
 
 cdef int examine_compressed(
-    object compressed, Batch batch, const Rules *rules, object max_output
+    object compressed, Batch batch, const Rules *rules, object max_output, int64_t max_record
 ) except -1:
     cdef Py_buffer view
     records = inflate(batch.attributes & CODEC_MASK, compressed, max_output)
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
     cdef const uint8_t *at = <const uint8_t *>view.buf
     try:
+        check_sizes(at, at + view.len, batch.count, max_record)
         return examine_records(at, at + view.len, batch, rules)
     finally:
         PyBuffer_Release(&view)
@@ -170,6 +171,7 @@ cdef int examine_compressed(
 def validate(
     buffer, *, bint require_key=False, int64_t min_timestamp=INT64_MIN,
     int64_t max_timestamp=INT64_MAX, bint allow_control=False, max_output=None,
+    int64_t max_record=INT64_MAX,
 ):
     cdef Py_buffer view
     cdef Rules rules = Rules(require_key, min_timestamp, max_timestamp)
@@ -181,7 +183,7 @@ def validate(
         examine_header(at, view.len, batch, allow_control)
         if batch.attributes & CODEC_MASK:
             compressed = memoryview(buffer).cast("B")[HEADER_SIZE:]
-            examine_compressed(compressed, batch, &rules, max_output)
+            examine_compressed(compressed, batch, &rules, max_output, max_record)
         else:
             examine_records(at + HEADER_SIZE, at + view.len, batch, &rules)
         return batch

@@ -12,6 +12,7 @@ class BatchFilter(Buffer):
 
     ``last_offsets`` maps a producer id to the last offset of its last data batch. If the producer has written none in
     its epoch, the value is -2 - epoch. ``latest`` is the last offset that the map covers. Times are milliseconds.
+    No record of a compressed batch may be larger than ``max_record`` bytes.
     """
 
     records_read: int
@@ -25,6 +26,7 @@ class BatchFilter(Buffer):
         latest: int,
         now_ms: int,
         delete_retention_ms: int,
+        max_record: int = ...,
     ) -> None: ...
     def __len__(self) -> int:
         """The bytes of output."""

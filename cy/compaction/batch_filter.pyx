@@ -29,7 +29,7 @@ from cy.batch.header cimport (
     ATTRIBUTES_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, COUNT_AT, DELETE_HORIZON_FLAG,
     HEADER_SIZE, LOG_APPEND_TIME_FLAG, MAX_TIMESTAMP_AT,
 )
-from cy.batch.reader cimport SOUND, RecordView, inflate, parse_record, reason_text, timestamp_of
+from cy.batch.reader cimport SOUND, RecordView, check_sizes, inflate, parse_record, reason_text, timestamp_of
 from cy.batch.view cimport BatchView, finish_header, is_sound, view_batch
 from cy.endian cimport store_int16, store_int32, store_int64
 from cy.int64_map cimport Int64Map
@@ -80,6 +80,7 @@ cdef class BatchFilter:
     cdef int64_t latest
     cdef int64_t now_ms
     cdef int64_t horizon_ms
+    cdef int64_t max_record
     cdef Memory out
     cdef Memory scratch
     cdef Memory kept            # a byte for each record of the batch: 1 if it stays
@@ -91,13 +92,14 @@ cdef class BatchFilter:
     def __cinit__(
         self, OffsetMap map not None, AbortedTransactions transactions not None,
         Int64Map last_offsets not None, *, int64_t latest, int64_t now_ms,
-        int64_t delete_retention_ms,
+        int64_t delete_retention_ms, int64_t max_record=INT64_MAX,
     ):
         self.map = map
         self.transactions = transactions
         self.last_offsets = last_offsets
         self.latest = latest
         self.now_ms = now_ms
+        self.max_record = max_record
         self.horizon_ms = INT64_MAX if delete_retention_ms > INT64_MAX - now_ms else now_ms + delete_retention_ms
 
     def __dealloc__(self):
@@ -264,10 +266,10 @@ cdef class BatchFilter:
         records = inflate(batch.attributes & CODEC_MASK, compressed, None)
         PyObject_GetBuffer(data, &whole, PyBUF_SIMPLE)
         PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        cdef const uint8_t *at = <const uint8_t *>view.buf
         try:
-            return self.filter_inflated(
-                <const uint8_t *>whole.buf + position, <const uint8_t *>view.buf, view.len, batch, plan
-            )
+            check_sizes(at, at + view.len, batch.count, self.max_record)
+            return self.filter_inflated(<const uint8_t *>whole.buf + position, at, view.len, batch, plan)
         finally:
             PyBuffer_Release(&view)
             PyBuffer_Release(&whole)

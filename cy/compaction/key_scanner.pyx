@@ -6,11 +6,11 @@ limit of ``compression``. CRCs are checked, so a damaged key never removes anoth
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython cimport final
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from cy.batch.aborted_transactions cimport AbortedTransactions
 from cy.batch.header cimport CODEC_MASK, CONTROL_FLAG, HEADER_SIZE
-from cy.batch.reader cimport SOUND, RecordView, inflate, parse_record, reason_text
+from cy.batch.reader cimport SOUND, RecordView, check_sizes, inflate, parse_record, reason_text
 from cy.batch.view cimport BatchView, is_sound, view_batch
 from cy.batch.markers cimport marker_kind
 from cy.compaction.offset_map cimport OffsetMap
@@ -31,17 +31,20 @@ cdef class KeyScanner:
     cdef OffsetMap map
     cdef AbortedTransactions transactions
     cdef int64_t first
+    cdef int64_t max_record
     cdef int reason
     cdef readonly int64_t latest
     cdef readonly int64_t records
     cdef readonly bint is_full
 
     def __cinit__(
-        self, OffsetMap map not None, AbortedTransactions transactions not None, int64_t first
+        self, OffsetMap map not None, AbortedTransactions transactions not None, int64_t first,
+        int64_t max_record=INT64_MAX,
     ):
         self.map = map
         self.transactions = transactions
         self.first = first
+        self.max_record = max_record
         self.latest = first - 1
 
     def scan(self, data):
@@ -127,9 +130,12 @@ cdef class KeyScanner:
         records = inflate(batch.attributes & CODEC_MASK, compressed, None)
         PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
         at = <const uint8_t *>view.buf
-        with nogil:
-            stop = self.read(at, at + view.len, batch)
-        PyBuffer_Release(&view)
+        try:
+            check_sizes(at, at + view.len, batch.count, self.max_record)
+            with nogil:
+                stop = self.read(at, at + view.len, batch)
+        finally:
+            PyBuffer_Release(&view)
         if stop == AT_END:
             self.latest = max(self.latest, batch.last_offset)
         return stop

@@ -37,6 +37,7 @@ class LogConfig:
     flush_acks: bool = False
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = MAX_LONG
+    max_decompressed_message_bytes: int = 2_147_483_639
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = MAX_LONG

@@ -1,7 +1,8 @@
 """From a timestamp to an offset (ListOffsets): a binary search in each segment's time index,
 then a look into one batch, in which no object is made per record.
 
-What lies below the log start is passed over by the offset index.
+What lies below the log start is passed over by the offset index. A search that reaches a record larger
+than max.decompressed.message.bytes in a compressed batch ends with INVALID_RECORD, as in Kafka.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from cy.batch import first_since
+from pybroker.config.log_config import LogConfig
+from pybroker.log.files.batches import Located
 from pybroker.log.files.leader_epochs import LeaderEpochs
 from pybroker.log.log_files import LogFiles
+from pybroker.log.segment.segment import Segment
 from pybroker.log.segment.segments import Segments
+from pybroker.log.validation import kafka_error
 
 
 class Dated(Protocol):
     """The part of a log that is used here."""
 
+    config: LogConfig
     files: LogFiles
     log_start_offset: int
     leader_epochs: LeaderEpochs
@@ -33,7 +39,7 @@ class TimestampOffset(NamedTuple):
 
 def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
     """Returns the first record at or after the log start whose timestamp is ``timestamp`` or later; None if all are
-    older. Raises CorruptMessage, KafkaStorageError.
+    older. Raises CorruptMessage, InvalidRecord, KafkaStorageError.
     """
     start, segments = log.log_start_offset, log.segments
     log.files.log_dir.check_online()
@@ -43,8 +49,7 @@ def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
             if segment.max_timestamp < timestamp:
                 continue
             for located in segment.batches_since(timestamp, start):
-                data = segment.read_bytes(located.position, located.batch.size)
-                found = first_since(data, timestamp, start)
+                found = _first_since(log, segment, located, timestamp, start)
                 if found is not None:
                     return _answer(log, *found)
     return None
@@ -53,7 +58,7 @@ def first_record_since(log: Dated, timestamp: int) -> TimestampOffset | None:
 def newest_record(log: Dated) -> TimestampOffset | None:
     """Returns the first record with the log's greatest timestamp (KIP-734); None in a log without timestamps.
 
-    Raises CorruptMessage, KafkaStorageError.
+    Raises CorruptMessage, InvalidRecord, KafkaStorageError.
     """
     log.files.log_dir.check_online()
     with log.files.failing("searching a timestamp"):
@@ -62,8 +67,18 @@ def newest_record(log: Dated) -> TimestampOffset | None:
         located = segment.batch_reaching(segment.max_timestamp_offset) if newest >= 0 else None
         if located is None:
             return None
-        found = first_since(segment.read_bytes(located.position, located.batch.size), newest, 0)
+        found = _first_since(log, segment, located, newest, 0)
         return None if found is None else _answer(log, *found)
+
+
+def _first_since(
+    log: Dated, segment: Segment, located: Located, timestamp: int, offset: int
+) -> tuple[int, int] | None:
+    data = segment.read_bytes(located.position, located.batch.size)
+    try:
+        return first_since(data, timestamp, offset, log.config.max_decompressed_message_bytes)
+    except ValueError as error:
+        raise kafka_error(error) from error
 
 
 def _answer(log: Dated, timestamp: int, offset: int) -> TimestampOffset:

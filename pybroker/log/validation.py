@@ -69,6 +69,7 @@ class Rules:
         "_codec",
         "_level",
         "_max_bytes",
+        "_max_record",
         "_needs_key",
         "_segment_bytes",
         "_times",
@@ -76,6 +77,7 @@ class Rules:
 
     def __init__(self, config: LogConfig) -> None:
         self._max_bytes = config.max_message_bytes
+        self._max_record = config.max_decompressed_message_bytes
         self._segment_bytes = config.segment_bytes
         self._needs_key = config.is_compacted
         self._times = not config.uses_log_append_time
@@ -100,6 +102,7 @@ class Rules:
                     max_timestamp=min(now_ms + self._after_ms, MAX_LONG),
                     allow_control=not from_client,
                     max_output=max_output,
+                    max_record=self._max_record,
                 )
             else:
                 batch = validate(
@@ -107,6 +110,7 @@ class Rules:
                     require_key=self._needs_key,
                     allow_control=not from_client,
                     max_output=max_output,
+                    max_record=self._max_record,
                 )
         except (ValueError, CompressionError) as error:
             if (

@@ -207,6 +207,19 @@ def test_decompressed_records_may_be_bounded_further() -> None:
         validate(octets, max_output=50_000)
 
 
+@every_codec
+def test_a_record_of_a_compressed_batch_may_be_bounded(codec: Codec) -> None:
+    small, large = record(), record(1, value=varint(1000) + bytes(1000))
+    octets = batch_of(small + large, 2, codec=codec)
+    body = len(large) - len(varint(1000))
+    assert validate(octets, max_record=body).count == 2
+    if codec is Codec.NONE:
+        assert validate(octets, max_record=1).count == 2
+        return
+    with pytest.raises(InvalidBatch, match=f"record size: {body} exceeds .* {body - 1}"):
+        validate(octets, max_record=body - 1)
+
+
 # ---- single records
 
 HEADER = varint(1) + b"h" + varint(1) + b"x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from contextlib import nullcontext
 
 import pytest
 
@@ -97,6 +98,19 @@ def test_keys_are_scanned_from_the_first_dirty_offset(codec):
     data = batch((b"a", b"1"), (b"b", b"2"), codec=codec) + batch((b"a", b"3"), base=2, codec=codec)
     offsets, scanner = scanned(data, first=1)
     assert (offsets.get(b"a"), offsets.get(b"b"), scanner.latest) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_large_record_of_a_compressed_batch_is_refused(codec):
+    data = batch((b"a", b"1"), (b"b", bytes(1000)), codec=codec)
+    offsets = OffsetMap(24 * 1000, 0.9, SECRET)
+    scanner = KeyScanner(offsets, AbortedTransactions(b""), 0, 1000)
+    bounds = {"latest": 1, "now_ms": NOW, "delete_retention_ms": 1000, "max_record": 1000}
+    kept = BatchFilter(offsets, AbortedTransactions(b""), Int64Map(), **bounds)
+    with pytest.raises(InvalidBatch, match="exceeds") if codec else nullcontext():
+        scanner.scan(data)
+    with pytest.raises(InvalidBatch, match="exceeds") if codec else nullcontext():
+        kept.filter(data, False)
 
 
 def test_a_full_map_covers_whole_batches_only():

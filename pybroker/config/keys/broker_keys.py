@@ -225,6 +225,9 @@ _LOG = (
         "How long a broker that cannot report a failed log dir continues before it stops."),
     Key("flush.acks", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,
         "acks=all is acknowledged only when the records are synced to disk (group commit)."),
+    Key("max.decompressed.message.bytes", INT, 2_147_483_639, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Largest record of a compressed batch, unpacked. A log that already has a larger one is not compacted, and no "
+        "search by timestamp passes that record."),
     Key("message.max.bytes", INT, 1_048_588, at_least(0), HIGH, CLUSTER_WIDE,
         "Largest record batch."),
     Key("log.message.timestamp.type", STRING,

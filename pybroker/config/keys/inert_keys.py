@@ -248,10 +248,6 @@ _SHARE_AND_STREAMS: tuple[_Row, ...] = (
     ("share.fetch.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
 )
 
-_UNPACKING: tuple[_Row, ...] = (
-    ("max.decompressed.message.bytes", INT, 2_147_483_639, at_least(0), MEDIUM, CLUSTER_WIDE),
-)
-
 _METRICS: tuple[_Row, ...] = (
     ("kafka.metrics.polling.interval.secs", INT, 10, at_least(1), LOW, READ_ONLY),
     ("kafka.metrics.reporters", LIST, (), ANY, LOW, READ_ONLY),
@@ -322,7 +318,6 @@ REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("a broker needs no Kerberos ticket, only its keytab", _TICKETS),
     ("OpenSSL does this work, and ssl.enabled.protocols selects the protocols", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
-    ("the broker has a limit of its own for what a batch may unpack to", _UNPACKING),
     ("there are no JMX metrics", _METRICS),
     ("one event loop does this work", _MACHINERY),
     ("it belongs to an older Kafka", _OLDER_KAFKA),
@@ -331,7 +326,7 @@ REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
 
 UNMET: Final[dict[str, str]] = {
     **{row[0]: reason for reason, rows in REASONS
-       if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _UNPACKING, _METRICS) for row in rows},
+       if rows in (_TIERED, _SECURITY, _SHARE_AND_STREAMS, _METRICS) for row in rows},
     **dict.fromkeys(("alter.config.policy.class.name", "create.topic.policy.class.name"), "there are no policies"),
     "client.quota.callback.class": "a plug-in cannot decide about quotas",
     **dict.fromkeys(

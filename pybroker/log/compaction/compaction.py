@@ -88,6 +88,7 @@ class Compaction:
         self._interruption = interruption
         self._aborted = aborted
         self._now_ms = now_ms
+        self._max_record = todo.log.config.max_decompressed_message_bytes
         self.stats = Stats()
         self._map: OffsetMap | None = None
         self._filter: BatchFilter | None = None
@@ -104,7 +105,7 @@ class Compaction:
         """Fills the offset map from the dirty part. Raises MapTooSmall, MemoryError."""
         todo = self._todo
         self._map = OffsetMap(self._map_bytes(), self._resources.load_factor, os.urandom(SECRET_BYTES))
-        scanner = KeyScanner(self._map, AbortedTransactions(self._aborted), todo.first_dirty)
+        scanner = KeyScanner(self._map, AbortedTransactions(self._aborted), todo.first_dirty, self._max_record)
         self._scan(scanner)
         self.stats.keys = len(self._map)
         if scanner.latest < todo.first_dirty:
@@ -120,6 +121,7 @@ class Compaction:
             latest=self._latest,
             now_ms=self._now_ms,
             delete_retention_ms=todo.log.config.delete_retention_ms,
+            max_record=self._max_record,
         )
 
     def _scan(self, scanner: KeyScanner) -> None:

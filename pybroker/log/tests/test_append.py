@@ -86,6 +86,18 @@ def test_case_56_batch_over_max_message_bytes_or_over_a_segment_is_too_large(tmp
         log.append_as_leader(batch(bytes(100)), 0, NOW)
 
 
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_a_record_that_unpacks_to_more_than_max_decompressed_message_bytes_is_invalid(tmp_path, codec):
+    log = open_log(tmp_path, LogConfig(max_decompressed_message_bytes=512))
+    with pytest.raises(errors.InvalidRecord, match="record size: 4104 exceeds") as refused:
+        log.append_as_leader(batch(b"a", bytes(4096), codec=codec), 0, NOW)
+    assert not refused.value.record_errors
+    assert log.log_end_offset == 0
+    log.append_as_leader(batch(*[bytes(64)] * 64, codec=codec), 0, NOW)
+    log.append_as_leader(batch(bytes(4096)), 0, NOW)
+    assert log.log_end_offset == 65
+
+
 def test_case_57_unknown_codec_is_unsupported(tmp_path):
     log = open_log(tmp_path)
     records = batch(b"a")

@@ -118,6 +118,22 @@ def test_what_was_read_while_the_log_was_cut_is_no_damage(tmp_path):
     assert [offset for offset, _, _ in records(made.log)] == [2]
 
 
+@pytest.mark.parametrize("where", ["in the dirty part", "in what was compacted before"])
+def test_a_log_with_a_record_that_has_become_too_large_waits_for_another_limit(tmp_path, where):
+    made = Compacted(tmp_path)
+    made.append((b"a", bytes(4096)), codec=4)
+    if where == "in what was compacted before":
+        assert made.clean()
+    made.append((b"b", b"1"))
+    made.append((b"b", b"2"))
+    made.log.config = replace(CONFIG, max_decompressed_message_bytes=512)
+    assert not made.clean()
+    assert made.cleaner.uncleanable == {made.log.topic_partition}
+    made.log.config = CONFIG
+    assert made.clean()
+    assert [(key, len(value)) for _, key, value in records(made.log)] == [(b"a", 4096), (b"b", 1)]
+
+
 def test_an_interruption_is_no_failure_of_the_log(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))

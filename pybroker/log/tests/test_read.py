@@ -282,6 +282,23 @@ def test_newest_record_is_the_first_with_the_greatest_timestamp(tmp_path):
     assert newest_record(log) == (NOW + 50, 1, 7)
 
 
+def test_a_search_by_time_ends_at_a_record_that_has_become_too_large(tmp_path):
+    """It reads as far as it must, as in Kafka: an earlier record of the same batch is found."""
+    log = open_log(tmp_path)
+    builder = Builder(codec=4)
+    for number, value in enumerate((b"small", bytes(4096), b"small")):
+        builder.append(NOW + number, b"k", value)
+    log.append_as_leader(bytearray(builder.build()), 0, NOW)
+    log.config = LogConfig(max_decompressed_message_bytes=512)
+    assert first_record_since(log, NOW).offset == 0
+    with pytest.raises(errors.InvalidRecord):
+        first_record_since(log, NOW + 2)
+    with pytest.raises(errors.InvalidRecord):
+        newest_record(log)
+    log.config = LogConfig()
+    assert newest_record(log).offset == first_record_since(log, NOW + 2).offset == 2
+
+
 # Old formats
 
 
@@ -366,4 +383,4 @@ def test_the_first_record_of_a_batch_as_new_as_a_timestamp_is_found(codec, appen
         for offset in (0, 102, 103, 105, 107):
             found = [(r.timestamp, r.offset) for r in iterate(records) if r.offset >= offset]
             expected = next((each for each in found if each[0] >= timestamp), None)
-            assert first_since(records, timestamp, offset) == expected
+            assert first_since(records, timestamp, offset, 100) == expected

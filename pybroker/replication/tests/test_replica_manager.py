@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from cy.batch.compression import Codec
 from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
     UNREADABLE_CONFIGS,
@@ -164,6 +165,14 @@ def test_broker_wide_defaults_reach_the_log_at_once(node: Node) -> None:
     node.config.override({"message.max.bytes": "100"}, {})
     with pytest.raises(errors.MessageTooLarge):
         partition.append(batch(bytes(100)), 1, NOW)
+
+
+def test_the_broker_wide_limit_of_an_unpacked_record_reaches_the_log_at_once(node: Node) -> None:
+    partition = node.create()
+    partition.append(batch(bytes(4096), codec=Codec.GZIP), 1, NOW)
+    node.config.override({"max.decompressed.message.bytes": "512"}, {})
+    with pytest.raises(errors.InvalidRecord):
+        partition.append(batch(bytes(4096), codec=Codec.GZIP), 1, NOW)
 
 
 def test_a_lower_broker_wide_min_insync_replicas_frees_what_waits(node: Node) -> None:
