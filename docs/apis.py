@@ -1,9 +1,13 @@
-"""The page of served APIs, made from the table: ``python -m docs.apis > docs/apis.md``."""
+"""The page of APIs, made from the table of those that are served and from ``MISSING``.
+
+``python -m docs.apis > docs/apis.md`` makes it.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
+from typing import Final, NamedTuple
 
 from pybroker.handlers import ROWS, Row
 
@@ -19,6 +23,62 @@ and transactional id that the request names. As in Kafka, not every request need
 | Key | API | Versions | Needs | What it does |
 |---|---|---|---|---|
 """
+
+_MISSING_HEAD = """
+## What is missing
+
+A broker of Kafka 4.4 has {count} more APIs. Here ApiVersions does not list them, so clients know before they ask:
+Java's raise `UnsupportedVersionException`. A request that comes all the same ends its connection, as Kafka does with
+an API that it does not know. What only Kafka's controllers serve is not in this table.
+
+| Keys | APIs | Why they are missing | What a client notices |
+|---|---|---|---|
+"""
+
+
+class Missing(NamedTuple):
+    """APIs of Kafka 4.4's brokers that are not served for one reason."""
+
+    apis: dict[int, str]
+    why: str
+    """A clause about the broker."""
+    noticed: str
+    """What a client does without them."""
+
+
+MISSING: Final = (
+    Missing(
+        {55: "DescribeQuorum", 64: "UnregisterBroker", 80: "AddRaftVoter", 81: "RemoveRaftVoter",
+         94: "UnregisterController"},
+        "metadata are in a coordination store, so there is no KRaft quorum; a broker that has ended needs no removal",
+        "`kafka-metadata-quorum` and `kafka-cluster unregister` fail with `UnsupportedVersionException`; "
+        "`pybroker cluster` shows controller and brokers",
+    ),
+    Missing(
+        {71: "GetTelemetrySubscriptions", 72: "PushTelemetry"},
+        "no plug-in takes the metrics of clients (KIP-714); Kafka lists them only with one",
+        "nothing: Java clients and librdkafka send no metrics",
+    ),
+    Missing(
+        {76: "ShareGroupHeartbeat", 77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge",
+         90: "DescribeShareGroupOffsets", 91: "AlterShareGroupOffsets", 92: "DeleteShareGroupOffsets"},
+        "there are no share groups (KIP-932)",
+        "`poll` of a share consumer fails with `UnsupportedVersionException`, and `kafka-console-share-consumer` "
+        "shows no record; other groups work",
+    ),
+    Missing(
+        {83: "InitializeShareGroupState", 84: "ReadShareGroupState", 85: "WriteShareGroupState",
+         86: "DeleteShareGroupState", 87: "ReadShareGroupStateSummary"},
+        "there are no share groups; brokers keep the groups' state by them",
+        "nothing: clients do not send them",
+    ),
+    Missing(
+        {88: "StreamsGroupHeartbeat", 89: "StreamsGroupDescribe", 93: "StreamsGroupTopologyDescriptionUpdate"},
+        "there are no streams groups (KIP-1071)",
+        "Kafka Streams works with `group.protocol=classic`, its default; with `group.protocol=streams` it fails with "
+        "`UnsupportedVersionException`",
+    ),
+)  # fmt: skip
 
 
 def _purpose(row: Row) -> str:
@@ -46,7 +106,15 @@ def page() -> str:
     """The page in Markdown."""
     rows = [row for row in ROWS if not row.between_brokers]
     lines = [f"| {row.api.key} | {row.api.name} | {_versions(row)} | {_needs(row)} | {_purpose(row)} |" for row in rows]
-    return _HEAD + "\n".join(lines) + "\n"
+    return _HEAD + "\n".join(lines) + "\n" + _missing()
+
+
+def _missing() -> str:
+    lines = [
+        f"| {', '.join(map(str, each.apis))} | {', '.join(each.apis.values())} | {each.why} | {each.noticed} |"
+        for each in MISSING
+    ]
+    return _MISSING_HEAD.format(count=sum(len(each.apis) for each in MISSING)) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
