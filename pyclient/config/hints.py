@@ -69,24 +69,28 @@ _DELIVERY: Final = "on_delivery(metadata, error) is an argument of send()"
 _VERSIONS: Final = "the client asks each broker for its versions; leave it out"
 _WITHOUT: Final = (
     "background.event.cb", "bootstrap.controllers", "bootstrap.resolve.timeout.ms", "broker.address.family",
-    "broker.address.ttl", "builtin.features", "client.dns.lookup", "closesocket.cb", "config.providers",
-    "connect.cb", "consume.callback.max.messages", "coordinator.query.interval.ms", "enable.gapless.guarantee",
-    "enable.metrics.push", "enable.random.seed", "enabled.events", "fetch.queue.backoff.ms", "group.protocol.type",
-    "internal.termination.signal", "log.connection.close", "log.thread.name", "loop", "message.copy.max.bytes",
+    "broker.address.ttl", "buffer.memory.allocation.strategy", "builtin.features", "client.dns.lookup",
+    "closesocket.cb", "config.providers", "connect.cb", "consume.callback.max.messages",
+    "coordinator.query.interval.ms", "enable.gapless.guarantee", "enable.metrics.push", "enable.random.seed",
+    "enabled.events", "fetch.queue.backoff.ms", "group.protocol.type", "internal.termination.signal",
+    "log.connection.close", "log.thread.name", "loop", "message.copy.max.bytes",
     "metadata.recovery.rebootstrap.trigger.ms", "msg.order.cmp", "offset.store.method", "offset.store.path",
     "offset.store.sync.interval.ms", "opaque", "open.cb", "partitioner.rack.aware", "plugin.library.paths",
     "produce.offset.report", "queue.buffering.backpressure.threshold", "queuing.strategy",
-    "receive.message.max.bytes", "resolve.cb", "security.providers", "share.acknowledgement.mode",
-    "share.acquire.mode", "socket.blocking.max.ms", "socket.cb", "socket.keepalive.enable", "socket.max.fails",
-    "socket.nagle.disable", "ssl.ca.certificate.stores", "ssl.certificate.verify.cb", "ssl.curves.list",
-    "ssl.engine.callback.data", "ssl.engine.id", "ssl.engine.location", "ssl.providers", "ssl.sigalgs.list",
+    "receive.message.max.bytes", "resolve.cb", "sasl.oauthbearer.header.urlencode", "security.providers",
+    "share.acknowledgement.mode", "share.acquire.mode", "socket.blocking.max.ms", "socket.cb",
+    "socket.keepalive.enable", "socket.max.fails", "socket.nagle.disable", "ssl.ca.certificate.stores",
+    "ssl.certificate.verify.cb", "ssl.curves.list", "ssl.engine.callback.data", "ssl.engine.factory.class",
+    "ssl.engine.id", "ssl.engine.location", "ssl.keymanager.algorithm", "ssl.provider", "ssl.providers",
+    "ssl.secure.random.implementation", "ssl.sigalgs.list", "ssl.trustmanager.algorithm",
     "sticky.partitioning.linger.ms", "topic.blacklist", "topic.metadata.propagation.max.ms",
     "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.sparse", "transaction.two.phase.commit.enable",
 )  # fmt: skip
 
 _HINTS: Final[Mapping[str, str]] = {
     **{name: f"here it is {meaning}" for name, meaning in _RENAMED.items()},
-    **dict.fromkeys(("stats.cb", "statistics.interval.ms"), _NUMBERS),
+    **dict.fromkeys(("stats.cb", "statistics.interval.ms", "metric.reporters", "metrics.num.samples",
+                     "metrics.recording.level", "metrics.sample.window.ms"), _NUMBERS),
     "error.cb": f"calls raise their errors; {_LOG}, also when no broker can be reached",
     "throttle.cb": "there is no such event: the broker delays its answers, and the client waits for them",
     **dict.fromkeys(("logger", "log.cb", "log.queue"), f"{_LOG}, which takes handlers and levels"),
@@ -112,12 +116,22 @@ _HINTS: Final[Mapping[str, str]] = {
 """The hints by the setting's name with dots."""
 
 _TOKENS: Final = "sasl.oauth.token.provider may get a token in any way"
+_CHECKS: Final = "the broker checks tokens, the client does not; leave it out"
 _PREFIXES: Final[Mapping[str, str]] = {
     "sasl.kerberos.": "sasl.kerberos.service.name, .keytab and .principal are there; the host is the broker's",
     "sasl.oauthbearer.assertion.": _TOKENS,
     "sasl.oauthbearer.metadata.": _TOKENS,
     "sasl.oauthbearer.grant.": _TOKENS,
     "sasl.oauthbearer.extensions": _TOKENS,
+    "sasl.oauthbearer.jwt.retriever.": _TOKENS,
+    **dict.fromkeys(
+        (
+            *("sasl.oauthbearer.allow.unverified.", "sasl.oauthbearer.clock.skew.", "sasl.oauthbearer.expected."),
+            *("sasl.oauthbearer.jwks.endpoint.", "sasl.oauthbearer.jwt.validator."),
+            *("sasl.oauthbearer.scope.claim.", "sasl.oauthbearer.sub.claim."),
+        ),
+        _CHECKS,
+    ),
     "enable.sasl.oauthbearer.unsecure.": _TOKENS,
 }
 
