@@ -17,7 +17,27 @@ MADE = "\n---\n`python -m docs.reference` makes this page from the code and its 
 SETTINGS = """# Settings
 
 Give settings as keywords with `_` for `.`, `Producer(linger_ms=5)`, or as `config={"linger.ms": 5}`. Names
-and defaults are Kafka's.
+and defaults are Kafka's, with [few exceptions](#other-defaults-than-kafkas).
+"""
+OTHER_DEFAULTS = """
+## Other defaults than Kafka's
+
+| Key | Kafka's default | Why it is another one here |
+|---|---|---|
+"""
+MEANT = {
+    "client.id": ("–", "logs and quotas of brokers show which client it is"),
+    "receive.buffer.bytes": ("32768 for producers, else 65536", "the system finds better sizes by itself"),
+    "send.buffer.bytes": ("131072", "the same"),
+    "sasl.mechanism": ("GSSAPI", "Kerberos needs a library that few have, so it is set like any other mechanism"),
+    "sasl.kerberos.service.name": ("–", "brokers have this name nearly everywhere"),
+    "sasl.login.connect.timeout.ms": ("–", "a server of tokens that hangs does not hold the client for ever"),
+    "sasl.login.read.timeout.ms": ("–", "the same"),
+    "ssl.keystore.type": ("JKS", "the first bytes of the file tell"),
+    "ssl.truststore.type": ("JKS", "the same"),
+}
+"""By key: Kafka's default, and why the client has another one. Keys without effect, and those whose value is a Python
+object, are not compared.
 """
 ERRORS = """# Errors
 
@@ -113,7 +133,8 @@ def settings_text() -> str:
             values = f" One of {', '.join(f'`{word}`' for word in key.words)}." if key.words else ""
             parts.append(f"| `{key.name}` | {default_text(key.default)} | {key.doc}{values} |")
         parts.append("")
-    return "\n".join(parts) + MADE
+    rows = [f"| `{name}` | {kafkas} | {why} |\n" for name, (kafkas, why) in MEANT.items()]
+    return "\n".join(parts) + OTHER_DEFAULTS + "".join(rows) + MADE
 
 
 def default_text(value: object) -> str:

@@ -8,6 +8,9 @@ from pyclient.config.key import BOOL, INT, LIST, MAX_INT, MAX_LONG, STRING, Key
 from pyclient.config.security import PROTOCOL, SASL, SSL
 
 MINUTE: Final = 60_000
+IDLE: Final = Key(
+    "connections.max.idle.ms", INT, 9 * MINUTE, "unused connections are closed after this time", 1, MAX_LONG
+)
 
 CLIENT: Final = (
     Key("bootstrap.servers", LIST, (), "host:port, comma-separated: the servers to contact first"),
@@ -25,7 +28,7 @@ CLIENT: Final = (
     Key("socket.connection.setup.timeout.ms", INT, 10_000, "the first time limit for connecting", 1, MAX_LONG),
     Key("socket.connection.setup.timeout.max.ms", INT, 30_000,
             "the longest time limit for connecting; it doubles after failures", 1, MAX_LONG),
-    Key("connections.max.idle.ms", INT, 9 * MINUTE, "unused connections are closed after this time", 1, MAX_LONG),
+    IDLE,
     Key("metadata.max.age.ms", INT, 5 * MINUTE, "metadata is refreshed at least this often", 1, MAX_LONG),
     Key("metadata.recovery.strategy", STRING, "rebootstrap", "what to do when no known broker can be reached "
         "(KIP-899)", words=("rebootstrap", "none")),
