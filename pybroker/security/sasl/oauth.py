@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError
+from joserfc.errors import InvalidClaimError, InvalidKeyIdError
 from joserfc.jwk import KeySet
 
 from pybroker.config import ConfigError
@@ -97,8 +97,9 @@ class Tokens:
             raise BadMessage("no keys of tokens were fetched yet")
         try:
             claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
-            jwt.JWTClaimsRegistry(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
+            _Claims(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
             user, left_s = claims[settings.user_claim], float(claims["exp"]) - now_s
+            lifetime_ms = int(min(max(left_s, LEAST_S), MOST_S) * 1000)
         except Exception as error:  # whatever a malicious token may raise
             if isinstance(error, InvalidKeyIdError):
                 self.on_unknown_key()
@@ -106,7 +107,20 @@ class Tokens:
             raise BadMessage(f"the token is not valid: {what}") from None
         if not isinstance(user, str) or not user.strip():
             raise BadMessage(f"the token has no {settings.user_claim}")
-        return user, int(min(max(left_s, LEAST_S), MOST_S) * 1000)
+        return user, lifetime_ms
+
+
+class _Claims(jwt.JWTClaimsRegistry):
+    """What a token must say. As in Kafka, ``iat`` may be in the future, but not behind ``exp``."""
+
+    def validate_iat(self, value: object) -> None:
+        if not isinstance(value, int | float):
+            raise InvalidClaimError("iat")
+
+    def validate(self, claims: dict[str, Any]) -> None:
+        super().validate(claims)
+        if claims["exp"] < max(claims["iat"], claims.get("nbf", claims["iat"])):
+            raise InvalidClaimError("exp")
 
 
 class OAuthExchange:

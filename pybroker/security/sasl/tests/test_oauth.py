@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ def test_a_session_ends_with_its_token_or_before(tokens: Tokens, most_ms: int, l
         {"exp": None},
         {"exp": "tomorrow"},
         {"iat": None},
-        {"iat": NOW_S + 31},
+        {"iat": "yesterday"},
+        {"exp": math.nan},
         {"nbf": NOW_S + 31},
         {"iss": "https://other"},
         {"iss": None},
@@ -91,6 +93,41 @@ def test_a_session_ends_with_its_token_or_before(tokens: Tokens, most_ms: int, l
 )
 def test_a_token_that_is_not_for_us_is_refused(tokens: Tokens, claims: dict[str, object]) -> None:
     refused(tokens, message(signed(**claims)))
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "claims", "is_valid"),
+    [
+        (30, {"exp": NOW_S - 29, "iat": NOW_S - 60}, True),
+        (30, {"exp": NOW_S - 30, "iat": NOW_S - 60}, False),
+        (0, {"exp": NOW_S + 1}, True),
+        (0, {"exp": NOW_S}, False),
+        (30, {"nbf": NOW_S + 30}, True),
+        (30, {"nbf": NOW_S + 31}, False),
+        (0, {"nbf": NOW_S}, True),
+        (0, {"nbf": NOW_S + 1}, False),
+        (0, {"iat": NOW_S + 60}, True),
+        (0, {"iat": NOW_S + 3600, "exp": NOW_S + 7200}, True),
+        (0, {"iat": NOW_S + 61}, False),
+        (30, {"nbf": NOW_S + 20, "exp": NOW_S + 19}, False),
+    ],
+)
+def test_clocks_may_differ_by_the_skew_as_in_kafka(
+    tmp_path: Path, skew_s: int, claims: dict[str, object], is_valid: bool
+) -> None:
+    """Kafka counts whole seconds, and checks iat only against exp."""
+    settings = OAuth(str(keys_file(tmp_path, RSA)), None, (), skew_s, "sub")
+    tokens = Tokens("OUTSIDE", settings, lambda: NOW_S + 0.9)
+    if is_valid:
+        assert tokens.check(signed(**claims))[0] == "alice"
+    else:
+        refused(tokens, message(signed(**claims)))
+
+
+def test_the_session_of_a_token_that_only_the_skew_accepts_is_over_at_once(tokens: Tokens) -> None:
+    sasl = begun(tokens)
+    sasl.on_message(message(signed(exp=NOW_S - 10, iat=NOW_S - 20)), 0)
+    assert (sasl.user, sasl.lifetime_ms) == ("alice", 1)
 
 
 def refused(tokens: Tokens, said: bytes) -> None:
