@@ -14,8 +14,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from cy.other_name import told
 from pyclient.not_compiled import COMPILED, advice
-from pyclient.other_names import OF_MODULE, told
+from pyclient.other_names import OF_MODULE
 from pyclient.topic_partition import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:

@@ -1,18 +1,16 @@
 """What other libraries call a method or class, and what it is here. Of clients: confluent-kafka, kafka-python and
-aiokafka.
-
-The names are attributes of our classes which only raise an error. ``__getattr__`` would make every other attribute
-slower, also ``producer.send``.
+aiokafka. The names are attributes of our classes (``cy/other_name``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NoReturn, TypeVar, overload
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from cy.other_name import PAGE, OtherName, own_names
 
 K = TypeVar("K", bound=type)
 
-PAGE: Final = "docs/coming-from.md"
 _CONNECT: Final = "a client connects by itself; connect() does so now"
 _CLOSE: Final = "close(), or a with block"
 
@@ -45,6 +43,12 @@ OF_ADMIN: Final[Mapping[str, str]] = {
     "alter_configs": "incremental_alter_configs()",
     "delete_groups": "delete_consumer_groups()",
 }
+BLOCKING: Final[Mapping[str, str]] = {
+    "__aenter__": "with, because this class blocks; the class of the same name in pyclient.aio takes async with",
+}
+ON_A_LOOP: Final[Mapping[str, str]] = {
+    "__enter__": "async with; the class of the same name in pyclient blocks, and takes with",
+}
 OF_MODULE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("KafkaProducer", "SerializingProducer"), "Producer"),
     **dict.fromkeys(("KafkaConsumer", "DeserializingConsumer"), "Consumer"),
@@ -58,34 +62,12 @@ OF_MODULE: Final[Mapping[str, str]] = {
 }
 
 
-class OtherName:
-    """A name that only another library has. An object answers it with AttributeError, so ``hasattr`` is false; a class
-    has this descriptor.
-    """
-
-    __slots__ = ("_here", "_name", "_page")
-
-    def __init__(self, name: str, here: str, page: str) -> None:
-        self._name = name
-        self._here = here
-        self._page = page
-
-    def __repr__(self) -> str:
-        return f"<of other libraries; here: {self._here}>"
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> OtherName: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> NoReturn: ...
-    def __get__(self, instance: object, owner: type) -> OtherName:
-        if instance is None:
-            return self
-        raise AttributeError(told(f"{owner.__name__!r} object", self._name, self._here, self._page))
-
-
-def told(whose: str, name: str, here: str, page: str = PAGE) -> str:
-    """Returns the text of the error."""
-    return f"{whose} has no attribute {name!r}: here it is {here}; see {page}"
+def not_in_ms(timeout_ms: object) -> TypeError:
+    """Returns the error for kafka-python's ``poll(timeout_ms=…)``."""
+    return TypeError(
+        f"poll() takes seconds: timeout=0.5, not timeout_ms={timeout_ms!r}; it returns a list of records, whose "
+        f"by_partition() returns a dict; see {PAGE}"
+    )
 
 
 def knows(others: Mapping[str, str], page: str = PAGE) -> Callable[[K], K]:
@@ -96,15 +78,7 @@ def knows(others: Mapping[str, str], page: str = PAGE) -> Callable[[K], K]:
     def mark(kind: K) -> K:
         for name, here in others.items():
             setattr(kind, name, OtherName(name, here, page))
-        kind.__dir__ = _own_names  # type: ignore[assignment, method-assign]
+        kind.__dir__ = own_names  # type: ignore[assignment, method-assign]
         return kind
 
     return mark
-
-
-def _own_names(this: object) -> Iterable[str]:
-    """Lists the attributes for completion, without those of other libraries."""
-    found: dict[str, object] = {}
-    for base in reversed(type(this).__mro__):
-        found |= vars(base)
-    return [name for name in object.__dir__(this) if not isinstance(found.get(name), OtherName)]

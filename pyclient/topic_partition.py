@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from operator import index
 from typing import NamedTuple, TypeVar
 
+from cy.other_name import PAGE
+
 T = TypeVar("T")
 
 
@@ -19,13 +21,27 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def _new(kind: type[TopicPartition], topic: str, partition: int, offset: object = None) -> TopicPartition:
+    """Makes a TopicPartition. Raises TypeError for the third argument that confluent-kafka's has."""
+    if offset is not None:
+        raise TypeError(
+            f"TopicPartition(topic, partition) has no offset here: seek(TopicPartition({topic!r}, {partition!r}), "
+            f"{offset!r}), or a mapping {{TopicPartition: offset}} to commit; see {PAGE}"
+        )
+    return tuple.__new__(kind, (topic, partition))
+
+
+_new.__qualname__ = TopicPartition.__name__  # for Python's errors about arguments
+TopicPartition.__new__ = _new  # type: ignore[method-assign, assignment]  # typing refuses it in the class's body
+
+
 def partition_of(given: object) -> TopicPartition:
     """Converts a TopicPartition or a pair. Raises TypeError."""
     if isinstance(given, tuple) and len(given) == 2:
         topic, number = given
         if isinstance(topic, str) and hasattr(number, "__index__"):
             return TopicPartition(topic, index(number))
-    raise TypeError(f"{given!r} is not a TopicPartition(topic, partition)")
+    raise TypeError(f"{given!r} is not a TopicPartition(topic: str, partition: int)")
 
 
 def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:

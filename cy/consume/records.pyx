@@ -15,6 +15,9 @@ from cy.varint cimport read_varint
 
 from collections.abc import Sequence
 
+from cy.other_name import OtherName, own_names
+
+ATTRIBUTES = "an attribute of each record: poll() returns a list of records, get() one record or None"
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
@@ -142,6 +145,11 @@ cdef class Record:
             self.made_headers = headers_of(self.entry)
             self.made |= HEADERS
         return self.made_headers
+
+    error = OtherName(
+        "error", "raised by get() and poll(); value, key and the others are attributes: record.value, without ()"
+    )
+    __dir__ = own_names
 
     def __repr__(self):
         return (f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
@@ -275,6 +283,12 @@ cdef class Records:
                 entry = &chunk.entries[index]
                 values.append(read_by(chunk.value_reader, chunk, entry, entry.value, entry.value_length))
         return values
+
+    items = OtherName("items", "by_partition(), which returns a dict: poll() returns a list")
+    error = OtherName("error", "raised by poll(), which returns a list of records; get() returns one record or None")
+    key = OtherName("key", ATTRIBUTES)
+    value = OtherName("value", ATTRIBUTES)
+    __dir__ = own_names
 
     def __eq__(self, other):
         return isinstance(other, (Records, list)) and list(self) == list(other)

@@ -37,6 +37,7 @@ from asyncio import get_running_loop
 
 from cy.batch import iterate
 from cy.batch.compression import compress
+from cy.other_name import OtherName, own_names
 from cy.produce.phase import QUEUED
 from cy.seconds import not_seconds
 
@@ -426,6 +427,9 @@ cdef DeliveryReport new_report(ProducerBatch batch, int32_t index, int64_t times
     return report
 
 
+CALLBACK = "send(…, on_delivery=f), which calls f(metadata, error)"
+
+
 # No reference cycle outlives the batch: it drops its reports when it is done.
 @final
 @no_gc
@@ -498,6 +502,15 @@ cdef class DeliveryReport:
         """Calls ``function()`` when the record's outcome is known, on the sender's thread."""
         self.batch.asked = True
         self.batch.add_waiter(function)
+
+    get = OtherName("get", "result(timeout)")
+    add_callback = OtherName("add_callback", CALLBACK)
+    add_errback = OtherName("add_errback", CALLBACK)
+    add_both = OtherName("add_both", CALLBACK)
+    succeeded = OtherName("succeeded", "done, with None as error")
+    failed = OtherName("failed", "error, which is None after a success")
+    is_done = OtherName("is_done", "done")
+    __dir__ = own_names
 
     def __await__(self):
         return await_of(self)

@@ -11,10 +11,10 @@ from pyclient.admin.tokens import Tokens
 from pyclient.admin.topics import Topics
 from pyclient.admin.transactions import Transactions
 from pyclient.admin.users import Users
-from pyclient.other_names import OF_ADMIN, knows
+from pyclient.other_names import OF_ADMIN, ON_A_LOOP, knows
 
 
-@knows(OF_ADMIN)
+@knows({**OF_ADMIN, **ON_A_LOOP})
 class Admin(Topics, Configs, Groups, Transactions, Users, Acls, Quotas, Tokens, ClusterAdmin):
     """Administers a cluster, like Kafka's Admin with names in snake case.
 

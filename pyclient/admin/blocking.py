@@ -13,7 +13,7 @@ from cy.seconds import seconds
 from pyclient.admin import asynchronous
 from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed
-from pyclient.other_names import OF_ADMIN, knows
+from pyclient.other_names import BLOCKING, OF_ADMIN, knows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ def _blocking(
     return call
 
 
-@knows(OF_ADMIN)
+@knows({**OF_ADMIN, **BLOCKING})
 class Admin:
     """Administers a cluster, like Kafka's Admin with names in snake case. Any thread may call it.
 

@@ -36,6 +36,7 @@ from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, Rebal
 from pyclient.core.cluster import PartitionInfo
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
+from pyclient.other_names import ON_A_LOOP, knows, not_in_ms
 from pyclient.topic_partition import TopicPartition, by_partition, partition_of, partitions_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ BUSY_S: Final = 0.005
 """Seconds of polls without a wait, after which a poll lets the loop run its other tasks."""
 
 
+@knows(ON_A_LOOP)
 class Consumer(ConsumerApi):
     """Reads records from Kafka topics.
 
@@ -209,15 +211,19 @@ class Consumer(ConsumerApi):
 
     # -- records -------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
+    async def poll(
+        self, timeout: float | None = None, max_records: int | None = None, timeout_ms: None = None
+    ) -> Records:
         """Returns the next records, at most ``max_records`` (default: max.poll.records).
 
         Waits up to ``timeout`` seconds for the first one (None: without limit), and then returns an empty list. Calls
-        the rebalance listener.
+        the rebalance listener. ``timeout_ms``, which kafka-python has, is refused.
 
         Raises WakeupError, NoOffsetForPartition, CorruptRecords, and errors of the group's coordinator. Raises
         IllegalState without a subscription or assignment, and ValueError if ``max_records`` is below 1.
         """
+        if timeout_ms is not None:
+            raise not_in_ms(timeout_ms)
         limit = self._limit if max_records is None else limit_of(max_records)
         return self._intercepted(await self._poll(timeout, limit))
 

@@ -34,6 +34,7 @@ from pyclient.core.cluster import PartitionInfo
 from pyclient.core.threads.bell import Bell
 from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import ClientClosed
+from pyclient.other_names import BLOCKING, knows, not_in_ms
 from pyclient.topic_partition import TopicPartition, by_partition, partition_of, partitions_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@knows(BLOCKING)
 class Consumer(ConsumerApi):
     """Reads records from Kafka topics.
 
@@ -214,15 +216,19 @@ class Consumer(ConsumerApi):
 
     # -- records -------------------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
+    def poll(
+        self, timeout: float | None = None, max_records: int | None = None, timeout_ms: None = None
+    ) -> Records:
         """Returns the next records, at most ``max_records`` (default: max.poll.records).
 
         Waits up to ``timeout`` seconds for the first one (None: without limit), and then returns an empty list. Calls
-        the rebalance listener.
+        the rebalance listener. ``timeout_ms``, which kafka-python has, is refused.
 
         Raises WakeupError, NoOffsetForPartition, CorruptRecords, and errors of the group's coordinator. Raises
         IllegalState without a subscription or assignment, and ValueError if ``max_records`` is below 1.
         """
+        if timeout_ms is not None:
+            raise not_in_ms(timeout_ms)
         fetcher = self._core.fetcher
         try:
             limit = self._limit if max_records is None else limit_of(max_records)

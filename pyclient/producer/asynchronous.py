@@ -20,6 +20,7 @@ from pyclient.config import PRODUCER, load
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
 from pyclient.errors import ClientForked
+from pyclient.other_names import ON_A_LOOP, knows
 from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, Lack
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+@knows(ON_A_LOOP)
 class Producer(BaseProducer, SendingQueues):
     """Like ``pyclient.Producer``, with coroutines for the calls that wait. Create it while a loop runs.
 

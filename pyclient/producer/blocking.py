@@ -16,6 +16,7 @@ from cy.seconds import seconds
 from pyclient.config import PRODUCER, load
 from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import BufferExhausted, ClientClosed
+from pyclient.other_names import BLOCKING, knows
 from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, Lack
@@ -34,6 +35,7 @@ GOODBYE_S: Final = 5.0
 """How long a close after Ctrl-C tries to deliver records and to abort a transaction. Another Ctrl-C ends it."""
 
 
+@knows(BLOCKING)
 class Producer(BaseProducer):
     """Sends records. The settings are Kafka's, see ``pyclient.config.producer``.
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import pickle
+
 import pytest
 
 import pyclient
-from pyclient import aio
-from pyclient.other_names import OF_ADMIN, OF_CONSUMER, OF_MODULE, OF_PRODUCER, OtherName, knows
+from cy.consume.records import Record, Records
+from cy.other_name import OtherName
+from cy.produce.producer_batch import begin
+from pyclient import TopicPartition, aio
+from pyclient.other_names import OF_ADMIN, OF_CONSUMER, OF_MODULE, OF_PRODUCER, knows
 
 
 @knows(OF_PRODUCER)
@@ -58,3 +64,73 @@ def test_class_may_take_over_the_name_of_another_client() -> None:
 def test_class_of_another_client_is_answered_with_its_name_here(name: str, here: str) -> None:
     with pytest.raises(AttributeError, match=f"has no attribute '{name}': here it is {here}"):
         getattr(pyclient, name)
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "here"),
+    [
+        (begin("t", 0).append(0, b"", b""), "get", r"result\(timeout\)"),
+        (begin("t", 0).append(0, b"", b""), "add_callback", r"on_delivery=f\), which calls f\(metadata, error\)"),
+        (Record("t", 0, 0), "error", r"record\.value, without \(\)"),
+        (Records(), "items", r"by_partition\(\)"),
+        (Records(), "value", r"get\(\) one record"),
+    ],
+)
+def test_method_of_another_clients_result_is_answered_with_its_name_here(given, name: str, here: str) -> None:
+    with pytest.raises(AttributeError, match=here):
+        getattr(given, name)
+    assert name not in dir(given)
+
+
+@pytest.mark.parametrize("name", ["Consumer", "Producer", "Admin"])
+def test_blocking_client_in_async_with_names_the_asyncio_one(name: str) -> None:
+    async def enter() -> None:
+        async with getattr(pyclient, name)("127.0.0.1:1"):
+            pass
+
+    with pytest.raises(AttributeError, match=r"class of the same name in pyclient\.aio takes async with"):
+        asyncio.run(enter())
+
+
+@pytest.mark.parametrize("name", ["Consumer", "Producer", "Admin"])
+def test_asyncio_client_in_with_names_async_with(name: str) -> None:
+    async def enter() -> None:
+        client = getattr(aio, name)("127.0.0.1:1")
+        try:
+            with client:
+                pass
+        finally:
+            await client.close()
+
+    with pytest.raises(AttributeError, match="here it is async with"):
+        asyncio.run(enter())
+
+
+def test_poll_with_milliseconds_says_how_to_write_seconds() -> None:
+    async def poll() -> None:
+        consumer = aio.Consumer("127.0.0.1:1")
+        try:
+            await consumer.poll(timeout_ms=500)
+        finally:
+            await consumer.close()
+
+    told = "poll\\(\\) takes seconds: timeout=0.5, not timeout_ms=500"
+    with pyclient.Consumer("127.0.0.1:1") as consumer, pytest.raises(TypeError, match=told):
+        consumer.poll(timeout_ms=500)
+    with pytest.raises(TypeError, match=told):
+        asyncio.run(poll())
+
+
+def test_offset_of_a_topic_partition_is_refused_with_where_it_goes() -> None:
+    told = r"has no offset here: seek\(TopicPartition\('t', 0\), 3\)"
+    with pytest.raises(TypeError, match=told):
+        TopicPartition("t", 0, 3)
+    with pytest.raises(TypeError, match=told):
+        TopicPartition("t", 0, offset=3)
+    with pytest.raises(TypeError, match=r"TopicPartition\(\) missing 1 required positional argument: 'partition'"):
+        TopicPartition("t")
+
+
+def test_topic_partition_is_a_tuple_that_can_be_pickled() -> None:
+    tp = TopicPartition(topic="t", partition=0)
+    assert pickle.loads(pickle.dumps(tp)) == tp == ("t", 0) == TopicPartition._make(tp)
