@@ -35,7 +35,8 @@ async def fan_out(
 ) -> Results[K, R]:
     """Asks about each key at the broker that ``locate`` returns, by one request per broker and round.
 
-    Repeats it until ``deadline`` for retriable errors, or if ``retry`` is given, for the errors that it names.
+    Repeats it until ``deadline`` for retriable errors, or if ``retry`` is given, for the errors that it names. Repeats
+    nothing if no server can be reached.
     """
     results: Results[K, R] = Results()
     backoff = client.backoff()
@@ -43,10 +44,12 @@ async def fan_out(
     again: dict[K, KafkaError] = {}
     while pending:
         last, again = again, {}
-        for key, outcome in (await _round(client, pending, locate, ask, deadline)).items():
+        outcomes = await _round(client, pending, locate, ask, deadline)
+        is_hopeless = client.nodes.hopeless() is not None
+        for key, outcome in outcomes.items():
             if isinstance(outcome, OutOfTime):
                 results.put(key, last.get(key, outcome))
-            elif isinstance(outcome, KafkaError) and _may_retry(outcome, retry):
+            elif isinstance(outcome, KafkaError) and not is_hopeless and _may_retry(outcome, retry):
                 again[key] = outcome
             else:
                 results.put(key, outcome)

@@ -24,6 +24,8 @@ from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.nodes.connection import Pending, Request
 from pyclient.core.nodes.nodes import COORDINATORS, Nodes
 from pyclient.core.reports.absent_coordinators import AbsentCoordinators
+from pyclient.core.reports.patience import Patience
+from pyclient.core.reports.rare import RareLog
 from pyclient.core.reports.rights import NO_NEEDS, Needs, Rights, principal
 from pyclient.errors import (
     STALE_ROUTE,
@@ -84,6 +86,7 @@ class Client:
         self.rights = Rights(who, needs, ",".join(config.bootstrap_servers))
         self._coordinators: dict[tuple[Coordinator, str], int] = {}
         self._absent = AbsentCoordinators()
+        self._rare = RareLog(log, self.clock)
         self._error: KafkaError | None = None
         self._process = getpid()
         max_idle = config.metadata_max_idle_ms if "metadata_max_idle_ms" in config else config.request_timeout_ms
@@ -316,9 +319,10 @@ class Client:
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
         """Returns the result of ``attempt``. After a retriable error, it tries again after a back-off with jitter,
         until ``deadline`` (of ``clock``), which also ends an attempt. Then it raises the last error. Refreshes the
-        metadata if the error says that they are stale. Raises at once if no server can be reached.
+        metadata if the error says that they are stale. Raises at once if no server can be reached. If a partition is
+        still missing after a while, logs which.
         """
-        backoff = self.backoff()
+        backoff, patience = self.backoff(), Patience(self._rare, self.clock())
         last: KafkaError | None = None
         while True:
             self._check_open()
@@ -332,6 +336,8 @@ class Client:
                     raise
                 if error.name in STALE_ROUTE:
                     self.refresh()
+                if isinstance(error, UnknownTopicOrPartition):
+                    patience.tell(error, self.clock())
                 last = error
             await asyncio.sleep(wait)
 

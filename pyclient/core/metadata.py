@@ -20,6 +20,8 @@ from functools import partial
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
 from pyclient.core.interest import Interest
+from pyclient.core.reports.patience import Patience
+from pyclient.core.reports.rare import RareLog
 from pyclient.errors import ClientClosed, ClientError, KafkaError, RequestTimedOut, check
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import InvalidReplicationFactor, LeaderNotAvailable, UnknownTopicOrPartition
@@ -71,6 +73,7 @@ class MetadataKeeper:
         self._max_age = max_age
         self._max_idle = max_idle
         self._clock = clock
+        self._rare = RareLog(log, clock)
         self._loop = loop
         self._wanted: dict[str, Interest] = {}
         self._all_wish = 0  # the last wish for all topics
@@ -128,6 +131,7 @@ class MetadataKeeper:
                 each.waiters -= 1
 
     async def _until_known(self, names: Collection[str], deadline: float, is_asked: bool) -> None:
+        patience = Patience(self._rare, self._clock())
         while missing := [name for name in names if self._is_missing(name)]:
             for name in missing if not is_asked else ():
                 self.refresh(name)
@@ -135,6 +139,8 @@ class MetadataKeeper:
             if not await self.next_update(deadline):
                 raise self.why_unknown(missing[0])
             self._raise_lasting(missing)
+            if self.trouble is None:
+                patience.tell(self.why_unknown(missing[0]), self._clock())
 
     async def everything(self, deadline: float) -> None:
         """Waits until all topics have been requested once. Raises the error if that fails."""

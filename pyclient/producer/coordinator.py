@@ -23,7 +23,7 @@ from pyclient.protocol import (
     TxnOffsetCommit,
 )
 from pyclient.protocol.acls import AclOperation
-from pyclient.protocol.errors import NONE, OperationNotAttempted, UnknownServerError
+from pyclient.protocol.errors import NONE, OperationNotAttempted, UnknownServerError, UnknownTopicOrPartition
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ class Coordinator:
         for topic in response.topics:
             for row in topic.partitions:
                 error = of_code(row.error_code)
+                if isinstance(error, UnknownTopicOrPartition):
+                    error = UnknownTopicOrPartition(f"{topic.name}-{row.partition_index}: {error}")
                 self._raise(error, group.group_id, GROUP, OFFSETS, topic=topic.name, group=group.group_id)
 
     async def _end(self, identity: Identity, commit: bool) -> Any:

@@ -7,7 +7,12 @@ import pytest
 from pyclient import Admin, Consumer, Producer, TopicPartition
 from pyclient.errors import KafkaError
 from pyclient.producer.errors import TransactionError
-from pyclient.protocol.errors import InvalidProducerEpoch, InvalidTransactionTimeout, ProducerFenced
+from pyclient.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionTimeout,
+    ProducerFenced,
+    UnknownTopicOrPartition,
+)
 from pyclient.tests.brokers import unique
 from pyclient.tests.support import PATIENCE_S, read_all, take, until
 
@@ -153,6 +158,13 @@ def test_consume_transform_produce_is_exactly_once(bootstrap, producer, new_topi
     stable(bootstrap, target)
     expected = [b"%d-%02d" % (partition, number) for partition in range(2) for number in range(50)]
     assert values(bootstrap, target, **COMMITTED) == expected
+
+
+def test_offsets_of_a_missing_topic_are_refused_with_its_name(bootstrap, transactional_id, group):
+    with Producer(bootstrap, transactional_id=transactional_id, max_block_ms=1000) as producer:
+        producer.begin_transaction()
+        with pytest.raises(UnknownTopicOrPartition, match="nope-0: "):
+            producer.send_offsets({TopicPartition("nope", 0): 1}, group)
 
 
 def test_offsets_of_an_aborted_transaction_are_not_committed(bootstrap, producer, topic, group, admin):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -10,7 +11,7 @@ from pyclient.admin.asynchronous import Admin
 from pyclient.admin.results import Results
 from pyclient.admin.types import OffsetSpec
 from pyclient.core.tests.scripted import HANG_UP, SILENCE, ScriptedBroker, versions
-from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedByBroker
+from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError, RequestTimedOut, UnsupportedByBroker
 from pyclient.offset_and_metadata import OffsetAndMetadata
 from pyclient.protocol import (
     ApiVersions,
@@ -24,6 +25,7 @@ from pyclient.protocol import (
     ListTransactions,
     Metadata,
     OffsetFetch,
+    stream,
 )
 from pyclient.protocol.errors import (
     CoordinatorLoadInProgress,
@@ -296,3 +298,16 @@ def test_results_raise_the_error_of_what_failed():
         results.checked()
     assert len(caught.value.__notes__) == 2
     assert results.checked(False) is results
+
+
+def test_name_that_cannot_be_resolved_fails_at_once(monkeypatch):
+    async def no_such_name(*_: object) -> list[object]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    async def main() -> None:
+        async with Admin("nowhere.invalid:9092", default_api_timeout_ms=1_000_000_000) as admin:
+            with pytest.raises(ConnectionFailed, match="Name or service not known"):
+                await asyncio.wait_for(admin.create_topics("t"), PATIENCE_S)
+
+    monkeypatch.setattr(stream, "resolve", no_such_name)
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pyclient.core.client import Client
 from pyclient.core.kinds import GROUP, TRANSACTION
 from pyclient.core.nodes.nodes import broker_id
+from pyclient.core.reports.outages import FIRST_S
 from pyclient.core.tests.scripted import HANG_UP, SILENCE, ScriptedBroker, client_of, on_loop, versions
 from pyclient.core.tests.scripted import versions as serving
 from pyclient.errors import (
@@ -27,6 +29,7 @@ from pyclient.protocol.errors import (
     InvalidTopicException,
     NetworkException,
     NotCoordinator,
+    UnknownTopicOrPartition,
     UnsupportedVersion,
 )
 from pyclient.tests.support import PATIENCE_S
@@ -388,6 +391,22 @@ async def test_only_retriable_errors_are_retried_and_only_until_the_deadline():
         with pytest.raises(NotCoordinator):
             await client.retrying(lambda: attempt(NotCoordinator()), deadline=client.clock() + 0.5)
         assert len(tries) > 2
+
+
+@on_loop
+async def test_a_partition_that_stays_missing_is_logged_once_after_a_while(caplog):
+    async with client_of("127.0.0.1:1") as client:
+        now = [0.0]
+        client.clock = lambda: now[0]
+
+        async def attempt() -> None:
+            now[0] += FIRST_S / 2
+            raise UnknownTopicOrPartition("nope-0: it is missing")
+
+        with pytest.raises(UnknownTopicOrPartition):
+            await client.retrying(attempt, deadline=FIRST_S * 3)
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [each for each in told if "nope" in each] == ["still trying: nope-0: it is missing"]
 
 
 @on_loop

@@ -11,6 +11,8 @@ import pytest
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import MetadataKeeper
+from pyclient.core.reports.last_resort import URGENT
+from pyclient.core.reports.outages import FIRST_S
 from pyclient.errors import KafkaError
 from pyclient.protocol import Metadata
 from pyclient.protocol.errors import UnknownTopicOrPartition
@@ -135,6 +137,26 @@ def test_a_wish_for_later_makes_no_request_now() -> None:
         await world.keeper.stop()
 
     asyncio.run(work())
+
+
+def test_a_call_that_waits_for_a_missing_topic_says_so_once_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        world = World()
+        waiting = asyncio.create_task(world.know("nope", create=False))
+        for world.later in (0.0, FIRST_S, 2 * FIRST_S):
+            told = len(caplog.records)
+            for _ in range(3):
+                assert await world.keeper.next_update(world.clock() + PATIENCE_S)
+            if not world.later:
+                assert told == len(caplog.records) == 0
+        world.topics.add("nope")
+        await waiting
+        await world.keeper.stop()
+
+    asyncio.run(work())
+    [record] = caplog.records
+    assert record.getMessage().startswith("still trying: there is no topic 'nope'")
+    assert getattr(record, URGENT)
 
 
 def test_what_is_used_is_asked_for_though_nobody_has_waited_for_it() -> None:
