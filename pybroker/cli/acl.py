@@ -61,13 +61,13 @@ class Wanted(NamedTuple):
         """Raises UsageError where a role lacks what it is about."""
         kinds = {kind for kind, _ in self.resources}
         if self.producer and "topic" not in kinds:
-            raise click.UsageError("--producer: --topic is missing")
+            raise click.UsageError("--producer needs --topic")
         if self.consumer and not {"topic", "group"} <= kinds:
-            raise click.UsageError("--consumer: it takes --topic and --group")
+            raise click.UsageError("--consumer needs --topic and --group")
         if self.idempotent and not self.producer:
-            raise click.UsageError("--idempotent goes with --producer")
+            raise click.UsageError("--idempotent needs --producer")
         if (self.producer or self.consumer) and any(kind == "deny" for kind, _ in self.principals):
-            raise click.UsageError("--producer and --consumer allow: they do not go with --deny")
+            raise click.UsageError("--producer and --consumer grant rights: they cannot be used with --deny")
 
 
 def cluster() -> Resource:
@@ -241,7 +241,7 @@ def delete(
 def chosen(prefixed: bool, pattern: str | None) -> str | None:
     """Raises UsageError."""
     if prefixed and pattern not in (None, "prefixed"):
-        raise click.UsageError("either --prefixed or --pattern")
+        raise click.UsageError("use either --prefixed or --pattern")
     return "prefixed" if prefixed else pattern
 
 

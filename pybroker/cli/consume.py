@@ -83,12 +83,12 @@ def consume(
     PLACE: earliest, latest, an offset, -100 (from the end), @MS or 2026-11-22T01:00.
     """
     if from_beginning and start is not None:
-        raise click.UsageError("either --from or --from-beginning")
+        raise click.UsageError("use either --from or --from-beginning")
     begin = Spot(EARLIEST) if from_beginning else start or Spot(LATEST)
     if group is not None and numbers:
-        raise click.UsageError("--group shares out the partitions: --partition does not go with it")
+        raise click.UsageError("--group distributes the partitions: --partition cannot be used with it")
     if group is not None and begin.kind not in (EARLIEST, LATEST):
-        raise click.UsageError("--group begins where it has committed: only --from earliest or latest go with it")
+        raise click.UsageError("a group begins at its committed offsets: it accepts only --from earliest or latest")
     header, line = writer(output, pattern, null, topics)
     isolation = "read_committed" if committed else None
     seen = isolation or "read_uncommitted"
@@ -236,7 +236,7 @@ def writer(
 
 
 def cells(record: Record) -> Sequence[object]:
-    """Returns a record's row; bytes that are no text become base64."""
+    """Returns a record's row; bytes that are not text become base64."""
     both = (shown(record.key), shown(record.value))
     key, value = (each["base64"] if isinstance(each, dict) else each for each in both)
     return record.topic, record.partition, record.offset, record.timestamp, key, value

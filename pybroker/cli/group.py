@@ -202,9 +202,9 @@ def reset(
 ) -> int:
     """Sets the offsets of a group without members; shows what would be done until --execute."""
     if (to is None) == (shift_by is None):
-        raise click.UsageError("say where to: either --to PLACE or --shift-by ±N")
+        raise click.UsageError("name the new place: use either --to PLACE or --shift-by ±N")
     if bool(topics) == all_topics:
-        raise click.UsageError("name the topics: either --topic TOPIC or --all-topics")
+        raise click.UsageError("name the topics: use either --topic TOPIC or --all-topics")
     with cluster.admin() as admin:
         refuse_members(admin, group)
         now = {tp: row.offset for tp, row in admin.list_consumer_group_offsets(group).items()}

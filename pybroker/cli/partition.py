@@ -125,7 +125,7 @@ def reassign(
 ) -> int:
     """Gives partitions to other brokers, moving as few replicas as it can; shows the plan until --execute."""
     if cancel and (brokers or replicas):
-        raise click.UsageError("--cancel goes with neither --brokers nor --replicas")
+        raise click.UsageError("--cancel cannot be used with --brokers or --replicas")
     if bool(partitions) == everything:
         raise click.UsageError(f"name the partitions: either {SOME} or --all")
     with cluster.admin() as admin:

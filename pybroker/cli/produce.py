@@ -86,9 +86,9 @@ def produce(
     name; a topic that is created on the way gets as many as they need.
     """
     if values and files:
-        raise click.UsageError("either --value or FILE")
+        raise click.UsageError("use either --value or FILE")
     if key is not None and key_delimiter is not None:
-        raise click.UsageError("either --key or --key-delimiter")
+        raise click.UsageError("use either --key or --key-delimiter")
     common = list(common_headers(headers))
     opened: tuple[IO[bytes], ...] = () if values else files or (stdin(),)
     records = parsed(values or pieces(opened, whole=how == "whole"), how, key_delimiter, null)
@@ -109,7 +109,7 @@ def common_headers(given: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
     """Yields the headers of all records. Raises UsageError."""
     for name, value in rows(given, "--header"):
         if not is_text(name):
-            raise click.UsageError(f"--header {name!a}: the name of a header is UTF-8")
+            raise click.UsageError(f"--header {name!a}: the name of a header must be UTF-8")
         yield name, as_typed(value)
 
 
@@ -148,7 +148,7 @@ def parsed(sources: Iterable[bytes], how: str, delimiter: str | None, null: bool
         key, found, value = (None, b"", piece) if mark is None else piece.partition(mark)
         if mark is not None and not found:
             raise Failure(
-                f"line {number}: {delimiter!r} is not in it: the key would end there; the lines before it were sent"
+                f"line {number}: {delimiter!r} is missing, which ends the key; the lines before it were sent"
             )
         yield Given(None if null and not value else value, None if null and not key else key)
 

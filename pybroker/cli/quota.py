@@ -50,7 +50,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
         found = _RATE.fullmatch(str(value))
         if found is None or (found[2] or "B") not in SIZES:
-            self.fail(f"{value!r} is no rate: it is bytes in a second, such as 500kB or 1MiB", parameter, context)
+            self.fail(f"{value!r} is not a rate: give bytes per second, such as 500kB or 1MiB", parameter, context)
         return finite(self, float(found[1]) * SIZES[found[2] or "B"], parameter, context)
 
 
@@ -62,7 +62,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
         found = _PERCENT.fullmatch(str(value))
         if found is None:
-            self.fail(f"{value!r} is no number of percent", parameter, context)
+            self.fail(f"{value!r} is not a number of percent", parameter, context)
         return finite(self, float(found[1]), parameter, context)
 
 
@@ -92,13 +92,13 @@ def with_entity(function: Callable[..., Any]) -> Callable[..., Any]:
         names: dict[str, str] = {}
         for kind, (name, is_default) in zip(TYPES, given, strict=True):
             if name is not None and is_default:
-                raise click.UsageError(f"either --{kind} or --{kind}-defaults")
+                raise click.UsageError(f"use either --{kind} or --{kind}-defaults")
             if name == "":
-                raise click.UsageError(f"--{kind}: the name is empty; --{kind}-defaults is the default")
+                raise click.UsageError(f"--{kind}: the name is empty; use --{kind}-defaults for the default")
             if name is not None or is_default:
                 names[kind] = (name or "").removeprefix("User:" if kind == "user" else "")
         if "ip" in names and len(names) > 1:
-            raise click.UsageError("an address has quotas of its own: --ip does not go with --user or --client")
+            raise click.UsageError("an address has its own quotas: --ip cannot be used with --user or --client")
         return function(names=names, **options)
 
     options = (

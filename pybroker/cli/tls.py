@@ -66,7 +66,7 @@ def create(directory: Path, hosts: tuple[str, ...]) -> None:
     except FileExistsError as error:
         raise Failure(f"{error}: choose another DIR, or move it away") from error
     except ValueError as error:
-        raise click.UsageError(f"a HOST is no name and no address: {error}") from error
+        raise click.UsageError(f"a HOST is neither a host name nor an address: {error}") from error
     except OSError as error:
         raise Failure(f"{error.filename or folder}: {error.strerror}") from error
     write(LINES.format(authority=files.authority, server=files.server, client=files.client))

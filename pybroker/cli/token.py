@@ -34,7 +34,7 @@ class Period(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
         text = with_unit("time.ms", str(value))
         if not text.isascii() or not text.isdecimal() or not int(text) < 1 << 63:
-            self.fail(f"{value!r} is no time: it is milliseconds, or such as 12h or 7d", parameter, context)
+            self.fail(f"{value!r} is not a time: give milliseconds, or for example 12h or 7d", parameter, context)
         return int(text)
 
 

@@ -122,7 +122,7 @@ def document(topic: TopicDescription, keys: Mapping[str, ConfigEntry], kept: Any
 @click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="[the broker's num.partitions]")
 @click.option("-r", "--replicas", type=click.IntRange(1), default=None, metavar="N", help="[the broker's default]")
 @click.option("-c", "--config", "configs", multiple=True, metavar="key=value", help="A key; 7d, 1GiB are numbers.")
-@click.option("--if-not-exists", is_flag=True, help="An existing one is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists.")
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @on_cluster
 @with_output
@@ -199,7 +199,7 @@ def alter(
 
 @topic.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=TOPIC)
-@click.option("--if-exists", is_flag=True, help="A missing one is no failure.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if the topic does not exist.")
 @at_once
 @on_cluster
 @with_output

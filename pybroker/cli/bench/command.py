@@ -72,7 +72,7 @@ def produce_records(
     from pybroker.cli.bench import runs
 
     if many and rate is not None:
-        raise click.UsageError("--rate does not go with --many")
+        raise click.UsageError("--rate cannot be used with --many")
     values = runs.payloads(size)
     with (
         chosen_topic(cluster, topic, partitions, keep) as name,

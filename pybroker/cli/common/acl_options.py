@@ -68,12 +68,12 @@ def needed(role: Mapping[str, tuple[str, ...]], resources: Iterable[Resource]) -
 
 
 def check(resources: Iterable[Resource], operations: Collection[str]) -> None:
-    """Raises UsageError for an operation that is none of a resource."""
+    """Raises UsageError for an operation that the resource does not have."""
     for kind, _ in resources:
         wrong = [name for name in operations if name != ALL and name not in OPERATIONS[kind]]
         if wrong:
             known = ", ".join((*OPERATIONS[kind], ALL))
-            raise click.UsageError(f"--operation {wrong[0]} is none of --{kind}, which has {known}")
+            raise click.UsageError(f"--operation {wrong[0]} does not apply to --{kind}, which has {known}")
 
 
 def label(kind: AclResourceType | AclOperation | AclPermissionType | Any) -> str:

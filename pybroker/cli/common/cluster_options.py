@@ -61,7 +61,7 @@ class Cluster(NamedTuple):
                 yield producer
 
     def _connect(self, client: Admin | Consumer | Producer) -> None:
-        """Connects. One address that refuses, TLS and SASL too, or that is no name, will not do better in ten seconds.
+        """Connects. Fails at once if the only address refuses the connection, TLS or SASL: waiting would not help.
 
         Raises ConnectionFailed.
         """

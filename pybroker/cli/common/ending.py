@@ -27,7 +27,7 @@ IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What only a write to stdout fails with: the verbs write no other file."""
 NUMBERS = {"integer": "whole number", "float": "number"}
 NO_NUMBER = re.compile(r"is not a valid (integer|float)(?: range)?\.")
-"""How click says that a word is none of these."""
+"""How click says that a word is not one of these."""
 
 _signal: int = signal.SIGINT
 
@@ -111,7 +111,7 @@ def words_of(error: BaseException) -> str:
         where = "stdout" if error.filename is None and error.errno in IS_FULL else error.filename
         reason = error.strerror or os.strerror(error.errno)
         if where == "stdout":
-            return f"stdout: {reason}: what was written is not whole: make room, or write elsewhere"
+            return f"stdout: {reason}: the output is incomplete: make room, or write elsewhere"
         if where is not None:
             return f"{os.fsdecode(where)}: {reason}"
         if error.errno == errno.EIO:

@@ -44,7 +44,7 @@ class SpotType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             return parse(str(value))
         except ValueError:
             self.fail(
-                f"{value!r} is no place: earliest, latest, 42, -100 (from the end), @MS or 2026-11-22T01:00",
+                f"{value!r} is not a place: use earliest, latest, 42, -100 (from the end), @MS or 2026-11-22T01:00",
                 parameter,
                 context,
             )
@@ -75,7 +75,7 @@ def milliseconds(text: str, zone: tzinfo | None = None) -> int:
 
 def _not_negative(ms: int) -> int:
     if ms < 0:
-        raise ValueError(f"a time is in ms since 1970, not {ms}")
+        raise ValueError(f"a time in ms since 1970 must not be below 0, as {ms} is")
     return ms
 
 

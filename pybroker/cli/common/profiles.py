@@ -49,7 +49,7 @@ def load() -> dict[str, Profile]:
         raise click.UsageError(f"{path}: {error}") from error
     loose = [name for name, each in found.items() if not isinstance(each, dict)]
     if loose:
-        raise click.UsageError(f"{path}: {loose[0]} stands outside of a [profile]")
+        raise click.UsageError(f"{path}: {loose[0]} is outside of any [profile]")
     return {name: dict(flat(each)) for name, each in found.items()}
 
 

@@ -32,7 +32,7 @@ LONG = 1 << 63
 
 def taken(key: str, value: str) -> str:
     """Returns the text to send for a value of a key. Raises ValueError for a unit that is unknown or not one of the
-    key's, and for a value that is no whole number.
+    key's, and for a value that is not a whole number.
     """
     end = key.rpartition(".")[2]
     found = WITH_UNIT.fullmatch(value.strip())
@@ -42,10 +42,10 @@ def taken(key: str, value: str) -> str:
     number, unit = found.groups()
     if unit not in units:
         what = "time" if units is TIMES else "size"
-        raise ValueError(f"{key}={value}: {unit!r} is no unit of {what}: there are {', '.join(units)}")
+        raise ValueError(f"{key}={value}: {unit!r} is not a unit of {what}: use {', '.join(units)}")
     whole = Fraction(number) * units[unit] / per
     if whole.denominator != 1:
-        raise ValueError(f"{key}={value}: that is no whole number of {end}")
+        raise ValueError(f"{key}={value}: that is not a whole number of {end}")
     if not -LONG <= whole < LONG:
         raise ValueError(f"{key}={value}: that is more than fits")
     return str(whole.numerator)

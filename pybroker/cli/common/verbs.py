@@ -264,7 +264,7 @@ def settings(given: Iterable[str], option: str) -> dict[str, str]:
 
 
 def in_numbers(given: Iterable[str], option: str) -> Iterator[str]:
-    """Converts units for settings that a broker reads; passes on what is no ``key=value``. Raises UsageError."""
+    """Converts units for settings that a broker reads; passes on what lacks a ``=``. Raises UsageError."""
     for text in given:
         key, mark, value = text.partition("=")
         yield f"{key}={with_unit(key.strip(), value, option)}" if mark else text

@@ -33,7 +33,7 @@ def with_watch(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(watch: bool, interval: float, **options: Any) -> Any:
         if watch and options.get("output") not in LISTABLE:
-            raise click.UsageError(f"--watch goes with -o {', '.join(LISTABLE)}")
+            raise click.UsageError(f"--watch needs -o {', '.join(LISTABLE)}")
         return function(watch=interval if watch else None, **options)
 
     return call

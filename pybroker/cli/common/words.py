@@ -22,7 +22,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An option's value that may have bytes in it that are no text; its verb looks at it itself."""
+    """An option's value that may contain bytes that are not text; its verb looks at it itself."""
 
     name = "text"
 

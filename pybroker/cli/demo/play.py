@@ -47,7 +47,7 @@ def play(file: str | None, key: str | None, limit: int, keep: bool, output: str,
             if keep:
                 signal.sigwait({signal.SIGINT, signal.SIGTERM})
             if not report.is_exact:
-                raise Failure(f"records were lost or doubled; the broker logged:\n{broker.log}")
+                raise Failure(f"records were lost or duplicated; the broker logged:\n{broker.log}")
     except BrokerFailed as error:
         raise Failure(str(error)) from error
 

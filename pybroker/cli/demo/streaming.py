@@ -141,5 +141,5 @@ def _wait(members: list[Member], state: Callable[[], object], wanted: object) ->
             last, deadline = now, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline:
             seen = f"at {now}, not {wanted}, for {PATIENCE_S:.0f} s"
-            raise Failure(f"the group stood still {seen}: is the machine very busy?")
+            raise Failure(f"the group made no progress: it was {seen}: is the machine very busy?")
         time.sleep(0.01)

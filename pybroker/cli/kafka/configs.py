@@ -111,10 +111,10 @@ def chosen(types: tuple[str, ...], names: tuple[str, ...], short: Mapping[str, A
         client_quotas.check(found)
         return found
     if len(found) != 1:
-        raise click.UsageError("exactly one of --entity-type TYPE, --topic, --broker, --broker-defaults, --group …")
+        raise click.UsageError("use exactly one of --entity-type TYPE, --topic, --broker, --broker-defaults, --group …")
     (entity,) = found
     if entity.type in ("brokers", "broker-loggers") and entity.name and not entity.name.isdecimal():
-        raise click.UsageError(f"the name of a broker is its number, not {entity.name!r}")
+        raise click.UsageError(f"the name of a broker must be its number, not {entity.name!r}")
     return found
 
 
@@ -123,7 +123,7 @@ def changes(added: str | None, file: str | None, deleted: str | None) -> list[Al
     from pyclient.admin import AlterConfigOp, AlterOp
 
     if added is not None and file is not None:
-        raise click.UsageError("either --add-config or --add-config-file")
+        raise click.UsageError("use either --add-config or --add-config-file")
     if added is None and file is None and deleted is None:
         raise click.UsageError("--alter: one of --add-config, --add-config-file, --delete-config is missing")
     values = properties(file, (), "") if added is None else parsed(added)

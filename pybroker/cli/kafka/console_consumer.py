@@ -62,11 +62,11 @@ def console_consumer(
 ) -> int:
     """kafka-console-consumer.sh: writes the records of a topic to stdout."""
     if (topic is None) == (include is None):
-        raise click.UsageError("exactly one of --topic and --include")
+        raise click.UsageError("use exactly one of --topic and --include")
     if offset is not None and (partition is None or from_beginning):
-        raise click.UsageError("--offset goes with --partition, and not with --from-beginning")
+        raise click.UsageError("--offset needs --partition, and cannot be used with --from-beginning")
     if partition is not None and (group is not None or topic is None):
-        raise click.UsageError("--partition goes with --topic, and not with --group")
+        raise click.UsageError("--partition needs --topic, and cannot be used with --group")
     start = place(offset, from_beginning)
     line = writer(**formatting)
     names = re.compile(include) if include is not None else str(topic)

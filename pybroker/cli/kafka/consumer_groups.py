@@ -74,10 +74,10 @@ def consumer_groups(
     """kafka-consumer-groups.sh: --list, --describe, --delete, --reset-offsets or --delete-offsets."""
     action = only(actions, ACTIONS)
     if action != "list" and bool(groups) == all_groups:
-        raise click.UsageError(f"--{action}: either --group or --all-groups")
+        raise click.UsageError(f"--{action}: use either --group or --all-groups")
     scoped = action == "delete-offsets" or (action == "reset-offsets" and where["from_file"] is None)
     if scoped and bool(topics) == all_topics:
-        raise click.UsageError(f"--{action}: either --topic or --all-topics")
+        raise click.UsageError(f"--{action}: use either --topic or --all-topics")
     if action == "delete-offsets" and all_topics:
         raise click.UsageError("--delete-offsets: --topic is missing")
     if dry_run and execute:

@@ -69,9 +69,9 @@ def delegation_tokens(
 def create(cluster: Cluster, owners: list[str], renewers: list[str], period: int | None) -> int:
     """Raises UsageError without a period, and for several owners."""
     if period is None:
-        raise click.UsageError("--create: --max-life-time-period is missing; -1 is as long as the broker lets")
+        raise click.UsageError("--create: --max-life-time-period is missing; -1 means the broker's maximum")
     if len(owners) > 1:
-        raise click.UsageError("--create: a token has one --owner-principal")
+        raise click.UsageError("--create: a token has only one --owner-principal")
     told = f"[{', '.join(renewers)}]"
     write(f"Calling create token operation with renewers :{told} , max-life-time-period :{period}\n")
     with cluster.admin() as admin:
@@ -86,7 +86,7 @@ def create(cluster: Cluster, owners: list[str], renewers: list[str], period: int
 def renew(cluster: Cluster, hmac: str | None, period: int | None) -> int:
     secret = decoded(hmac)
     if period is None:
-        raise click.UsageError("--renew: --renew-time-period is missing; -1 is as the broker has it")
+        raise click.UsageError("--renew: --renew-time-period is missing; -1 means the broker's default")
     write(f"Calling renew token operation with hmac :{hmac} , renew-time-period :{period}\n")
     with cluster.admin() as admin:
         expiry = admin.renew_delegation_token(secret, renew_period_ms=period)
@@ -97,7 +97,7 @@ def renew(cluster: Cluster, hmac: str | None, period: int | None) -> int:
 def expire(cluster: Cluster, hmac: str | None, period: int | None) -> int:
     secret = decoded(hmac)
     if period is None:
-        raise click.UsageError("--expire: --expiry-time-period is missing; -1 ends it at once")
+        raise click.UsageError("--expire: --expiry-time-period is missing; -1 expires it at once")
     write(f"Calling expire token operation with hmac :{hmac} , expire-time-period :{period}\n")
     with cluster.admin() as admin:
         expiry = admin.expire_delegation_token(secret, expiry_time_period_ms=period)
@@ -112,7 +112,7 @@ def decoded(hmac: str | None) -> bytes:
     try:
         return base64.b64decode(hmac, validate=True)
     except binascii.Error:
-        raise click.UsageError("--hmac: it is no base64") from None
+        raise click.UsageError("--hmac: it is not base64") from None
 
 
 def table(tokens: Iterable[DelegationToken]) -> str:

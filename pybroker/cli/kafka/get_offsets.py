@@ -36,7 +36,7 @@ def get_offsets(
 ) -> int:
     """kafka-get-offsets.sh: writes topic:partition:offset."""
     if topic_partitions is not None and (topic, partitions) != (None, None):
-        raise click.UsageError("--topic-partitions does not go with --topic or --partitions")
+        raise click.UsageError("--topic-partitions cannot be used with --topic or --partitions")
     passes = by_rules(topic_partitions) if topic_partitions is not None else by_set(topic, partitions)
     spec = spec_of(when)
     with cluster.admin() as admin:

@@ -36,7 +36,7 @@ def leader_election(
     from pyclient.admin import Election
 
     if [topic is not None, all_topic_partitions, path_to_json_file is not None].count(True) != 1:
-        raise click.UsageError("exactly one of --topic with --partition, --all-topic-partitions, --path-to-json-file")
+        raise click.UsageError("use one of --topic with --partition, --all-topic-partitions, --path-to-json-file")
     if (topic is None) != (partition is None):
         raise click.UsageError("--topic and --partition go together")
     wanted = None if all_topic_partitions else chosen(topic, partition, path_to_json_file)

@@ -52,7 +52,7 @@ def producer_perf_test(
     from pybroker.cli.bench import runs
 
     if [record_size is not None, payload_file is not None, payload_monotonic].count(True) != 1:
-        raise click.UsageError("exactly one of --record-size, --payload-file and --payload-monotonic")
+        raise click.UsageError("use exactly one of --record-size, --payload-file and --payload-monotonic")
     settings = properties(None, (*producer_props, *more_props), "--producer-props")
     where = configured(cluster, {**cluster.settings, **settings})
     if payload_file is not None:

@@ -17,7 +17,7 @@ def server_start(file: str, settings: tuple[str, ...], daemon: bool) -> int:
     The storage need not be formatted: a start does what is missing.
     """
     if daemon:
-        raise click.UsageError("-daemon: a broker stays in the foreground: let systemd, or nohup … &, keep it")
+        raise click.UsageError("-daemon is not supported: run the broker by systemd, or by nohup … &")
     from pybroker.process.diagnostics import level_of
     from pybroker.process.start_options import StartOptions
     from pybroker.process.supervisor import run

@@ -58,8 +58,8 @@ class Asked(NamedTuple):
 @click.option("--replica-assignment", metavar="1:2,2:3", help="Brokers of each partition, instead of numbers.")
 @click.option("--config", "configs", multiple=True, metavar="key=value", help="With --create: a key of the topic.")
 @click.option("--delete-config", hidden=True)
-@click.option("--if-exists", is_flag=True, help="A missing topic is no failure.")
-@click.option("--if-not-exists", is_flag=True, help="With --create: an existing one is no failure.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if the topic does not exist.")
+@click.option("--if-not-exists", is_flag=True, help="With --create: do not fail if the topic exists.")
 @click.option("--exclude-internal", is_flag=True, help="Without Kafka's own topics.")
 @click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with their own settings.")
 @click.option("--under-replicated-partitions", is_flag=True, help="With --describe: only those.")
@@ -109,11 +109,11 @@ def check(action: str, asked: Asked, delete_config: str | None) -> None:
     if asked.topic is None and action not in ("list", "describe"):
         raise click.UsageError(f"--{action}: --topic is missing")
     if action == "alter" and (asked.keys or delete_config):
-        raise click.UsageError("--alter changes no keys since Kafka 3.0: `pybroker kafka-configs` does, with --alter")
+        raise click.UsageError("since Kafka 3.0, --alter changes no keys: use `pybroker kafka-configs --alter`")
     if action == "alter" and asked.partitions is None:
         raise click.UsageError("--alter: --partitions is missing; `pybroker kafka-configs` alters keys")
     if asked.replica_assignment and action == "create" and (asked.partitions or asked.replication_factor):
-        raise click.UsageError("--replica-assignment goes with neither --partitions nor --replication-factor")
+        raise click.UsageError("--replica-assignment cannot be used with --partitions or --replication-factor")
 
 
 def assigned(text: str) -> dict[int, list[int]]:
@@ -123,7 +123,7 @@ def assigned(text: str) -> dict[int, list[int]]:
     except ValueError:
         raise click.UsageError(f"--replica-assignment {text}: expected 1:2,2:3, brokers of each partition") from None
     if any(len(set(row)) < len(row) or len(row) != len(rows[0]) for row in rows):
-        raise click.UsageError(f"--replica-assignment {text}: each partition needs as many brokers, none twice")
+        raise click.UsageError(f"--replica-assignment {text}: partitions need equally many brokers, each once")
     return dict(enumerate(rows))
 
 

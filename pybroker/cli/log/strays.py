@@ -209,7 +209,7 @@ def store_of(root: str, zookeeper: str | None, server_properties: str | None) ->
             raise Failure(str(error)) from error
     if options.file and not os.path.exists(options.file):
         where = "--data-dir, --zookeeper or --server-properties"
-        raise Failure(f"there is no {options.file}: say where the metadata are by {where}")
+        raise Failure(f"there is no {options.file}: name the store of the metadata by {where}")
     return options
 
 
@@ -241,7 +241,7 @@ def remove(output: str, folders: tuple[str, ...], execute: bool) -> None:
     paths = [os.path.abspath(each) for each in folders]
     for path in paths:
         if parse_marked(os.path.basename(path), STRAY_SUFFIX) is None:
-            raise Failure(f"{path} is no stray: its name does not end with {STRAY_SUFFIX}")
+            raise Failure(f"{path} is not a stray: its name does not end with {STRAY_SUFFIX}")
     found = [each for each in strays_in(sorted({os.path.dirname(path) for path in paths})) if each.folder in paths]
     if execute:
         for each in found:

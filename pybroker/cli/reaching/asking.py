@@ -117,6 +117,6 @@ def parsed(frame: bytes) -> ClusterDescription:
     try:
         found = Metadata.decode_response(VERSION, memoryview(frame), 4, len(frame))
     except Exception as error:  # whatever bytes that are not Kafka's may look like
-        raise Foreign(f"its answer is none to a question of Kafka's: {error}") from None
+        raise Foreign(f"it does not answer as Kafka does: {error}") from None
     rows = sorted(BrokerDescription(row.node_id, row.host, row.port, row.rack, False) for row in found.brokers)
     return ClusterDescription(found.cluster_id, found.controller_id, tuple(rows))

@@ -123,7 +123,7 @@ def is_down(found: Reach, others: Collection[Reach]) -> bool:
 def explanation(found: Reach, came_by: Reach) -> str:
     """Why clients fail though the bootstrap address works."""
     if found.host in ANYWHERE:
-        why = "that is no address to go to"
+        why = "no client can connect to such an address"
     elif found.host in LOOPBACK:
         why = f"that is the machine of each client itself ({found.error})"
     elif found.phase == "resolve":

@@ -119,14 +119,14 @@ def test_a_plan_creates_nothing_and_shows_only_what_is_not_there(world: World) -
         (("create", "--allow", "a", "--operation", "reed", "--topic", "t"), "'reed' is not an operation"),
         (
             ("create", "--allow", "a", "--operation", "write", "--topic", "t", "--group", "g"),
-            "--operation write is none of --group, which has read",
+            "--operation write does not apply to --group, which has read",
         ),
-        (("create", "--allow", "a", "--producer"), "--topic is missing"),
-        (("create", "--allow", "a", "--consumer", "--topic", "t"), "it takes --topic and --group"),
-        (("create", "--deny", "a", "--producer", "--topic", "t"), "do not go with --deny"),
-        (("create", "--allow", "a", "--operation", "read", "--topic", "t", "--idempotent"), "goes with --producer"),
+        (("create", "--allow", "a", "--producer"), "--producer needs --topic"),
+        (("create", "--allow", "a", "--consumer", "--topic", "t"), "--consumer needs --topic and --group"),
+        (("create", "--deny", "a", "--producer", "--topic", "t"), "cannot be used with --deny"),
+        (("create", "--allow", "a", "--operation", "read", "--topic", "t", "--idempotent"), "needs --producer"),
         (("delete",), "Name a user or a resource, or say --all"),
-        (("delete", "--topic", "t", "--prefixed", "--pattern", "any"), "either --prefixed or --pattern"),
+        (("delete", "--topic", "t", "--prefixed", "--pattern", "any"), "use either --prefixed or --pattern"),
     ],
 )
 def test_what_is_missing_or_does_not_fit_is_told(world: World, words: tuple[str, ...], told: str) -> None:

@@ -90,7 +90,7 @@ def test_a_cluster_that_creates_no_topics_by_itself_is_told_to_be_so() -> None:
     with pybroker.run(auto_create_topics_enable="false") as broker:
         given = '{"topic": "elsewhere", "partition": 3, "value": "x"}\n'
         told = Shell(broker.bootstrap_servers).refused("produce", "absent", "-i", "jsonl", stdin=given)
-    assert "creates none by itself: `pybroker topic create absent -p 4` makes it" in told
+    assert "does not create topics on first use: `pybroker topic create absent -p 4` makes it" in told
 
 
 def test_documents_without_partitions_need_nothing(shell: Shell) -> None:
@@ -100,4 +100,4 @@ def test_documents_without_partitions_need_nothing(shell: Shell) -> None:
 
 def test_a_line_that_is_no_json_is_named_once(shell: Shell) -> None:
     told = shell.refused("produce", "plain", "-i", "jsonl", stdin='{"value": "a"}\n{"value": b}\n')
-    assert told.endswith("line 2: it is no JSON: Expecting value at character 11\n"), told
+    assert told.endswith("line 2: it is not JSON: Expecting value at character 11\n"), told

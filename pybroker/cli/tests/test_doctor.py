@@ -28,7 +28,7 @@ CAME_BY = Reach("kafka.example", 19092, ("10.0.0.1",), 0.001)
         (Reach("kafka.example", 9092, ("10.0.0.1",), 0.001), OK, ""),
         (Reach("broker-1", 9092, (), 0, "resolve", "Name or service not known"), ERROR, "has no address here"),
         (Reach("localhost", 9092, ("::1",), 0, "connect", "Connection refused"), ERROR, "the machine of each client"),
-        (Reach("0.0.0.0", 9092, ("0.0.0.0",), 0, "connect", "Connection refused"), ERROR, "no address to go to"),
+        (Reach("0.0.0.0", 9092, ("0.0.0.0",), 0, "connect", "Connection refused"), ERROR, "no client can connect"),
         (Reach("172.17.0.2", 9092, ("172.17.0.2",), 0, "connect", "no answer in 3 s"), ERROR, "another network"),
         (Reach("localhost", 9092, ("127.0.0.1",), 0.001), WARNING, "only from this machine"),
     ],

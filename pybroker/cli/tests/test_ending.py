@@ -1,4 +1,4 @@
-"""How the command ends, as a process of its own: bytes that are no text, full disks, closed pipes, signals."""
+"""How the command ends, as a process of its own: bytes that are not text, full disks, closed pipes, signals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def written(data: bytes) -> int:
     ("words", "told"),
     [
         (("topic", "describe", b"\xff"), rb"'[TOPIC]"),
-        (("produce", "raw", "--value", "x", "-H", b"\xff=x"), rb"--header '\udcff': the name of a header is UTF-8"),
+        (("produce", "raw", "--value", "x", "-H", b"\xff=x"), rb"--header '\udcff': the name of a header must be"),
         (("consume", "raw", "--grep", b"\xff"), rb"'--grep': '\udcff' is not UTF-8"),
         ((b"\xff",), rb"'\udcff' is neither a command nor a file"),
         (("topic", "list", "-b", b"\xff"), rb"'\udcff' is not UTF-8"),
@@ -101,7 +101,7 @@ def test_a_full_disk_behind_stdout_is_told_in_a_line(bootstrap: str, words: tupl
     with FULL.open("wb") as full:
         code, _, told = run(bootstrap, *words, stdout=full)
     line = told.removeprefix(b"Processed a total of 0 messages\n")  # as Kafka's script says whatever ends it
-    reason = b"No space left on device: what was written is not whole: make room, or write elsewhere"
+    reason = b"No space left on device: the output is incomplete: make room, or write elsewhere"
     assert (code, line) == (1, b"pybroker: stdout: " + reason + b"\n")
 
 

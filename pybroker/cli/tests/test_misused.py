@@ -17,7 +17,7 @@ from pybroker.cli.tests.running import Shell
         (("quota", "set", "rate=1"), "extra argument (rate=1): `pybroker quota set --help` shows what it takes"),
         (("topic", "ls"), "pybroker: topic ls: no such verb: did you mean 'list'?"),
         (("topic", "rm", "t"), "did you mean 'delete'?"),
-        (("topic", "list", "-X", "request.timeout.ms=5m"), "-X request.timeout.ms=5m: 'm' is no unit of time"),
+        (("topic", "list", "-X", "request.timeout.ms=5m"), "-X request.timeout.ms=5m: 'm' is not a unit of time"),
         (("doctor", "--timeout", "3s"), "'--timeout': '3s' is not a number."),
     ],
 )

@@ -208,7 +208,7 @@ def test_tokens_are_created_renewed_expired_and_described(world: World) -> None:
         (("--create", "--describe"), "exactly one of --create"),
         (("--create",), "--max-life-time-period is missing"),
         (("--renew", "--renew-time-period", "1"), "--hmac is missing"),
-        (("--expire", "--hmac", "ab!", "--expiry-time-period", "1"), "--hmac: it is no base64"),
+        (("--expire", "--hmac", "ab!", "--expiry-time-period", "1"), "--hmac: it is not base64"),
         (("--create", "--renewer-principal", "bob", "--max-life-time-period", "1"), "principalType:principalName"),
     ],
 )

@@ -84,7 +84,7 @@ def test_strays_are_removed_by_a_person_only(tmp_path: Path) -> None:
 
 def test_what_is_no_stray_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
-    assert "is no stray" in Shell().refused("log", "strays", "remove", tmp_path / "t-0", "--execute")
+    assert "is not a stray" in Shell().refused("log", "strays", "remove", tmp_path / "t-0", "--execute")
 
 
 @pytest.mark.nightly
@@ -118,7 +118,7 @@ def test_without_metadata_nothing_is_adopted(tmp_path: Path) -> None:
         store_of(str(tmp_path), None, str(file))
     file.write_text("num.partitions=2\n")
     for server_properties in (None, str(file)):
-        with pytest.raises(Failure, match=r"coordination\.db: say where the metadata are by"):
+        with pytest.raises(Failure, match=r"coordination\.db: name the store of the metadata by"):
             store_of(str(tmp_path), None, server_properties)
 
 

@@ -62,6 +62,6 @@ def test_keys_are_for_their_owner_alone_and_nothing_is_written_over(tmp_path: Pa
 
 
 def test_a_host_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
-    assert "a HOST is no name" in shell.refused("tls", "create", tmp_path / "made", "a..b", code=2)
+    assert "a HOST is neither a host name" in shell.refused("tls", "create", tmp_path / "made", "a..b", code=2)
     (tmp_path / "file").touch()
     assert "file" in shell.refused("tls", "create", tmp_path / "file" / "made")

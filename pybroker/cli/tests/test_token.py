@@ -64,6 +64,6 @@ def test_a_token_is_created_listed_renewed_and_ended(world: World) -> None:
 
 
 def test_what_is_no_time_is_told(world: World) -> None:
-    assert "is no time" in world.shell.refused("token", "create", "--lifetime", "soon", code=2)
-    assert "no unit of time" in world.shell.refused("token", "create", "--lifetime", "1m", code=2)
+    assert "is not a time" in world.shell.refused("token", "create", "--lifetime", "soon", code=2)
+    assert "not a unit of time" in world.shell.refused("token", "create", "--lifetime", "1m", code=2)
     assert world.tokens.there == {}

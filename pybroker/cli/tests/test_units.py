@@ -41,15 +41,15 @@ def test_a_value_with_a_unit_is_sent_as_the_number_of_its_key(key: str, value: s
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("retention.ms", "5m", "'m' is no unit of time: there are ms, s, min"),
-        ("retention.ms", "7D", "no unit of time"),
-        ("retention.ms", "1GiB", "no unit of time"),
-        ("retention.ms", "1.0005s", "no whole number of ms"),
-        ("log.retention.hours", "90min", "no whole number of hours"),
-        ("segment.bytes", "1G", "'G' is no unit of size: there are B, kB"),
-        ("segment.bytes", "1M", "no unit of size"),
-        ("segment.bytes", "7d", "no unit of size"),
-        ("segment.bytes", "0.1B", "no whole number of bytes"),
+        ("retention.ms", "5m", "'m' is not a unit of time: use ms, s, min"),
+        ("retention.ms", "7D", "not a unit of time"),
+        ("retention.ms", "1GiB", "not a unit of time"),
+        ("retention.ms", "1.0005s", "not a whole number of ms"),
+        ("log.retention.hours", "90min", "not a whole number of hours"),
+        ("segment.bytes", "1G", "'G' is not a unit of size: use B, kB"),
+        ("segment.bytes", "1M", "not a unit of size"),
+        ("segment.bytes", "7d", "not a unit of size"),
+        ("segment.bytes", "0.1B", "not a whole number of bytes"),
         ("retention.ms", "99999999999999d", "more than fits"),
     ],
 )
@@ -93,9 +93,9 @@ def test_the_settings_of_a_start_take_units_too(monkeypatch: pytest.MonkeyPatch)
     Shell().done("start", "--set", "log.retention.ms=7d", "--set", "log.segment.bytes =1GiB", "--set", "node.id=2")
     assert started[0].settings == ("log.retention.ms=604800000", "log.segment.bytes =1073741824", "node.id=2")
     told = Shell().refused("start", "--set", "log.retention.ms=5m", code=2)
-    assert told.startswith("pybroker: --set log.retention.ms=5m: 'm' is no unit of time: there are ms, s, min")
+    assert told.startswith("pybroker: --set log.retention.ms=5m: 'm' is not a unit of time: use ms, s, min")
     own = Shell().refused("start", "--embedded", "--set", "log.retention.ms=5m", code=2)
-    assert own.startswith("pybroker: log.retention.ms=5m: 'm' is no unit")
+    assert own.startswith("pybroker: log.retention.ms=5m: 'm' is not a unit")
 
 
 @pytest.fixture(scope="module")
@@ -120,4 +120,4 @@ def test_the_verbs_that_set_keys_take_units_and_a_topic_shows_its_retention(shel
         ("topic", "alter", "t", "--set", "segment.bytes=1G"),
         ("config", "set", "topic", "t", "retention.ms=1GiB"),
     ):
-        assert "is no unit of" in shell.refused(*words, code=2)
+        assert "is not a unit of" in shell.refused(*words, code=2)

@@ -148,7 +148,7 @@ def test_a_record_that_is_refused_fails_the_command(shell: Shell, topic: str) ->
 
 def test_a_group_takes_no_partition(shell: Shell, topic: str) -> None:
     told = shell.refused("consume", topic, "-g", "g", "-p", 0, code=2)
-    assert "--partition does not go with it" in told
+    assert "--partition cannot be used with it" in told
 
 
 def test_a_group_commits_exactly_what_was_shown(shell: Shell, topic: str) -> None:

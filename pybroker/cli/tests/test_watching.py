@@ -109,7 +109,7 @@ def test_documents_and_csv_stand_below_each_other_on_a_terminal_too(shell: Shell
 
 def test_what_cannot_go_on_and_what_is_not_there_are_refused(shell: Shell) -> None:
     for how in ("json", "yaml", "name"):
-        assert "--watch goes with -o table" in shell.refused("group", "lag", "--watch", "-o", how, code=2)
+        assert "--watch needs -o table" in shell.refused("group", "lag", "--watch", "-o", how, code=2)
     assert "GROUP_ID_NOT_FOUND" in shell.refused("group", "describe", "nobody", "--watch")
 
 

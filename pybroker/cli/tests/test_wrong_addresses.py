@@ -102,7 +102,7 @@ def test_nothing_is_said_of_a_broker_that_is_reached_nor_behind_the_end(monkeypa
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"),
         (b"", "it closed the connection"),
         (b"SSH-2.0-x\r\n", "its answer begins with b'SSH-'"),
-        (b"\0\0\0\x09\0\0\0\1\0\0\0\0\xff", "none to a question of Kafka's"),
+        (b"\0\0\0\x09\0\0\0\1\0\0\0\0\xff", "does not answer as Kafka does"),
     ],
 )
 def test_a_server_that_is_not_kafka_is_named_by_what_it_says(answer: bytes, words: str) -> None:

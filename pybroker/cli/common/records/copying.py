@@ -82,7 +82,7 @@ def created(admin: Admin, topic: str, partitions: int) -> int:
     """Creates a topic that sending to it would create, but with as many partitions. Raises Failure."""
     if not creates_topics(admin):
         make = f"`pybroker topic create {topic} -p {partitions}` makes it"
-        raise Failure(f"topic {topic} is not there, and this cluster creates none by itself: {make}")
+        raise Failure(f"topic {topic} does not exist, and this cluster does not create topics on first use: {make}")
     admin.create_topics(topic, num_partitions=partitions)
     complain(f"topic {topic} was created with {counted(partitions, 'partition')}, as the records need")
     return partitions

@@ -63,17 +63,17 @@ def given(line: bytes) -> Given:
     try:
         return record_of(json.loads(line))
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} is not UTF-8: bytes that are no text are written {BASE64}") from None
+        raise ValueError(f"byte {error.start} is not UTF-8: write bytes that are not text as {BASE64}") from None
 
 
 def record_of(row: Any) -> Given:
     """Raises ValueError."""
     if not isinstance(row, dict) or "value" not in row:
-        raise ValueError('a record is an object with "value"')
+        raise ValueError('a record must be an object with "value"')
     return Given(
         taken(row["value"]),
         taken(row.get("key")),
@@ -121,7 +121,7 @@ def utf8(text: str) -> bytes:
 
 
 def number(row: dict[str, Any], name: str, least: int, most: int) -> int | None:
-    """Raises ValueError for what is no number from ``least`` to ``most``."""
+    """Raises ValueError for a value that is not a number from ``least`` to ``most``."""
     value = row.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and least <= value <= most):
         return value

@@ -55,7 +55,7 @@ def part_of(token: bytes, parts: dict[bytes, Part]) -> bytes | Part:
     if token.startswith(b"%"):
         if token not in parts:
             known = " ".join(each.decode() for each in (*parts, b"%%"))
-            raise ValueError(f"{token.decode()} means nothing: there are {known}")
+            raise ValueError(f"{token.decode()} is not a letter of -f: use {known}")
         return parts[token]
     return token
 

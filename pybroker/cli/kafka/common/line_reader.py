@@ -64,7 +64,7 @@ class LineReader:
         if self._lenient:
             return None, line
         text = line[:80].decode(errors="replace")
-        raise Failure(f"line {number}: {mark} {self._marks[mark].decode()!r} is not in it: {text!r}")
+        raise Failure(f"line {number}: {mark} {self._marks[mark].decode()!r} is missing: {text!r}")
 
     def _split(self, number: int, headers: bytes) -> list[Header]:
         return [self._header(number, pair) for pair in headers.split(self._marks["headers.separator"]) if pair]

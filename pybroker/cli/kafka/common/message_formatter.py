@@ -34,7 +34,7 @@ def number_of(format: str) -> Read:
 
     def read(data: bytes) -> bytes:
         if len(data) != packed.size:
-            raise ValueError(f"{len(data)} bytes are not the {packed.size} of a number")
+            raise ValueError(f"{len(data)} bytes are not a number, which has {packed.size}")
         return str(packed.unpack(data)[0]).encode()
 
     return read

@@ -52,5 +52,5 @@ def is_true(known: Mapping[str, str], name: str, default: bool = False) -> bool:
 def only(actions: tuple[str, ...], known: tuple[str, ...]) -> str:
     """Returns the only action that the user asked for. Raises UsageError."""
     if len(actions) != 1:
-        raise click.UsageError(f"exactly one of {', '.join('--' + each for each in known)}")
+        raise click.UsageError(f"use exactly one of {', '.join('--' + each for each in known)}")
     return actions[0]

@@ -31,7 +31,7 @@ def target(where: Mapping[str, object]) -> Spot | int | Plan:
     given = {name: value for name, value in where.items() if value is not None and value is not False}
     if len(given) != 1:
         known = ", ".join("--" + name.replace("_", "-") for name in where)
-        raise click.UsageError(f"--reset-offsets: exactly one of {known}")
+        raise click.UsageError(f"--reset-offsets: use exactly one of {known}")
     ((name, value),) = given.items()
     words: dict[str, Spot | int] = {"to_earliest": Spot(EARLIEST), "to_latest": Spot(LATEST), "to_current": 0}
     if name in words:
@@ -50,7 +50,7 @@ def seconds(text: str) -> float:
     """Converts an ISO 8601 duration to seconds. Raises ValueError."""
     found = DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise ValueError("a duration is PnDTnHnMnS, as in PT1H30M")
+        raise ValueError("a duration must have the form PnDTnHnMnS, as in PT1H30M")
     return sum(float(number or 0) * unit for number, unit in zip(found.groups(), UNITS_S, strict=True))
 
 
@@ -66,7 +66,7 @@ def read_plan(path: str) -> Plan:
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
     except (ValueError, csv.Error) as error:
-        raise Failure(f"{path}: {error}: a line is topic,partition,offset, or group,topic,partition,offset") from error
+        raise Failure(f"{path}: {error}: a line must be topic,partition,offset or group,topic,…") from error
     return plan
 
 

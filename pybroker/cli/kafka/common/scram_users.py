@@ -37,7 +37,7 @@ def alterations(user: str, ops: Iterable[AlterConfigOp]) -> list[Alteration]:
     from pyclient.admin.types import SCRAM_ITERATIONS
 
     if not user:
-        raise click.UsageError("the default of users has no password: name one by --entity-name or --user")
+        raise click.UsageError("the default user has no password: name a user by --entity-name or --user")
     found: list[Alteration] = []
     for op in ops:
         mechanism: ScramMechanism = ScramMechanism[op.name.replace("-", "_")]
