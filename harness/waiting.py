@@ -21,7 +21,7 @@ def until(look: Callable[[], Found | None], what: str, timeout_s: float = 90, pa
 
 
 def settled(ask: Callable[[], Any], passing: Collection[int], what: str, timeout_s: float = 90) -> Any:
-    """The first reply, or row of one, whose error code is none of the ``passing`` ones; asks again after a pause."""
+    """The first reply, or row of one, whose error code is not one of the ``passing`` ones; asks again after a pause."""
     replies: list[Any] = []
 
     def look() -> bool:

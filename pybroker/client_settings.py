@@ -88,7 +88,7 @@ def settings_for(
     Raises ValueError.
     """
     if library not in LIBRARIES:
-        raise ValueError(f"library={library!r} is none of {', '.join(LIBRARIES)}")
+        raise ValueError(f"library={library!r} is not one of {', '.join(LIBRARIES)}")
     common: Settings = {"bootstrap_servers": bootstrap}
     if authority is not None or login is not None:
         common["security_protocol"] = protocol(tls=authority is not None, sasl=login is not None)

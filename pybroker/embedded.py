@@ -452,11 +452,11 @@ def _check_types(**given: tuple[object, type | tuple[type, ...]]) -> None:
     """Raises TypeError."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
-            raise TypeError(f"{name}={value!r} is no number")
+            raise TypeError(f"{name}={value!r} is not a number")
 
 
 def _check_keys(config: Mapping[str, object]) -> None:
-    """Raises TypeError for what is none of Kafka's keys, but an argument that others have."""
+    """Raises TypeError for an argument that is not a key of Kafka but a name of another library."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             raise TypeError(f"{name}={{…}}: Kafka's keys are arguments: run(num_partitions=3), or run(**{name})")

@@ -71,7 +71,7 @@ def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | 
         raise ValueError("sasl and users go together: run(sasl='SCRAM-SHA-256', users={'alice': 'secret'})")
     mechanism = str(sasl).upper()
     if mechanism not in MODULES:
-        raise ValueError(f"sasl={sasl!r} is none of {', '.join(MODULES)}")
+        raise ValueError(f"sasl={sasl!r} is not one of {', '.join(MODULES)}")
     if not isinstance(users, Mapping) or not all(isinstance(text, str) for pair in users.items() for text in pair):
         raise TypeError("users are passwords by name, both as str: users={'alice': 'secret'}")
     if any("\n" in text or not text for pair in users.items() for text in pair):

@@ -86,7 +86,7 @@ class Protection:
         self._key_fetchers.append(fetcher)
 
     async def keys_tried(self) -> None:
-        """Waits until each fetcher has tried once to get the keys of tokens."""
+        """Waits until each fetcher has tried once to get the keys for tokens."""
         for fetcher in self._key_fetchers:
             await fetcher.tried()
 
@@ -96,7 +96,7 @@ class Protection:
         return {} if self.tls is None else self.tls.listeners
 
     def watch_files(self, opened: AsyncExitStack) -> None:
-        """Watches the files of certificates and keys of tokens, and reads them again when they change."""
+        """Watches the files of certificates and keys for tokens, and reads them again when they change."""
         watched: list[Watched] = [*self.listeners_of_tls.values()]
         watched += [each.tokens for each in self.sasl.values() if each.tokens is not None and not each.tokens.source]
         if not watched:

@@ -158,7 +158,7 @@ def _named(given: Any, names: Mapping[str, Callable[[], Any]], what: str, method
     if isinstance(given, str):
         make = names.get(given)
         if make is None:
-            raise ConfigError(f"{what}: {given!r} is none of bytes, {', '.join(names)}")
+            raise ConfigError(f"{what}: {given!r} is not one of bytes, {', '.join(names)}")
         given = make()
     function: Callable[..., Any] | None = given if callable(given) else getattr(given, method, None)
     if function is None:

@@ -45,7 +45,7 @@ def partition_of(given: object) -> TopicPartition:
 
 
 def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
-    """The same mapping, its keys as ``partition_of``. Raises TypeError for what is no mapping, too."""
+    """The same mapping, its keys as ``partition_of``. Raises TypeError if it is not a mapping."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{given!r} is not a mapping of TopicPartition(topic, partition)")
     return {partition_of(tp): each for tp, each in given.items()}

@@ -42,7 +42,7 @@ def parse(text: str) -> list[Step]:
     """The sequence that ``show`` wrote.
 
     Raises:
-        ValueError: a line is no step.
+        ValueError: a line is not a step.
     """
     return [_parse_line(line.strip()) for line in text.splitlines() if line.strip()]
 

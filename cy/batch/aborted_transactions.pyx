@@ -40,7 +40,7 @@ cdef class AbortedTransactions:
     def __cinit__(self, bytes entries not None):
         cdef int64_t index
         if len(entries) % ENTRY_SIZE:
-            raise ValueError(f"{len(entries)} bytes are no entries of a transaction index")
+            raise ValueError(f"{len(entries)} bytes are not entries of a transaction index")
         self.entries = entries
         self.total = len(entries) // ENTRY_SIZE
         self.aborted = Int64Map()

@@ -209,7 +209,7 @@ def recompress(buffer, int codec, level=None, *, max_output=None):
     cdef int old_codec = batch.attributes & CODEC_MASK
     octets = memoryview(buffer).cast("B")
     if batch.magic != 2 or batch.size > len(octets):
-        raise CorruptBatch(f"{len(octets)} bytes are no whole v2 batch: {batch!r}")
+        raise CorruptBatch(f"{len(octets)} bytes are not a whole v2 batch: {batch!r}")
     records = octets[HEADER_SIZE:batch.size]
     if old_codec:
         records = inflate(old_codec, records, max_output)

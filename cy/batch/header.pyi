@@ -27,7 +27,7 @@ DELETE_HORIZON_FLAG: Final = 0x40
 KNOWN_FLAGS: Final = 0x7F
 
 class CorruptBatch(ValueError):
-    """The bytes are no batch, or the CRC does not match (CORRUPT_MESSAGE)."""
+    """The bytes are not a batch, or the CRC does not match (CORRUPT_MESSAGE)."""
 
 class InvalidBatch(ValueError):
     """The batch is whole and breaks a rule (INVALID_RECORD, or INVALID_TIMESTAMP if ``timestamp`` is true)."""

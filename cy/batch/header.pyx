@@ -79,11 +79,11 @@ cdef class Batch:
 
 cdef Batch parse_header(const uint8_t *at, Py_ssize_t available, Py_ssize_t position):
     if available <= MAGIC_AT:
-        raise CorruptBatch(f"{available} bytes at {position} are no batch header")
+        raise CorruptBatch(f"{available} bytes at {position} are not a batch header")
     cdef int8_t magic = <int8_t>at[MAGIC_AT]
     cdef int64_t size = <int64_t>load_int32(at + LENGTH_AT) + LOG_OVERHEAD
     if magic < 0 or magic > 2:
-        raise CorruptBatch(f"magic {magic} of the batch at {position} is none of 0, 1, 2")
+        raise CorruptBatch(f"magic {magic} of the batch at {position} is not 0, 1 or 2")
     cdef int64_t least = HEADER_SIZE if magic == 2 else MIN_LEGACY_SIZE + 8 * magic
     if size < least or available < least:
         raise CorruptBatch(
@@ -199,7 +199,7 @@ cdef int64_t whole_batch(const Py_buffer *view) except -1:
     """Returns the size of the v2 batch at the start of the view. Raises CorruptBatch if it is not whole."""
     cdef Batch batch = parse_header(<const uint8_t *>view.buf, view.len, 0)
     if batch.magic != 2 or batch.size > view.len:
-        raise CorruptBatch(f"{view.len} bytes are no whole v2 batch: {batch!r}")
+        raise CorruptBatch(f"{view.len} bytes are not a whole v2 batch: {batch!r}")
     return batch.size
 
 

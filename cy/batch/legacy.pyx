@@ -65,9 +65,9 @@ cdef object take(const uint8_t **cursor, const uint8_t *end):
 cdef Message parse_message(const uint8_t *at, Py_ssize_t available, Py_ssize_t position):
     cdef Batch header = parse_header(at, available, position)
     if header.magic > 1 or header.size > available:
-        raise CorruptBatch(f"{available} bytes at {position} are no whole message of v0 or v1")
+        raise CorruptBatch(f"{available} bytes at {position} are not a whole message of v0 or v1")
     if not any_crc_holds(at, header):
-        raise CorruptBatch(f"CRC of the message at offset {header.base_offset} does not hold")
+        raise CorruptBatch(f"the CRC of the message at offset {header.base_offset} does not match")
     cdef Message message = Message.__new__(Message)
     cdef const uint8_t *end = at + header.size
     message.offset = header.base_offset

@@ -43,7 +43,7 @@ cdef tuple checked(object pair):
     try:
         name, value = pair
     except (TypeError, ValueError):
-        raise TypeError(f"header {pair!r} is no pair of a name and bytes") from None
+        raise TypeError(f"header {pair!r} is not a pair of a name and bytes") from None
     if not isinstance(name, str):
         raise TypeError(f"the name of header {name!r} is {type(name).__name__}, not str")
     try:

@@ -122,7 +122,7 @@ cdef int examine_header(
     if batch.magic != 2:
         raise InvalidBatch(f"Only record batches of magic version 2 are allowed, not {batch.magic}")
     if not any_crc_holds(at, batch):
-        raise CorruptBatch(f"CRC {batch.crc:#010x} of record batch does not hold")
+        raise CorruptBatch(f"CRC {batch.crc:#010x} of the record batch does not match")
     if batch.size < available:
         raise InvalidBatch(
             f"Exactly one record batch is allowed: {available - batch.size} bytes follow it"

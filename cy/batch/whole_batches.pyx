@@ -10,7 +10,7 @@ from cy.batch.header import CorruptBatch
 
 
 cdef struct Piece:
-    int64_t end             # the end of the last whole batch; -1 if the piece has something that is no batch
+    int64_t end             # the end of the last whole batch; -1 if the piece has bytes that are not a batch
     int64_t next_size       # of the incomplete last batch, 0 if even its length is incomplete
     bint has_legacy
 
@@ -40,5 +40,5 @@ def measure(data):
         measure_piece(<const uint8_t *>view.buf, view.len, &piece)
     PyBuffer_Release(&view)
     if piece.end < 0:
-        raise CorruptBatch("something that is no batch lies between batches")
+        raise CorruptBatch("bytes that are not a batch lie between batches")
     return piece.end, piece.next_size, bool(piece.has_legacy)

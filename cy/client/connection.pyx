@@ -67,7 +67,7 @@ cdef class Connection:
 
     def decode(self, view, Py_ssize_t start, Py_ssize_t end, bint reused):
         if not self.in_flight:
-            raise DecodeError("a response that nothing asked for")
+            raise DecodeError("a response came without a request")
         cdef Pending request = self.in_flight[0]
         cdef Codec codec = request.api.response_codec
         cdef int version = request.version

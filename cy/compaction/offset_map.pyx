@@ -26,7 +26,7 @@ cdef class OffsetMap:
         self.limit = max(1, min(<int64_t>(self.slots * load_factor), self.slots - 1))
         self.entries = <Entry *>calloc(self.slots, sizeof(Entry))
         if self.entries == NULL:
-            raise MemoryError(f"an offset map of {memory_bytes} bytes")
+            raise MemoryError(f"no memory for an offset map of {memory_bytes} bytes")
         memcpy(&self.k0, <const char *>secret, 8)
         memcpy(&self.k1, <const char *>secret + 8, 8)
 

@@ -65,7 +65,7 @@ class Fetched:
         """Returns the next records before offset ``until``, None if there are none. Releases the GIL.
 
         Returns at most ``limit`` records and ``most`` bytes; with ``is_first_free``, the first record may be larger.
-        Raises ``CorruptBatch`` if a CRC does not match or the bytes are no batch, and ``InvalidBatch`` if a record
+        Raises ``CorruptBatch`` if a CRC does not match or the bytes are not a batch, and ``InvalidBatch`` if a record
         cannot be parsed. Raises ``LegacyBatch``, and ``CompressionError`` if a batch cannot be decompressed or becomes
         too large. Earlier calls return the records before the faulty batch.
         """

@@ -154,7 +154,7 @@ cdef class Plan(WireType):
         cdef Py_ssize_t i = 0
         cdef Field *field
         if type(value) is not self.message:
-            raise EncodeError(f"a {self.message.__qualname__} is wanted, not {value!r}")
+            raise EncodeError(f"expected a {self.message.__qualname__}, not {value!r}")
         if self.forbidden_count:
             self.refuse_dropped(<PyObject *>value)
         try:

@@ -324,7 +324,7 @@ cdef class Array(Sized):
         if value is None:
             return self.write_null(writer)
         if not isinstance(value, (list, tuple)):
-            raise EncodeError(f"a list is wanted, not {value!r}")
+            raise EncodeError(f"expected a list, not {value!r}")
         count = PySequence_Fast_GET_SIZE(value)
         write_size(self, writer, count)
         writer.spend(count * self.element.cost)

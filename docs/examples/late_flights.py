@@ -83,11 +83,11 @@ class LateFlights:
             self.producer.send_offsets(self.consumer.positions(), self.consumer.group_metadata())
 
     def is_late(self, record: Record) -> bool:
-        """Reports and skips a record that is no flight."""
+        """Reports and skips a record that is not a flight."""
         try:
             delay = self.decode(record.value).delay
         except msgspec.DecodeError as error:
-            logger.warning("%s-%d@%d is no flight: %s", record.topic, record.partition, record.offset, error)
+            logger.warning("%s-%d@%d is not a flight: %s", record.topic, record.partition, record.offset, error)
             return False
         return delay is not None and delay >= self.minutes
 

@@ -80,7 +80,7 @@ def test_the_sample_application_copies_each_late_flight_once_also_when_it_is_kil
         _, log = again.communicate(timeout=DEADLINE_S)
         assert again.returncode == 0
         assert "stopped" in log
-        assert "is no flight" in log
+        assert "is not a flight" in log
 
 
 def test_the_sample_application_says_what_is_wrong() -> None:

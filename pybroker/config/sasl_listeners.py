@@ -208,7 +208,7 @@ def _kerberos(config: BrokerConfig, listener: str, options: Mapping[str, str], *
     """Returns the service, whose name the settings and the module may both have."""
     named, meant = _value(config, listener, GSSAPI, SERVICE), options.get("serviceName")
     if not named and not meant:
-        raise _error(config, listener, SERVICE, "is not set: the first part of the broker's principal", GSSAPI)
+        raise _error(config, listener, SERVICE, "is not set: give the first part of the broker's principal", GSSAPI)
     if named and meant and named != meant:
         raise _error(config, listener, SERVICE, f"is {named}, but serviceName of {JAAS} is {meant}", GSSAPI)
     principal = options.get("principal", "")

@@ -8,7 +8,7 @@ A partition's folder is sound if
 * every entry of a ``.txnindex`` points to an abort marker of its producer;
 * ``.snapshot``, ``leader-epoch-checkpoint`` and ``partition.metadata`` can be read.
 
-Index entries that an active segment still lacks are no finding. Files are opened for reading only.
+Index entries that an active segment still lacks are not reported. Files are opened for reading only.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def overlaps(segments: list[Segment]) -> Iterator[Finding]:
 
 
 class Indexes:
-    """Compares the three indexes of a segment with its ``.log``. A missing index is no finding."""
+    """Compares the three indexes of a segment with its ``.log``. A missing index is not reported."""
 
     def __init__(self, folder: str, base_offset: int) -> None:
         parts = ReadOnly(), FileCache(3), folder, base_offset

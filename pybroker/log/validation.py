@@ -121,7 +121,7 @@ class Rules:
                 raise TooHeavy(self) from None
             raise kafka_error(error) from error
         if batch.base_offset and from_client:
-            raise errors.InvalidRecord(f"the base offset of a batch from a client is 0, not {batch.base_offset}")
+            raise errors.InvalidRecord(f"the base offset of a batch from a client must be 0, not {batch.base_offset}")
         return batch
 
     def _check_size(self, length: int) -> None:

@@ -1,7 +1,7 @@
 """Inspects the first message of a TLS client before OpenSSL gets it.
 
 A key exchange over a large finite field costs the client nothing. It costs the handshake thread a hundred times as much
-as one over an elliptic curve. Unreadable messages are no problem here: OpenSSL refuses them.
+as one over an elliptic curve. Unreadable messages need no check here: OpenSSL refuses them.
 """
 
 from __future__ import annotations

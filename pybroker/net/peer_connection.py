@@ -110,7 +110,7 @@ class PeerConnection(FrameStream):
 
     def _on_frame(self, view: memoryview, start: int, end: int, reused: bool) -> None:
         if not self._in_flight:
-            raise BrokenStream("a response that nothing asked for")
+            raise BrokenStream("a response came without a request")
         request = self._in_flight[0]
         header = decode_response_header(request.api, request.version, view, start, end)
         if header.correlation_id != request.correlation_id:

@@ -154,7 +154,7 @@ def by_word(kind: type[Kind], text: str) -> Kind:
     for member in kind:
         if member > 1 and word(member) == text:  # neither UNKNOWN nor ANY
             return member
-    raise ValueError(f"{text!r} is no {kind.__name__}")
+    raise ValueError(f"{text!r} is not one of the names of {kind.__name__}")
 
 
 def shown(text: str) -> str:

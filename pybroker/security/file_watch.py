@@ -63,7 +63,7 @@ class FileWatch:
             try:
                 each.refresh()
             except Exception:  # the next check follows anyway
-                logger.exception("listener %s could not read its files again and keeps what it has", each.listener)
+                logger.exception("listener %s could not reload its files, and keeps the old ones", each.listener)
 
     async def stop(self) -> None:
         """Stops."""

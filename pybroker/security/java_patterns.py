@@ -25,7 +25,7 @@ def compiled(text: str) -> re.Pattern[str]:
     try:
         return re.compile(_translated(text), re.ASCII)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
 
 
 def _translated(text: str) -> str:
@@ -34,7 +34,7 @@ def _translated(text: str) -> str:
     for token in _TOKEN.findall(text):
         if is_in_class:
             if token.startswith("[") or token == "&&":
-                raise ValueError(f"{text!r} is no regular expression: {token} is in a class of characters")
+                raise ValueError(f"{text!r} is not a regular expression: {token} is in a class of characters")
             is_in_class = token != "]"
             parts.append(token)
         else:
@@ -74,4 +74,4 @@ def _group(text: str, found: re.Match[str], group: int | str) -> str:
     try:
         return found[group] or ""
     except IndexError:
-        raise ValueError(f"the replacement {text!r} has a group {group}, which the pattern has not") from None
+        raise ValueError(f"the replacement {text!r} has a group {group}, which the pattern does not have") from None

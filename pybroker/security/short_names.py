@@ -67,7 +67,7 @@ class ShortNames:
         """Returns the user's name for a principal. Raises ValueError if it has none."""
         found = _PRINCIPAL.fullmatch(principal)
         if found is None:
-            raise ValueError(f"the principal {principal} has not the form NAME[/HOST]@REALM")
+            raise ValueError(f"the principal {principal} does not have the form NAME[/HOST]@REALM")
         given = [found[3], found[1]] + ([found[2]] if found[2] is not None else [])
         for apply in self._rules:
             name = apply(given)

@@ -61,4 +61,4 @@ class LoopGuard:
         try:
             work()
         except Exception:
-            logger.exception("a check of the event loop failed; the guard goes on")
+            logger.exception("a check of the event loop failed; the guard continues")

@@ -193,7 +193,7 @@ class ZooKeeperStore(StoreOfBatches):
         for path, result in zip(_SECRETS, await self._ask_all(calls), strict=True):
             acls = [] if isinstance(result, Exception) else result[0]
             if any(each.id.scheme == "world" and each.perms & Permissions.READ for each in acls):
-                logger.warning("ZooKeeper: everybody may read %s, which is older than zookeeper.set.acl", path)
+                logger.warning("ZooKeeper: everybody may read %s, created before zookeeper.set.acl was set", path)
 
     async def _ways(self) -> str:
         ways = (way_to(host, port, self._tls) for host, port in self._client.hosts)

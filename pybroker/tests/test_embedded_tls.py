@@ -127,7 +127,7 @@ def test_java_gets_the_files_as_pem(tmp_path: Path) -> None:
 
 
 def test_what_is_no_library_and_two_ways_to_choose_listeners_are_refused() -> None:
-    with pytest.raises(ValueError, match="library='rdkafka' is none of pyclient, confluent-kafka"):
+    with pytest.raises(ValueError, match="library='rdkafka' is not one of pyclient, confluent-kafka"):
         settings_for("rdkafka", "localhost:1", None, None)
     with pytest.raises(ValueError, match="tls and sasl already set listeners: give only one"):
         pybroker.EmbeddedBroker(tls=True, listeners="SSL://:9093")

@@ -27,8 +27,8 @@ READS = pybroker.Acl("alice", "READ", topic="t")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"sasl": "GSSAPI", "users": USERS}, "is none of PLAIN, SCRAM-SHA-256"),
-        ({"sasl": True, "users": USERS}, "sasl=True is none of PLAIN, SCRAM-SHA-256"),
+        ({"sasl": "GSSAPI", "users": USERS}, "is not one of PLAIN, SCRAM-SHA-256"),
+        ({"sasl": True, "users": USERS}, "sasl=True is not one of PLAIN, SCRAM-SHA-256"),
         ({"sasl": "PLAIN"}, "sasl and users go together"),
         ({"processes": 9092}, "processes=9092 is the number of brokers, 1 to 100; a port is port=9092"),
         ({"processes": 0}, "processes=0 is the number of brokers, 1 to 100"),
@@ -51,11 +51,11 @@ def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, object], say
     [
         ({"sasl": "PLAIN", "users": ["alice"]}, "users are passwords by name"),
         ({"sasl": "PLAIN", "users": {"alice": 1}}, "users are passwords by name"),
-        ({"processes": "3"}, "processes='3' is no number"),
-        ({"port": "9092"}, "port='9092' is no number"),
+        ({"processes": "3"}, "processes='3' is not a number"),
+        ({"port": "9092"}, "port='9092' is not a number"),
         ({"brokers": 3}, "brokers=3: here it is processes=3"),
         ({"config": {"num.partitions": 3}}, r"config=\{…\}: Kafka's keys are arguments: run\(num_partitions=3\)"),
-        ({"start_timeout_s": "5"}, "start_timeout_s='5' is no number"),
+        ({"start_timeout_s": "5"}, "start_timeout_s='5' is not a number"),
         ({"tls": "cert.pem"}, r"tls='cert.pem': True makes certificates; your own are listeners='SSL:"),
         ({"acls": {"alice": "READ"}}, r"acls contains 'alice', which is not an Acl: acls=\[Acl\("),
     ],

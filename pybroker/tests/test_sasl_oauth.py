@@ -73,7 +73,7 @@ def test_keys_that_cannot_be_read_stop_the_start_before_others_hear_of_the_broke
     monkeypatch.setattr(ClusterNode, "join", lambda self, *given, **named: joined.append(self))
     keys = tmp_path / "keys.json"
     keys.write_text("{}")
-    with pytest.raises(ConfigError, match=f"{keys}: it is no JWKS"), running(tmp_path, **settings_for(keys.as_uri())):
+    with pytest.raises(ConfigError, match=f"{keys}: it is not a"), running(tmp_path, **settings_for(keys.as_uri())):
         pytest.fail("not reached")
     assert not joined
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.nightly
 
 PATIENCE_S = 120.0
 RECORDS = 3000
-READ_AGAIN = "has read its certificate again"
+READ_AGAIN = "has reloaded its certificate"
 CA = trustme.CA()
 
 

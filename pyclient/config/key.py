@@ -75,7 +75,7 @@ class Key(NamedTuple):
             if self.high is not None and value > self.high:
                 return f"is above {self.high}"
         if self.words and self.kind is STRING and not any(_is_word(value, w) for w in self.words):
-            return f"is {'none of' if self.words[1:] else 'not there yet, only'} {', '.join(self.words)}"
+            return f"is {'not one of' if self.words[1:] else 'not there yet, only'} {', '.join(self.words)}"
         return ""
 
     def _error(self, value: Any, complaint: str) -> ConfigError:

@@ -196,7 +196,7 @@ class Consumer(ConsumerApi):
         """
         tp = partition_of(partition)
         if not 0 <= start <= end:
-            raise ValueError(f"offsets {start} to {end} are no range")
+            raise ValueError(f"offsets {start} to {end} are not a range")
         await self.connect()
         self._rewind()
         await self._core.assign_range(tp, start, end)

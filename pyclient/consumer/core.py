@@ -126,7 +126,7 @@ class ConsumerCore:
         try:
             return check_topics(topics)
         except InvalidTopicException as error:
-            raise InvalidTopicException(f"{error}; a pattern is re.compile(…)") from None
+            raise InvalidTopicException(f"{error}; for a pattern, pass re.compile(…)") from None
 
     def choose(self, topics: Topics, has_listener: bool) -> None:
         """Subscribes to these topics, or to those that match the pattern, without sending a request."""

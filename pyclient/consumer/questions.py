@@ -36,7 +36,7 @@ class Questions:
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Returns the first offsets at or after these times, in ``timeout`` seconds (default.api.timeout.ms). Raises
-        ValueError for a negative time, which has another meaning in the protocol, and TypeError if one is no integer.
+        ValueError for a negative time, which has another meaning in the protocol, and TypeError for another type.
         """
         for tp, time in times.items():
             if not hasattr(time, "__index__"):

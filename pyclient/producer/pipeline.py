@@ -53,7 +53,7 @@ class Pipeline:
         self.partitioner: Partitioner | None = None
         if chosen is not None and not self.round_robin:
             if not callable(chosen):
-                raise ConfigError("partitioner.class: None, 'round_robin' or a callable")
+                raise ConfigError("partitioner.class must be None, 'round_robin' or a callable")
             self.partitioner = chosen
         for interceptor in self.interceptors:
             configure = getattr(interceptor, "configure", None)

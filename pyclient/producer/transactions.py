@@ -316,7 +316,7 @@ class Transactions(Identities):
             if not self._asked and not self.is_version_1:
                 raise
             if self._asked:
-                log.warning("%s: the commit that got no answer has succeeded", self.coordinator.id)
+                log.warning("%s: nothing to abort: the commit without an answer has succeeded", self.coordinator.id)
             return True  # in version 1 also if no partition was added: a late request could add one
         return self.is_version_1 and (self._gap or self._asked)
 

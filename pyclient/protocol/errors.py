@@ -38,7 +38,7 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (18, "RECORD_LIST_TOO_LARGE", False, "The batch is larger than a segment of the log."),
     (19, "NOT_ENOUGH_REPLICAS", True, "Refused: fewer in-sync replicas than required."),
     (20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", True, "Written, to fewer replicas than required."),
-    (21, "INVALID_REQUIRED_ACKS", False, "acks is none of -1, 0 and 1."),
+    (21, "INVALID_REQUIRED_ACKS", False, "acks is not -1, 0 or 1."),
     (22, "ILLEGAL_GENERATION", False, "The generation is not the group's current one."),
     (23, "INCONSISTENT_GROUP_PROTOCOL", False, "The member's protocols do not fit the group's."),
     (24, "INVALID_GROUP_ID", False, "The group id is invalid."),

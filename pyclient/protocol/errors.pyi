@@ -45,7 +45,7 @@ class InvalidTopicException(KafkaError): ...  # 17: The topic's name or use is i
 class RecordListTooLarge(KafkaError): ...  # 18: The batch is larger than a segment of the log.
 class NotEnoughReplicas(KafkaError): ...  # 19, retriable: Refused: fewer in-sync replicas than required.
 class NotEnoughReplicasAfterAppend(KafkaError): ...  # 20, retriable: Written, to fewer replicas than required.
-class InvalidRequiredAcks(KafkaError): ...  # 21: acks is none of -1, 0 and 1.
+class InvalidRequiredAcks(KafkaError): ...  # 21: acks is not -1, 0 or 1.
 class IllegalGeneration(KafkaError): ...  # 22: The generation is not the group's current one.
 class InconsistentGroupProtocol(KafkaError): ...  # 23: The member's protocols do not fit the group's.
 class InvalidGroupId(KafkaError): ...  # 24: The group id is invalid.

@@ -221,7 +221,7 @@ def read_client_first(data: bytes) -> ClientFirst:
     if flag != "n":
         raise ScramError("channel binding is not supported")
     if len(fields) < 3:
-        raise ScramError("the first message is not whole")
+        raise ScramError("the first message is incomplete")
     identity, *fields = fields
     user = unescaped(_value("n", fields[0]))
     if not user:
@@ -234,7 +234,7 @@ def read_server_first(data: bytes, most_iterations: int = MOST_ITERATIONS) -> Se
     """Parses a broker's challenge. Raises ScramError, also for too few or too many iterations."""
     fields = _fields(data)
     if len(fields) < 3:
-        raise ScramError(_refusal(fields[0]) or "the challenge is not whole")
+        raise ScramError(_refusal(fields[0]) or "the challenge is incomplete")
     nonce, salt, number = _nonce(fields[0]), _decoded(_value("s", fields[1])), _value("i", fields[2])
     _extensions(fields[3:])
     if not salt:
@@ -248,7 +248,7 @@ def read_client_final(data: bytes) -> ClientFinal:
     """Parses a client's proof. Raises ScramError."""
     *fields, proof = _fields(data)
     if len(fields) < 2:
-        raise ScramError("the last message is not whole")
+        raise ScramError("the last message is incomplete")
     binding, nonce = _decoded(_value("c", fields[0])), _nonce(fields[1])
     _extensions(fields[2:])
     return ClientFinal(nonce, _decoded(_value("p", proof)), ",".join(fields), binding)
@@ -308,7 +308,7 @@ def _nonce(field: str) -> str:
 
 def _extensions(fields: list[str]) -> dict[str, str]:
     if any(not _EXTENSION.fullmatch(field) for field in fields):
-        raise ScramError("what follows is no extension")
+        raise ScramError("the text after the proof is not an extension")
     pairs = (field.partition("=") for field in fields)
     return {name: value for name, _, value in pairs}
 

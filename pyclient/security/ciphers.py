@@ -26,7 +26,7 @@ def apply(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
     named = _names(settings.get(PROTOCOLS)) or list(_VERSIONS)
     for name in named:
         if name not in _VERSIONS and name not in _OUTDATED:
-            raise TlsConfigError(PROTOCOLS, f"{name} is none of {', '.join(_VERSIONS)}")
+            raise TlsConfigError(PROTOCOLS, f"{name} is not one of {', '.join(_VERSIONS)}")
     versions = {_VERSIONS[name] for name in named if name in _VERSIONS}
     suites = _names(settings.get(SUITES))
     if suites:

@@ -54,7 +54,7 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     _present(context, keys)
     wanted = str(settings.get(CLIENT_AUTH) or "none").strip().lower()
     if wanted not in _CLIENT_AUTH:
-        raise TlsConfigError(CLIENT_AUTH, f"{wanted} is none of {', '.join(_CLIENT_AUTH)}")
+        raise TlsConfigError(CLIENT_AUTH, f"{wanted} is not one of {', '.join(_CLIENT_AUTH)}")
     context.verify_mode = _CLIENT_AUTH[wanted]
     trusted = trust_store(settings)
     if trusted is not None:

@@ -143,7 +143,7 @@ def _type(settings: Settings, name: str) -> str | None:
         return None
     declared = str(value).strip().upper()
     if declared not in TYPES:
-        raise TlsConfigError(name, f"{value} is none of {', '.join(TYPES)}")
+        raise TlsConfigError(name, f"{value} is not one of {', '.join(TYPES)}")
     return declared
 
 
@@ -192,7 +192,7 @@ def _kind(data: bytes, setting: str, path: str, type_setting: str, declared: str
     elif _BEGIN.encode() in data:
         found = PEM
     else:
-        raise TlsConfigError(setting, f"{path} is none of {', '.join(TYPES)}")
+        raise TlsConfigError(setting, f"{path} is not one of {', '.join(TYPES)}")
     if declared is not None and (declared == PEM) is not (found == PEM):
         raise TlsConfigError(type_setting, f"is {declared}, but {path} is {found}")
     return found

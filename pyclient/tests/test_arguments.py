@@ -46,7 +46,7 @@ def test_topics_that_a_serializer_would_see(nowhere):
 
 
 def test_a_pattern_is_no_topic_name():
-    with Consumer(NOWHERE) as consumer, pytest.raises(KafkaError, match=r"a pattern is re\.compile"):
+    with Consumer(NOWHERE) as consumer, pytest.raises(KafkaError, match=r"for a pattern, pass re\.compile"):
         consumer.subscribe("^flights.*")
 
 
@@ -107,7 +107,7 @@ def test_timestamps_are_milliseconds(nowhere, send):
         ({"n": 5}, "header 'n' is int, not bytes"),
         ([(b"a", b"1")], "the name of header b'a' is bytes, not str"),
         (["ab", b"c"], r"the name|no pair|is str"),
-        ([("a",)], r"\('a',\) is no pair"),
+        ([("a",)], r"\('a',\) is not a pair"),
     ],
 )
 def test_headers_are_named(nowhere, headers, told):

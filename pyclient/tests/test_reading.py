@@ -173,7 +173,7 @@ def test_a_range_is_read_to_its_end_and_no_further(broker, filled):
             assert values == [b"%d" % number for number in range(start, end)]
             assert len(consumer.poll()) == 0  # at once
             assert consumer.position(place) == end
-        with pytest.raises(ValueError, match="offsets 5 to 4 are no range"):
+        with pytest.raises(ValueError, match="offsets 5 to 4 are not a range"):
             consumer.assign_range(TopicPartition(filled, 0), 5, 4)
         consumer.assign([TopicPartition(filled, 0)])
         consumer.seek(TopicPartition(filled, 0), 99)

@@ -99,7 +99,7 @@ def test_a_function_of_two_arguments_is_given_the_topic_too(function):
         (OfOne, "is a class: pass an instance"),
         (max, "has no signature that shows its arguments"),
         (5, "cannot be called"),
-        ("xml", "none of bytes, str, json"),
+        ("xml", "not one of bytes, str, json"),
     ],
 )
 def test_what_fits_neither_is_refused_when_the_client_is_made(function, told):

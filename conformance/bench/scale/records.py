@@ -69,14 +69,14 @@ def fetch(wide: Wide) -> Rows:
         (topic.topic, row.partition_index): row.high_watermark for topic in reply.responses for row in topic.partitions
     }
     if len(ends) < wide.partitions:
-        raise LoadError(f"a fetch of {wide.partitions} partitions brought {len(ends)}")
+        raise LoadError(f"a fetch of {wide.partitions} partitions returned {len(ends)}")
     yield "fetch_full", full
     frames = _session(reply.session_id, _topics(wide, ends))
     empty, last = asked(wide.broker, wide.partitions, frames)
     answer = decode_response(*FETCH, last)
     check([answer.error_code])
     if answer.responses:
-        raise LoadError("a fetch from the ends brought something")
+        raise LoadError("a fetch from the log ends returned records")
     yield "fetch_empty", empty
 
 

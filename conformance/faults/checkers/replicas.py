@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 def batches(folder: Path) -> Iterator[Batch]:
-    """Yields a log's batches from its first to its last; ends at bytes that are no batch."""
+    """Yields a log's batches from its first to its last; ends at bytes that are not a batch."""
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
         place = 0

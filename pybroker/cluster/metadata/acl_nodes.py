@@ -61,7 +61,7 @@ def name_of(entity: str) -> str:
     """Returns the resource's name from a node's name. Raises ValueError if no resource has such a node."""
     name = unquote(entity, errors="strict")
     if _entity(name) != entity:
-        raise ValueError("it is not the node name of a resource")
+        raise ValueError("no resource has a node of this name")
     return name
 
 

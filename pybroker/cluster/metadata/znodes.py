@@ -376,7 +376,7 @@ def encode_left(left: Left) -> bytes:
 def decode_left(data: bytes) -> Left:
     """Decodes /admin/delete_topics/T; a plain name is from the time when clusters had one broker."""
     if not data:
-        raise ValueError("the note is empty, as Kafka's tools make it")
+        raise ValueError("the deletion note is empty, as Kafka's tools create it")
     if not data.startswith(b"{"):
         return Left(data.decode(), None)
     fields = json.loads(data)

@@ -377,7 +377,7 @@ async def _kinds(store: CoordinationStore, root: str) -> Iterable[AclResourceTyp
 def _acls(path: str, pattern: ResourcePattern, data: bytes) -> Entries:
     try:
         if path != acl_nodes.path(pattern):
-            raise ValueError("the node's name is not that of a resource")
+            raise ValueError("no resource has a node of this name")
         return acl_nodes.decode(data)
     except NOT_OURS as error:
         _log.error("all access to %s is denied, because %s is malformed: %s", pattern, path, error)

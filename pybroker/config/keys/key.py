@@ -88,7 +88,7 @@ class Valid(NamedTuple):
             members = value if isinstance(value, tuple) else (str(value),)
             known = {word.lower() for word in self.words} if self.any_case else set(self.words)
             if any((word.lower() if self.any_case else word) not in known for word in members):
-                return f"is none of {', '.join(self.words)}"
+                return f"is not one of {', '.join(self.words)}"
         if self.pattern and not re.fullmatch(self.pattern, format_value(value) or ""):
             return f"does not match {self.pattern}"
         return None

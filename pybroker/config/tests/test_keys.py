@@ -118,8 +118,8 @@ def test_a_time_with_a_unit_is_told_where_it_may_have_one() -> None:
     [
         (INT, at_least(1024), "12", "some.key=12 is below 1024 (from --set)"),
         (INT, between(1, 9), "10", "some.key=10 is above 9 (from --set)"),
-        (STRING, one_of("a", "b"), "c", "some.key=c is none of a, b (from --set)"),
-        (LIST, one_of("a", "b"), "a,c", "some.key=a,c is none of a, b (from --set)"),
+        (STRING, one_of("a", "b"), "c", "some.key=c is not one of a, b (from --set)"),
+        (LIST, one_of("a", "b"), "a,c", "some.key=a,c is not one of a, b (from --set)"),
         (INT, Valid(1, 9, besides=-1), "0", "some.key=0 is below 1 (from --set)"),
     ],
 )

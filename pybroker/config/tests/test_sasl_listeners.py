@@ -116,7 +116,7 @@ def test_without_mechanisms_a_login_module_of_kerberos_counts_as_in_kafka() -> N
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ([f"sasl.jaas.config={KEYTAB}"], "service.name is not set: the first part of the broker's principal"),
+        ([f"sasl.jaas.config={KEYTAB}"], "service.name is not set: give the first part of the broker's principal"),
         ([SERVICE], f"{OWN}.gssapi.sasl.jaas.config must have useKeyTab"),
         ([SERVICE, f"sasl.jaas.config={KERBEROS_MODULE} required useTicketCache=true;"], "must have useKeyTab"),
         ([SERVICE, f"sasl.jaas.config={KERBEROS_MODULE} required useKeyTab=true;"], 'principal="kafka/HOST@REALM"'),

@@ -52,7 +52,7 @@ def check(changes: Sequence[KeyChange]) -> None:
         if change.name not in known:
             raise errors.InvalidConfig(f"there is no logger {change.name}")
         if change.operation == ConfigOperation.SET and change.value not in _LEVELS:
-            raise errors.InvalidConfig(f"{change.value} is no level: use one of {', '.join(_LEVELS)}")
+            raise errors.InvalidConfig(f"{change.value} is not a level: use one of {', '.join(_LEVELS)}")
         if change.operation == ConfigOperation.DELETE and change.name == ROOT:
             raise errors.InvalidRequest("the level of the root logger cannot be deleted")
 

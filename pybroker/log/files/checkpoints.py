@@ -57,7 +57,7 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
             raise MalformedCheckpoint("it ends within a line")
         rows = [entry.split() for entry in entries]
         if int(version) != VERSION or int(count) != len(rows):
-            raise MalformedCheckpoint(f"version {version} with {len(rows)} entries, its header says {count}")
+            raise MalformedCheckpoint(f"it has version {version} and {len(rows)} entries, but its header says {count}")
     except (ValueError, UnicodeDecodeError) as error:
         raise MalformedCheckpoint(str(error)) from error
     if any(len(row) != fields for row in rows):

@@ -26,7 +26,7 @@ _CRC_END = 6
 
 
 class CorruptSnapshot(ValueError):
-    """The file is no snapshot, or its CRC does not match."""
+    """The file is not a snapshot, or its CRC does not match."""
 
 
 def file_name(offset: int) -> str:

@@ -31,7 +31,7 @@ Respond = Callable[[int, list[Answer]], Any]
 Throttle = Callable[[TopicPartition, int, int, int], int]
 """``ReplicationThrottle.delay_ms``."""
 Note = Callable[[FetchPartition, Partition], None]
-"""Notes that the follower has everything below the offset that it names. Raises KafkaError if it is no replica."""
+"""Notes that the follower has everything below the offset that it names. Raises KafkaError without such a replica."""
 
 FIRST: Final = INITIAL_EPOCH
 

@@ -84,7 +84,9 @@ def _fields(text: str) -> dict[str, str]:
     while position < len(text):
         found = _FIELD.match(text, position)
         if found is None or found[1] not in _FIELDS or found[1] in fields:
-            raise ConfigError(f"{OPTION}: field {len(fields) + 1} is none of {', '.join(sorted(_FIELDS))}, each once")
+            raise ConfigError(
+                f"{OPTION}: field {len(fields) + 1} must be one of {', '.join(sorted(_FIELDS))}, each only once"
+            )
         quoted = found[2]
         fields[found[1]] = found[3].strip() if quoted is None else _ESCAPE.sub(r"\1", quoted)
         position = found.end()

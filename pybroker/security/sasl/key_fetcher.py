@@ -1,4 +1,4 @@
-"""Fetches the keys of tokens by HTTP, off the event loop, while the broker runs."""
+"""Fetches the keys for tokens by HTTP, off the event loop, while the broker runs."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class KeyFetcher:
             self._times.on_failed(self._loop.time())
             level = logging.DEBUG if was_failing else logging.ERROR
             listener, wait_s = self._tokens.listener, self._times.due_s - self._loop.time()
-            text = "listener %s: could not fetch the keys of tokens from %s: %s; the next attempt is in %.3g s"
+            text = "listener %s: could not fetch the keys for tokens from %s: %s; the next attempt is in %.3g s"
             logger.log(level, text, listener, self._source.url, error, wait_s)
         else:
             self._times.on_fetched(self._loop.time())
             if was_failing or self._tokens.keys is None:
-                logger.info("listener %s has the keys of tokens from %s", self._tokens.listener, self._source.url)
+                logger.info("listener %s has fetched the keys from %s", self._tokens.listener, self._source.url)
             self._tokens.keys = keys
 
     async def stop(self) -> None:

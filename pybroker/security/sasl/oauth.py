@@ -75,7 +75,7 @@ class Tokens:
             why = _why(error)
             logger.error("listener %s keeps its earlier keys: %s: %s", self.listener, self._settings.jwks, why)
         else:
-            logger.info("listener %s has read the keys of tokens again", self.listener)
+            logger.info("listener %s has reloaded the keys for tokens", self.listener)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
@@ -94,7 +94,7 @@ class Tokens:
             options["aud"] = {"essential": True, "values": list(settings.audience)}
         keys = self.keys
         if keys is None:
-            raise BadMessage("no keys of tokens were fetched yet")
+            raise BadMessage("no keys for tokens have been fetched yet")
         try:
             claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
             _Claims(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
@@ -186,7 +186,7 @@ def keys_of(data: bytes) -> KeySet:
         rows = [row for row in found["keys"] if row.get("kty") != "oct" and row.get("use", "sig") == "sig"]
         return KeySet.import_key_set({"keys": rows})
     except Exception as error:  # joserfc raises many kinds
-        raise ValueError(f"it is no JWKS with public keys for signatures ({type(error).__name__})") from None
+        raise ValueError(f"it is not a JWKS with public keys for signatures ({type(error).__name__})") from None
 
 
 def _why(error: Exception) -> str:

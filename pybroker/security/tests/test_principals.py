@@ -98,5 +98,5 @@ def test_empty_rules_are_none_and_a_line_break_at_the_end_is_not_looked_at() -> 
     "rules", ["DEFAULTS", "RULE:a", "RULE:a/b", "RULE:a/b/X", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:[a[b]]/b/"]
 )
 def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
-    with pytest.raises(ValueError, match=r"is neither DEFAULT nor RULE|is no regular expression"):
+    with pytest.raises(ValueError, match=r"is neither DEFAULT nor RULE|is not a regular expression"):
         PrincipalMapping(rules)

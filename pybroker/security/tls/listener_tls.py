@@ -115,7 +115,7 @@ class ListenerTls:
             logger.error("listener %s keeps its earlier certificate: %s", self.listener, why)
             return
         self._made = made
-        logger.info("listener %s has read its certificate again: new connections get it", self.listener)
+        logger.info("listener %s has reloaded its certificate: new connections use it", self.listener)
 
     def try_out(self, config: BrokerConfig) -> None:
         """Raises ConfigError if this listener could not use the settings of ``config``, or if peers would not accept it

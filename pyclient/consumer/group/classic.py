@@ -348,7 +348,7 @@ def chosen(names: tuple[str, ...]) -> list[Assignor]:
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown or not names:
         raise ConfigError(
-            f"partition.assignment.strategy={', '.join(unknown)!r} is none of {', '.join(ASSIGNORS)}"
+            f"partition.assignment.strategy={', '.join(unknown)!r} is not one of {', '.join(ASSIGNORS)}"
         )
     return [ASSIGNORS[name] for name in names]
 

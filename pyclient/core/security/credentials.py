@@ -55,7 +55,7 @@ def credentials(config: Config, random: Callable[[], float]) -> tuple[Credential
     """Returns the credentials from the keys sasl.*, and the tokens for OAUTHBEARER. Raises ConfigError."""
     mechanism = (config.sasl_mechanism or "").upper()
     if mechanism not in sasl.MECHANISMS:
-        found = f"={mechanism} is none of" if mechanism else " is missing: it is one of"
+        found = f"={mechanism} is not one of" if mechanism else " is missing: it is one of"
         known = ", ".join(sasl.MECHANISMS)
         raise ConfigError(f"sasl.mechanism{found} {known}")
     options = _options(config, mechanism)

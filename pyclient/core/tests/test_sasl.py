@@ -320,7 +320,7 @@ def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_agai
     ("settings", "told"),
     [
         ({"sasl_mechanism": None}, "sasl.mechanism is missing: it is one of PLAIN, SCRAM-SHA-256"),
-        ({"sasl_mechanism": "NTLM"}, "sasl.mechanism=NTLM is none of PLAIN, .*, GSSAPI"),
+        ({"sasl_mechanism": "NTLM"}, "sasl.mechanism=NTLM is not one of PLAIN, .*, GSSAPI"),
         ({"sasl_password": None}, "sasl.password is missing: SCRAM-SHA-256 needs"),
         ({"sasl_username": None, "sasl_password": None}, "sasl.username and sasl.password are missing"),
         ({"sasl_jaas_config": "hush"}, "sasl.jaas.config: it must be `CLASS required"),

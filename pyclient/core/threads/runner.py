@@ -89,7 +89,7 @@ class Runner:
             try:
                 serve()
             except BaseException:
-                log.exception("%s: a callback raised what would end an event loop; the client continues", self.owner)
+                log.exception("%s: a callback raised SystemExit or similar; the client continues", self.owner)
             else:
                 return
 
@@ -134,7 +134,7 @@ class Runner:
         """Runs ``work`` on the loop and returns its result; any thread but the loop's may call this. An interrupted
         wait cancels the work. Raises TimeoutError after ``timeout`` seconds, and ClientClosed if the client is closed
         meanwhile. ``within`` limits the work by the loop's clock; if the loop is blocked, RequestTimedOut is raised a
-        little later. Raises TypeError for a limit that is no number.
+        little later. Raises TypeError for a limit that is not a number.
         """
         call = Call(work)
         try:

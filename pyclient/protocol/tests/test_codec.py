@@ -192,8 +192,8 @@ UNFIT = (
     ("transactional_id", "x" * 32768, r"transactional_id: 32768 bytes or elements are too many"),
     ("transactional_id", b"x", r"Produce\.Request\.transactional_id: "),
     ("topic_data", None, r"Produce\.Request\.topic_data: None is not allowed here"),
-    ("topic_data", 5, r"Produce\.Request\.topic_data: a list is wanted"),
-    ("topic_data", ["x"], r"topic_data: a Produce\.Request\.TopicProduceData is wanted, not 'x'"),
+    ("topic_data", 5, r"Produce\.Request\.topic_data: expected a list"),
+    ("topic_data", ["x"], r"topic_data: expected a Produce\.Request\.TopicProduceData, not 'x'"),
 )
 
 
@@ -300,5 +300,5 @@ def test_a_message_without_all_its_fields_is_refused() -> None:
 
 
 def test_a_text_is_not_taken_for_a_list_of_its_letters() -> None:
-    with pytest.raises(EncodeError, match="a list is wanted, not 'abc'"):
+    with pytest.raises(EncodeError, match="expected a list, not 'abc'"):
         ListGroups.encode_request(4, 1, "me", ListGroups.Request(states_filter="abc"))  # type: ignore[arg-type]

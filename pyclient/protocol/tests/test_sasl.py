@@ -66,7 +66,7 @@ def test_a_broker_that_ends_otherwise_than_by_its_signature_is_refused(answer):
         (CHALLENGE.replace(b"i=4096", b"i=4095"), "iterations must be 4096 to 1000000"),
         (CHALLENGE.replace(b"i=4096", b"i=1000001"), "iterations must be 4096 to 1000000"),
         (CHALLENGE.replace(b"i=4096", b"i=99999999999999999999"), "iterations must be"),
-        (b"", "not whole"),
+        (b"", "incomplete"),
         (b"e=unknown-user", "unknown-user"),
         (b"r=" + b"x" * scram.MOST_BYTES, "more than"),
     ],

@@ -116,7 +116,7 @@ def test_a_server_asks_clients_for_certificates_as_it_is_told():
                 meet(server, client_context(trust()))
         else:
             meet(server, client_context(trust()))
-    with pytest.raises(TlsConfigError, match=r"ssl.client.auth: maybe is none of"):
+    with pytest.raises(TlsConfigError, match=r"ssl.client.auth: maybe is not one of"):
         server_context(keys_of(made.server) | {"ssl.client.auth": "maybe"})
     for wanted in ("required", "requested"):
         with pytest.raises(TlsConfigError, match=r"ssl.client.auth: .*ssl.truststore.\*, which is not set"):
@@ -149,7 +149,7 @@ def test_protocols_and_suites_are_named_as_java_names_them(settings, version, ci
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"ssl.enabled.protocols": "TLSv1.4"}, "ssl.enabled.protocols: TLSv1.4 is none of TLSv1.2, TLSv1.3"),
+        ({"ssl.enabled.protocols": "TLSv1.4"}, "ssl.enabled.protocols: TLSv1.4 is not one of TLSv1.2, TLSv1.3"),
         ({"ssl.enabled.protocols": "TLSv1"}, "ssl.enabled.protocols: all of them are outdated"),
         ({"ssl.cipher.suites": "TLS_RSA_WITH_ROT13"}, "ssl.cipher.suites: TLS_RSA_WITH_ROT13 is unknown"),
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"},

@@ -51,7 +51,7 @@ class AvroValues:
         try:
             found = schemaless_reader(stream, self._schema, None)
         except Exception as error:  # fastavro passes on what struct, codecs, dicts … raise
-            return _Fault(f"it is no such Avro record: {error!r}")
+            return _Fault(f"it is not an Avro record of this schema: {error!r}")
         if stream.tell() != len(value):
             return _Fault(f"{len(value) - stream.tell()} bytes lie behind its Avro record")
         return found
@@ -75,7 +75,7 @@ def parsed(text: str) -> Any:
             raise ValueError("it is no record")
         return parse_schema(schema)
     except Exception as error:
-        raise ConfigError(f"valueSchema is no Avro schema: {error}") from error
+        raise ConfigError(f"valueSchema is not an Avro schema: {error}") from error
 
 
 def fields_of(text: str) -> str:

@@ -16,5 +16,5 @@ def milliseconds(name: str, text: str) -> int:
     """Returns the option's value. Raises ConfigError."""
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None or found[2] not in _UNITS:
-        raise ConfigError(f"{name}={text!r} is no time: 250ms, 30s, 15m, 1h, 1d")
+        raise ConfigError(f"{name}={text!r} is not a time such as 250ms, 30s, 15m, 1h or 1d")
     return int(found[1]) * _UNITS[found[2]]

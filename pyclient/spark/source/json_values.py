@@ -34,7 +34,7 @@ class JsonValues:
         lines, size, wrong = join_objects(len(values), validity, offsets, data, pa.allocate_buffer)
         bad = pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(wrong)])
         if bad.true_count:
-            raise Unreadable(bad, "it is no JSON object")
+            raise Unreadable(bad, "it is not a JSON object")
         if not len(values):
             return pa.array([], self._kind)
         table = reader.read_json(

@@ -151,7 +151,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ConfigError(f"subscribePattern={text!r} is no regular expression: {error}") from None
+        raise ConfigError(f"subscribePattern={text!r} is not a regular expression: {error}") from None
 
 
 def _place(given: Given, which: str, default: Place) -> Place:

@@ -162,7 +162,7 @@ def test_avro_is_read_and_its_schema_is_sparks() -> None:
 
 @pytest.mark.parametrize("schema", ["", "[]", '"int"', '{"type":"record"}', '{"type":"record","name":"R","fields":3}'])
 def test_what_is_no_schema_of_a_record_is_told(schema: str) -> None:
-    with pytest.raises(ConfigError, match="valueSchema is no Avro schema"):
+    with pytest.raises(ConfigError, match="valueSchema is not an Avro schema"):
         fields_of(schema)
 
 

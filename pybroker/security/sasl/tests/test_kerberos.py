@@ -103,7 +103,7 @@ def test_a_client_says_again_who_it_is_as_the_same_user_only() -> None:
         ([HELLO, b"", SIGNED + b"\x05\0\0\0"], "wants to sign or encrypt"),
         ([b"alice@OTHER.COM to kafka@localhost", b"", CHOICE], "no rule of .* matches the principal alice@OTHER.COM"),
         ([b"nobody to kafka@localhost", b"", CHOICE], "the client is anonymous"),
-        ([b"a\\/admin to kafka@localhost", b"", CHOICE], "has not the form"),
+        ([b"a\\/admin to kafka@localhost", b"", CHOICE], "does not have the form"),
     ],
 )
 def test_what_is_wrong_is_for_the_log(messages: list[bytes], why: str) -> None:

@@ -130,9 +130,9 @@ def test_keys_stay_where_no_new_ones_come_and_change_as_soon_as_some_do(caplog: 
     assert [each.partition(" from ")[0] for each in told] == [
         f"listener OUTSIDE: an attacker on the way to {server.url} can replace the keys, and so forge tokens: "
         "use https",
-        "listener OUTSIDE has the keys of tokens",
-        "listener OUTSIDE: could not fetch the keys of tokens",
-        "listener OUTSIDE has the keys of tokens",
+        "listener OUTSIDE has fetched the keys",
+        "listener OUTSIDE: could not fetch the keys for tokens",
+        "listener OUTSIDE has fetched the keys",
     ]
 
 
@@ -141,7 +141,7 @@ def test_no_token_counts_before_keys_have_come() -> None:
         server.status = 500
 
         async def scenario(tokens: Tokens) -> None:
-            with pytest.raises(BadMessage, match="no keys of tokens were fetched yet"):
+            with pytest.raises(BadMessage, match="no keys for tokens have been fetched yet"):
                 tokens.check(signed())
             server.status, server.body = 200, jwks(RSA)
             await until_async(lambda: tokens.keys)

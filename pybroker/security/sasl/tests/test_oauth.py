@@ -198,7 +198,7 @@ def test_garbage_makes_nobody_known(tokens: Tokens, said: bytes) -> None:
 def test_keys_that_cannot_be_read_stop_the_start(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=f"listener OUTSIDE: {path}: it is no JWKS with public"):
+    with pytest.raises(ConfigError, match=f"listener OUTSIDE: {path}: it is not a JWKS with public"):
         Tokens("OUTSIDE", OAuth(str(path), None, (), 0, "sub"))
     path.unlink()
     with pytest.raises(ConfigError, match="No such file"):

@@ -111,7 +111,7 @@ def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken(
     tls.refresh()
     assert shown(tls) not in (None, first, second)
     told = [record.getMessage() for record in caplog.records]
-    assert ["again" in each for each in told] == [True, False, False, True]
+    assert ["reloaded" in each for each in told] == [True, False, False, True]
     assert f"keeps its earlier certificate: {LOCATION}: {path}" in told[1]
 
 
