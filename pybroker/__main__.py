@@ -36,8 +36,8 @@ def main() -> NoReturn:
 
 
 def arguments_of(argv: Sequence[str]) -> list[str]:
-    """Returns the arguments of ``pybroker``. Called by the name of one of Kafka's scripts (``kafka-topics.sh``), it is
-    that verb.
+    """Returns the arguments of ``pybroker``. If the program was called by the name of one of Kafka's scripts
+    (``kafka-topics.sh``), they begin with that verb.
     """
     name = os.path.basename(argv[0])
     return [*([name] if name.startswith(SCRIPT) else []), *argv[1:]]

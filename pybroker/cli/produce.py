@@ -82,8 +82,8 @@ def produce(
 ) -> int:
     """Sends records to a topic; returns when the brokers have them.
 
-    Without FILE or --value lines of stdin are sent as they come. With jsonl records go to the partitions that they
-    name; a topic that is created on the way gets as many as they need.
+    Without FILE or --value, it sends each line of stdin as it arrives. With jsonl, records go to the partitions that
+    they name; a topic that is created on the way gets enough partitions.
     """
     if values and files:
         raise click.UsageError("use either --value or FILE")

@@ -141,8 +141,8 @@ def list_quotas(cluster: Cluster, output: str, names: dict[str, str]) -> None:
 @on_cluster
 @with_output
 def set_quotas(cluster: Cluster, output: str, names: dict[str, str], dry_run: bool, **given: float | None) -> int:
-    """Sets quotas of a user, of a client id, of both together, or of an address, and shows them. They count for each
-    broker.
+    """Sets quotas of a user, of a client id, of both together, or of an address, and shows them. Each broker applies
+    them separately.
     """
     quotas = {KEYS[name]: value for name, value in given.items() if value is not None}
     if not quotas:

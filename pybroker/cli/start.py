@@ -38,7 +38,7 @@ def start(settings: tuple[str, ...], add_scram: tuple[str, ...], **options: obje
     """Runs a broker until SIGTERM or SIGINT.
 
     Settings are Kafka's; --set also takes times and sizes with a unit (log.retention.ms=7d). Precedence: --set, the
-    environment (KAFKA_LOG_RETENTION_HOURS), FILE.properties, with --join the settings of those who are joined, default.
+    environment (KAFKA_LOG_RETENTION_HOURS), FILE.properties, with --join the settings of the running brokers, default.
     Without --log-level, KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged.
     """
     from pybroker.cli.common.verbs import in_numbers

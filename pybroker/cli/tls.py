@@ -55,10 +55,10 @@ def tls() -> None:
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("hosts", nargs=-1, metavar="[HOST]…")
 def create(directory: Path, hosts: tuple[str, ...]) -> None:
-    """Makes an authority, a server's certificate for the hosts, and a client's.
+    """Creates a certificate authority, and certificates of a server and of a client.
 
-    The hosts are the names and addresses by which clients come [localhost 127.0.0.1]. Writes ca.pem, ca-key.pem,
-    server.pem and client.pem, never over a file that is there. Shows the settings that use them.
+    The hosts are the names and addresses by which clients reach the server [localhost 127.0.0.1]. Writes ca.pem,
+    ca-key.pem, server.pem and client.pem, and never overwrites a file. Shows the settings that use them.
     """
     folder = directory.absolute()
     try:

@@ -236,7 +236,7 @@ def trim(
 ) -> int:
     """Deletes the records before a place; shows the first offsets that are left.
 
-    --dry-run shows what would be the first ones, and how many offsets would go.
+    --dry-run shows the first offsets that would be left, and how many offsets would be deleted.
     """
     with cluster.admin() as admin:
         partitions = partitions_of(admin, topics, numbers)

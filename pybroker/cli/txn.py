@@ -71,9 +71,9 @@ def described(found: Mapping[str, TransactionDescription]) -> list[tuple[Any, ..
 @on_cluster
 @with_output
 def abort(cluster: Cluster, output: str, ids: tuple[str, ...], dry_run: bool) -> int:
-    """Aborts what transactional ids have open. Their producers are fenced: they can do nothing more.
+    """Aborts the open transactions of transactional ids, and fences their producers.
 
-    --dry-run shows what is open.
+    --dry-run shows the open transactions.
     """
     with cluster.admin() as admin:
         known = admin.describe_transactions(ids, check=False)  # fencing would make one that is not there

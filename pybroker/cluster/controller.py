@@ -237,8 +237,8 @@ class ControllerService:
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         """Deletes topics. Returns the deleted topic or an error for each request.
 
-        When it returns, the logs of this broker have durably lost their names; the other brokers delete theirs as they
-        follow.
+        When it returns, this broker has durably renamed its logs for deletion. The other brokers do so as they follow
+        the journal.
         """
         try:
             return await self._delete_topics(requests)

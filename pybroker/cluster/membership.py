@@ -423,8 +423,8 @@ class Membership:
     # Leaving
 
     async def retire(self) -> None:
-        """Announces that this broker stops. Returns when others lead what it led, as far as they can, and may be the
-        controller.
+        """Announces that this broker stops. Returns when other brokers lead its partitions, as far as possible, and one
+        of them may be the controller.
         """
         image, node_id = self._cache.image, self._registration.id
         if self._has_failed or not (image.brokers.keys() - {node_id} or self._offline):
@@ -441,8 +441,8 @@ class Membership:
             self._following.start()
 
     def tell(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
-        """Announces what this broker cannot do from now on: lead at all, or host those replicas. Repeats that until it
-        is written.
+        """Announces what this broker can no longer do: lead at all, or host those replicas. Repeats the announcement
+        until it is written.
         """
         self._is_leaving |= is_leaving
         self._offline = self._offline if offline is None else offline

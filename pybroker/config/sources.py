@@ -92,7 +92,7 @@ def _decoded(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line number, key and value of each entry, by the rules of java.util.Properties.
+    """Returns line number, key and value of each entry, by the rules of java.util.Properties.
 
     ``#`` and ``!`` begin a comment line. ``=``, ``:`` or white space ends a key. A backslash at the end of a line
     joins the next one without its indentation. ``\\t \\n \\r \\f \\uXXXX`` are as in Java; any other escaped character

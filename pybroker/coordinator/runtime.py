@@ -145,8 +145,8 @@ class Hosted(Generic[S]):
 class Runtime(Generic[S]):
     """The shards of one internal topic on this broker.
 
-    ``perform(partition, effect)`` is called for each effect of an event, when the event's records are durable. It must
-    not raise.
+    ``perform(partition, effect)`` carries out one effect of an event, when the event's records are durable. It must not
+    raise.
     """
 
     def __init__(

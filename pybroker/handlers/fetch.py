@@ -148,7 +148,7 @@ async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
 def context_of(
     request: Fetch.Request, call: Call, partitions: dict[Key, FetchPartition], *, have_changed: bool = False
 ) -> Context:
-    """Returns the request's context in its session. Raises as ``FetchSessions.context``.
+    """Returns the request's context in its session. Raises the errors of ``FetchSessions.context``.
 
     With ``have_changed``, the session knows the request's changes already.
     """

@@ -1,8 +1,8 @@
-"""From a timestamp to an offset (ListOffsets): a binary search in each segment's time index,
-then a look into one batch, in which no object is made per record.
+"""Finds the offset of a timestamp (ListOffsets): by a binary search in each segment's time index, then in one batch,
+without an object per record.
 
-What lies below the log start is passed over by the offset index. A search that reaches a record larger
-than max.decompressed.message.bytes in a compressed batch ends with INVALID_RECORD, as in Kafka.
+The offset index skips what lies below the log start. A search that reaches a record larger than
+max.decompressed.message.bytes in a compressed batch ends with INVALID_RECORD, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The end of a log is cut off, or all of it goes.
+"""Truncates a log: removes its end, or all of it.
 
-Whatever needs a descriptor comes before the first change. Then the checkpoint files are lowered, durably, and only then
-do files go, the newest first: a crash in between leaves a log that ends somewhere between the truncation and its old
-end. Last comes what is derived from the log: its offsets, epochs, producers.
+Everything that needs a file descriptor comes before the first change. Then the checkpoint files are lowered, durably.
+Only then are files removed, the newest first: a crash in between leaves a log that ends somewhere between the
+truncation and its old end. State that is derived from the log comes last: its offsets, epochs, producers.
 
 Thread-safety: loop's thread only.
 """
@@ -23,7 +23,7 @@ from pyclient.protocol import errors
 
 
 class Truncated(Protocol):
-    """The part of the log that is used here."""
+    """The part of the log that this module uses."""
 
     log_dir: LogDir
     files: LogFiles
@@ -45,10 +45,10 @@ class Truncated(Protocol):
 
 
 def truncate_to(log: Truncated, offset: int, now_ms: int, producers: ProducerStates | None = None) -> bool:
-    """Removes every batch with a record at or beyond ``offset``; True if there was one.
+    """Removes every batch with a record at or beyond ``offset``. Returns True if there was one.
 
-    ``producers``: those at the truncation, where they have been read. Where not they are read here: that may take
-    seconds, see ``DeepCut``. Raises KafkaStorageError, CorruptMessage.
+    ``producers`` is their state at the truncation. Without it, this reads the state, which may take seconds: see
+    ``DeepCut``. Raises KafkaStorageError, CorruptMessage.
     """
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
@@ -76,8 +76,8 @@ def truncate_to(log: Truncated, offset: int, now_ms: int, producers: ProducerSta
 
 
 def truncate_fully_and_start_at(log: Truncated, offset: int, now_ms: int, *, begins_there: bool = True) -> None:
-    """Removes everything; the next record's offset is ``offset``. Not ``begins_there``: the log start is about to
-    be what it was. Raises KafkaStorageError.
+    """Removes everything; the next record's offset is ``offset``. Without ``begins_there``, the caller sets another log
+    start afterwards, which stays durable. Raises KafkaStorageError.
     """
     log_dir = log.log_dir
     with log.files.failing("truncating"):  # whatever needs a descriptor comes before the first change

@@ -1,5 +1,4 @@
-"""May this batch of a client be appended? The rules of the topic's configuration, around those of
-``cy.batch.validate``.
+"""Checks whether a client's batch may be appended: by the topic's configuration, and by ``cy.batch.validate``.
 
 Errors of the batch become Kafka's: a damaged one CORRUPT_MESSAGE, one that breaks a rule
 INVALID_RECORD (with the records at fault, KIP-467) or INVALID_TIMESTAMP, an unknown codec
@@ -131,13 +130,13 @@ class Rules:
             raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
 
     def checked(self, records: Bytes, now_ms: int) -> CheckedBatch:
-        """Checks and packs a client's batch, however long that takes. On any thread. Raises as ``check``."""
+        """Checks and packs a client's batch, however long that takes. On any thread. Raises the errors of ``check``."""
         header = self.check(records, now_ms, from_client=True)
         return CheckedBatch(self, records, header, self.recompressed(records, header))
 
     def accept(self, batch: CheckedBatch, now_ms: int) -> tuple[Bytes, Batch, Bytes | None]:
         """Returns the received batch, its header, and both in the topic's codec. A batch that other rules have checked
-        is checked again, and not packed yet. Raises as ``check``.
+        is checked again, and not packed yet. Raises the errors of ``check``.
         """
         if batch.rules is self:
             return batch.received, batch.header, batch.packed

@@ -290,7 +290,7 @@ class FetchSessions:
     ) -> FetchSession:
         """Applies an incremental request's changes, or some of them, to its principal's session and returns it.
 
-        Raises as ``context``.
+        Raises the errors of ``context``.
         """
         session = self._find(session_id, owner)
         if session is None:

@@ -185,7 +185,7 @@ class Partition:
     ) -> AppendInfo:
         """Appends one batch as the leader and advances the high watermark. The caller wakes the waiting requests.
 
-        Raises NotLeaderOrFollower, NotEnoughReplicas, and as ``Log.append_as_leader``.
+        Raises NotLeaderOrFollower, NotEnoughReplicas, and the errors of ``Log.append_as_leader``.
         """
         if not self.is_leader:
             self.check(NO_EPOCH, must_lead=True)
@@ -257,7 +257,8 @@ class Partition:
         """Reads at most ``max_bytes`` for a fetch, but with ``min_one`` at least one batch.
 
         Beyond a follower's end it raises NotLeaderOrFollower, since the leader may have these records: OffsetOutOfRange
-        would make a client reset its offset. Raises OffsetOutOfRange, CorruptMessage, and as ``check_leader``.
+        would make a client reset its offset. Raises OffsetOutOfRange, CorruptMessage, and the errors of
+        ``check_leader``.
         """
         if not self.is_leader or wanted.current_leader_epoch != NO_EPOCH:
             self.check(wanted.current_leader_epoch, must_lead=must_lead)
@@ -309,10 +310,11 @@ class Partition:
         *,
         is_eligible: bool = True,
     ) -> Expand | None:
-        """Notes that a follower fetched from ``offset``, below which our logs agree; may propose to add it to the ISR.
+        """Notes that a follower fetched from ``offset``, below which both logs agree. May propose to add the follower
+        to the ISR.
 
-        ``broker_epoch`` is its registration; it may join only if ``is_eligible``. The caller wakes the waiting
-        requests. Raises as ``check_leader``, UnknownLeaderEpoch.
+        ``broker_epoch`` identifies its registration. It may join only if ``is_eligible``. The caller wakes the waiting
+        requests. Raises UnknownLeaderEpoch, and the errors of ``check_leader``.
         """
         self.check_leader()
         assert self.isr is not None
@@ -393,7 +395,8 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Deletes the records below ``offset`` (-1: the high watermark); returns the offset.
 
-        The caller wakes the waiting requests. Raises PolicyViolation, OffsetOutOfRange, and as ``check_leader``.
+        The caller wakes the waiting requests. Raises PolicyViolation, OffsetOutOfRange, and the errors of
+        ``check_leader``.
         """
         self.check_leader()
         log = self.log
@@ -409,7 +412,7 @@ class Partition:
         return offset
 
     def low_watermark(self) -> int:
-        """Returns the least log start of all replicas. Raises as ``check_leader``."""
+        """Returns the least log start of all replicas. Raises the errors of ``check_leader``."""
         self.check_leader()
         assert self.isr is not None
         return self.isr.low_watermark(self.log.log_start_offset)

@@ -111,7 +111,7 @@ class PartitionTable:
         return self.find(topic_partition.topic, topic_partition.partition)
 
     def find(self, topic: str, index: int) -> Partition:
-        """Returns a partition of this broker. Raises as ``partition``."""
+        """Returns a partition of this broker. Raises the errors of ``partition``."""
         partitions = self.topics.get(topic)
         if partitions is not None and index in partitions:
             return partitions[index]
@@ -152,7 +152,7 @@ class PartitionTable:
         return self.find(topic.name, index)
 
     def resolve(self, fetch: FetchPartition) -> Partition:
-        """Returns the partition that a fetch names. Raises as ``partition`` and ``by_id``."""
+        """Returns the partition that a fetch names. Raises the errors of ``partition`` and ``by_id``."""
         if fetch.topic is not None:
             return self.find(fetch.topic, fetch.index)
         return self.by_id(fetch.topic_id, fetch.index)

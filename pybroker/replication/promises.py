@@ -46,7 +46,7 @@ class Promises:
         """Returns a future that ends when acks=all is fulfilled for the records up to ``last_offset``.
 
         Returns None if it is already.
-        Raises as ``Partition.is_replicated``.
+        Raises the errors of ``Partition.is_replicated``.
         """
         synced = partition.log.config.flush_acks
         if not synced and partition.is_replicated(last_offset):

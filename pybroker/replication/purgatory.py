@@ -145,7 +145,7 @@ class WaitingAck(Waiting):
             self.fail(error)
 
     def holds(self) -> bool:
-        """Returns True if acks=all is fulfilled. Raises as ``Partition.is_replicated``."""
+        """Returns True if acks=all is fulfilled. Raises the errors of ``Partition.is_replicated``."""
         if not self._partition.is_replicated(self._last_offset):
             return False
         return not self._synced or self._partition.log.recovery_point > self._last_offset

@@ -133,7 +133,7 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Appended:
-        """Appends one batch. Raises as ``partition`` and ``Partition.append``."""
+        """Appends one batch. Raises the errors of ``partition`` and ``Partition.append``."""
         partition = self.partition(topic_partition)
         info = self.append_to(partition, records, acks, now_ms, origin)
         done = self.promise(partition, info.last_offset, timeout_ms) if acks == ACKS_ALL else None
@@ -148,7 +148,7 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Appends one batch and wakes the requests that wait for it. Raises as ``Partition.append``."""
+        """Appends one batch and wakes the requests that wait for it. Raises the errors of ``Partition.append``."""
         info = partition.append(records, acks, now_ms, origin, transaction_version)
         self.purgatory.wake(partition)
         return info
@@ -163,7 +163,7 @@ class ReplicaManager:
         """Appends the marker that ends a transaction in one of its partitions, as with acks=all.
 
         Raises InvalidProducerEpoch for a marker that comes too late, TransactionCoordinatorFenced for one of a replaced
-        coordinator, and as ``append``.
+        coordinator, and the errors of ``append``.
         """
         partition = self.partition(topic_partition)
         records = encode_marker(marker, now_ms)
@@ -199,7 +199,8 @@ class ReplicaManager:
     async def delete_records(self, partition: Partition, offset: int, timeout_ms: int) -> int:
         """Deletes the records below ``offset`` (-1: the high watermark) on all replicas; returns the low watermark.
 
-        The deletion is durable when this returns. Raises as ``Partition.delete_records``, and RequestTimedOut.
+        The deletion is durable when this returns. Raises RequestTimedOut, and the errors of
+        ``Partition.delete_records``.
         """
         offset = partition.delete_records(offset)
         log = partition.log

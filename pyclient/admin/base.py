@@ -25,8 +25,8 @@ S = TypeVar("S", bound="Base")
 
 
 class Base:
-    """Connects on the first request. The ``timeout`` of each method limits its seconds, retries included; the default
-    is default.api.timeout.ms. After that the last error is raised.
+    """Connects on the first request. Each method takes a ``timeout`` in seconds, retries included, by default
+    default.api.timeout.ms. After that time it raises the last error.
     """
 
     def __init__(

@@ -382,8 +382,8 @@ class Consumer(ConsumerApi):
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Returns the first offset of each partition. After ``timeout`` seconds (default.api.timeout.ms) the last error
-        is raised.
+        """Returns the first offset of each partition. Raises the last error after ``timeout`` seconds (by default
+        default.api.timeout.ms).
         """
         return await self._core.questions.edges(partitions, EARLIEST, timeout)
 
@@ -391,15 +391,15 @@ class Consumer(ConsumerApi):
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Returns the offset after the last record of each partition; with read_committed, the last stable offset.
-        After ``timeout`` seconds (default.api.timeout.ms) the last error is raised.
+        Raises the last error after ``timeout`` seconds (by default default.api.timeout.ms).
         """
         return await self._core.questions.edges(partitions, LATEST, timeout)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Returns the first record at or after a time (ms), or None. After ``timeout`` seconds (default.api.timeout.ms)
-        the last error is raised.
+        """Returns for each partition the offset and timestamp of the first record at or after a time in ms; None if
+        there is none. Raises the last error after ``timeout`` seconds (by default default.api.timeout.ms).
         """
         return await self._core.questions.offsets(by_partition(times), timeout)
 

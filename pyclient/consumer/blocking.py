@@ -378,8 +378,8 @@ class Consumer(ConsumerApi):
     def position(
         self, partition: TopicPartition | None = None, timeout: float | None = None
     ) -> int | dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the offset of the next record of a partition, looking it up if necessary. Without a partition, return
-        all ``positions``.
+        """Returns the offset of the next record of a partition, looking it up if necessary. Without a partition,
+        returns all ``positions``.
         """
         if partition is None:
             return self.positions()
@@ -391,8 +391,8 @@ class Consumer(ConsumerApi):
     def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Returns the first offset of each partition. After ``timeout`` seconds (default.api.timeout.ms) the last error
-        is raised.
+        """Returns the first offset of each partition. Raises the last error after ``timeout`` seconds (by default
+        default.api.timeout.ms).
         """
         return self._run(self._core.questions.edges(partitions, EARLIEST, timeout), timeout)
 
@@ -400,15 +400,15 @@ class Consumer(ConsumerApi):
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Returns the offset after the last record of each partition; with read_committed, the last stable offset.
-        After ``timeout`` seconds (default.api.timeout.ms) the last error is raised.
+        Raises the last error after ``timeout`` seconds (by default default.api.timeout.ms).
         """
         return self._run(self._core.questions.edges(partitions, LATEST, timeout), timeout)
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Returns the first record at or after a time (ms), or None. After ``timeout`` seconds (default.api.timeout.ms)
-        the last error is raised.
+        """Returns for each partition the offset and timestamp of the first record at or after a time in ms; None if
+        there is none. Raises the last error after ``timeout`` seconds (by default default.api.timeout.ms).
         """
         return self._run(self._core.questions.offsets(by_partition(times), timeout), timeout)
 

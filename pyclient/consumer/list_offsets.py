@@ -29,8 +29,9 @@ class OffsetLookup:
         self._timeout = timeout
 
     async def find(self, times: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Found]:
-        """Returns for each partition the first offset whose record is at or after the time (ms), or at EARLIEST or
-        LATEST; None if there is none. Raises the last error at ``deadline`` (of the client's clock).
+        """Returns for each partition the offset of the first record at or after its time in ms; None if there is none.
+        EARLIEST and LATEST stand for the log's start and end. Raises the last error at ``deadline``, a time of the
+        client's clock.
         """
         left, found = dict(times), dict[TopicPartition, Found]()
         await self._check_there(times, deadline)

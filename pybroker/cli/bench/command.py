@@ -39,9 +39,9 @@ ON_TOPIC = click.argument("topic", required=False, shell_complete=TOPIC)
 
 @click.group(cls=Suggesting)
 def bench() -> None:
-    """How fast this client and that cluster are. Client settings by -X, as -X linger.ms=20.
+    """Measures how fast this client and the cluster are. -X sets client settings: -X linger.ms=20.
 
-    Without TOPIC one is made and deleted again.
+    Without TOPIC, it creates a topic and deletes it at the end.
     """
 
 

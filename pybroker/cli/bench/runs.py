@@ -68,8 +68,8 @@ def paced(count: int, rate: float | None) -> Iterator[int]:
 def produce(
     producer: Producer, topic: str, values: Sequence[bytes], count: int, rate: float | None, tell: Tell
 ) -> tuple[Measured, Deliveries]:
-    """Sends ``count`` records one by one, as an application does. The latency of every 50th is measured, from
-    ``send`` to its acknowledgement; of all where ``rate`` is low.
+    """Sends ``count`` records one by one, as an application does. Measures the latency of every 50th record, from
+    ``send`` to its acknowledgement; at a low ``rate``, of every record.
     """
     deliveries = Deliveries()
     every = SAMPLE_EVERY if rate is None or rate > 1000 else 1
@@ -110,8 +110,8 @@ def produce_many(producer: Producer, topic: str, values: Sequence[bytes], count:
 
 
 def consume(consumer: Consumer, count: int, patience_s: float, tell: Tell) -> Measured:
-    """Reads ``count`` records, or until none has come for ``patience_s``; the clock starts with the poll that gives
-    the first.
+    """Reads ``count`` records, or fewer if none comes for ``patience_s``. The clock starts with the poll that returns
+    the first record.
     """
     read = size = 0
     begun = last = time.perf_counter()

@@ -62,9 +62,9 @@ class Trouble(NamedTuple):
 @on_cluster
 @with_output
 def health(cluster: Cluster, output: str) -> int:
-    """Shows what is not as it should be; no row, and exit code 0, where all is well.
+    """Shows what is wrong with the cluster. If nothing is, it shows no row and exits with 0.
 
-    error: records cannot be read or written; warning: they can, but a failure more would hurt.
+    error: records cannot be read or written; warning: they can, but one more failure may prevent it.
     """
     with cluster.admin() as admin:
         found = list(troubles(admin))
@@ -136,8 +136,9 @@ def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[
 
 
 def replica_troubles(admin: Admin) -> Iterator[Trouble]:
-    """Partitions that have fewer replicas than new ones get, or one where there are several brokers; a row each for
-    those that have so many. A cluster that began as one broker has them: its topics keep what they began with.
+    """Yields partitions that have fewer replicas than new topics get, or a single replica in a cluster of several
+    brokers: one row for each number of replicas. A cluster that began as one broker has them, because topics keep their
+    replication factor.
     """
     brokers = [each.id for each in admin.describe_cluster().brokers]
     if len(brokers) < 2:

@@ -1,8 +1,8 @@
-"""The brokers of one data folder, restarted one after the other, so that nothing is away for long.
+"""Restarts the brokers of one data folder one after the other, so that no partition is unavailable for long.
 
 A broker is stopped in order (it hands its leaderships over first), and only while every replica of every partition is
-in sync. The next one waits until that is so again. The supervisor starts the stopped one. At the end everybody leads
-what is his to lead.
+in sync. The next one waits until that is so again. The supervisor starts the stopped one. At the end, the preferred
+leaders lead again.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ def properties(file: str | None, more: tuple[str, ...] = (), option: str = "") -
 
 
 def configured(cluster: Cluster, known: dict[str, str], older: str | None = None) -> Cluster:
-    """Applies settings to the cluster. One of them may name its address, or ``older`` may, an option of Kafka's; -b and
-    -P win.
+    """Applies settings to the cluster. The settings may name its address, and so may ``older``, an option of Kafka's
+    scripts; -b and -P take precedence.
     """
     address = older or known.pop(BOOTSTRAP, None)
     context = click.get_current_context()

@@ -1,6 +1,6 @@
 """What a shell offers behind Tab: topics, groups, brokers, keys, from the cluster that the line names.
 
-A shell waits for us: a cluster that does not answer within ``WAIT_S`` offers nothing, without a word.
+The shell waits meanwhile. If the cluster does not answer within ``WAIT_S``, there are no suggestions, and no error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How the command ends: whatever has happened becomes an exit code and, at most, one line on stderr.
+"""How the command ends: every outcome becomes an exit code and at most one line on stderr.
 
     0  done    1  failed    2  misused    130  SIGINT    141  nobody reads stdout    143  SIGTERM
 
-Exit codes above 128 are 128 and a signal's number, as shells have it. ``start`` ends with 0 after SIGINT and SIGTERM.
+As in a shell, exit codes above 128 are 128 plus the number of a signal. ``start`` ends with 0 after SIGINT and SIGTERM.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def after_signal() -> int:
 
 
 def open_streams() -> None:
-    """Streams that were closed (``>&-``) lead nowhere, and what stdout's encoding lacks is escaped.
+    """Opens /dev/null for streams that were closed (``>&-``), and lets stdout escape what its encoding lacks.
 
-    With PYTHONUNBUFFERED, the ``write`` of Python's stdout may write only a part, and its callers ignore that. A signal
-    during a long write, even SIGCONT, cut the output. It gets a buffer, which every verb flushes.
+    With PYTHONUNBUFFERED, the ``write`` of Python's stdout may write only a part, and its callers ignore that. So a
+    signal during a long write, even SIGCONT, would cut the output. Therefore, stdout gets a buffer, which every verb
+    flushes.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115

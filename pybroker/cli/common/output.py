@@ -44,8 +44,8 @@ def show(
     names: Iterable[str] | None = None,
     none: str = "",
 ) -> None:
-    """Writes rows. ``documents`` are what the two JSONs show instead; ``names`` what name does, by
-    default the first column; ``none`` what stderr says of a table without rows.
+    """Writes rows. The formats json and jsonl show ``documents`` instead. The format name shows ``names``, by default
+    the first column. ``none`` is the line on stderr for a table without rows.
     """
     given = list(rows)
     if _stamp is not None:

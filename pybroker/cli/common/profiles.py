@@ -5,7 +5,7 @@
     bootstrap.servers = "kafka-1.example:9092,kafka-2.example:9092"
     client.id = "ops"
 
--b and -X count more than a profile, a profile more than $PYBROKER_BOOTSTRAP.
+-b and -X take precedence over a profile, and a profile over $PYBROKER_BOOTSTRAP.
 """
 
 from __future__ import annotations

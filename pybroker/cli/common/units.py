@@ -1,7 +1,7 @@
 """Times and sizes as people write them, for keys that are numbers of a unit: ``retention.ms=7d``.
 
-The end of a key says in which unit its number is; what is sent is that number. A number without a unit, and the value
-of any other key, is sent as it stands. ``m``, ``M``, ``G`` and the like may mean this or that, and are refused.
+The end of a key names the unit of its number, and that number is sent. A number without a unit, and the value of any
+other key, is sent unchanged. ``m``, ``M``, ``G`` and the like are ambiguous, and are refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """``--watch``: a verb that shows something shows it again and again, until Ctrl-C.
 
-A table on a terminal in place; all else row after row, each with its time, below heads that come once.
+On a terminal, a table is redrawn in place. Otherwise each row is written below the previous one, with its time, under
+one header.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LISTABLE = ("table", "jsonl", "csv")
 
 
 def with_watch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb ``watch``: how many seconds lie between two looks, None for one look."""
+    """Gives a verb the argument ``watch``: the seconds between two looks, None for a single look."""
 
     @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
     @click.option(
@@ -40,9 +41,10 @@ def with_watch(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched(look: Callable[[], int], watch: float | None, shown: str) -> int:
-    """Looks once, or every ``watch`` seconds until a signal; the exit code of the first look, where that failed.
+    """Looks once, or every ``watch`` seconds until a signal. Returns the exit code of the first look that failed, else
+    0.
 
-    shown: the format. Only a table is as wide as the terminal at most; longer lines take several there.
+    ``shown`` is the format. Only a table is redrawn in place, because its lines fit the terminal.
     """
     if watch is None:
         return look()

@@ -1,7 +1,6 @@
 """Documents as YAML: block style, every scalar that is not a plain word as JSON writes it, which YAML 1.2 reads.
 
-Only what JSON can say has to be said, so there is no need for a library: mappings, lists, texts, numbers, booleans
-and null.
+The documents contain only what JSON has, so no library is needed: mappings, lists, texts, numbers, booleans and null.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ LIMIT = 1_000_000
 @click.option("--keep", is_flag=True, help="Keep the broker running afterwards, until Ctrl-C.")
 @click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", help="The report [table].")
 def demo(file: str | None, key: str | None, limit: int, keep: bool, output: str) -> None:
-    """Shows in ten seconds what this is.
+    """Shows in ten seconds what pybroker does.
 
     It starts a broker of its own on a free port, with a temporary folder. A producer, a group of two consumers, and a
     transactional worker that fails on the way use it. The end shows throughput, latency, and what to try next.

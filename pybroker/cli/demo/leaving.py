@@ -1,7 +1,8 @@
 """Ctrl-C, at any moment: the demo ends at once, and nothing is left.
 
-Clients that wait for a broker, threads and bars would each take their time to end in order. There is nothing to save:
-the broker is killed, its folder is removed, and the process exits with 130 or 143, as every verb does (``cli.ending``).
+Clients that wait for a broker, threads and progress bars would each need time to close cleanly. There is nothing to
+save: the broker is killed, its folder is removed, and the process exits with 130 or 143, as every verb does
+(``cli.ending``).
 """
 
 from __future__ import annotations

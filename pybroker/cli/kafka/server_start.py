@@ -14,7 +14,7 @@ import click
 def server_start(file: str, settings: tuple[str, ...], daemon: bool) -> int:
     """kafka-server-start.sh: runs a broker with the settings of a file until SIGTERM or SIGINT.
 
-    The storage need not be formatted: a start does what is missing.
+    The storage need not be formatted: the start formats new storage.
     """
     if daemon:
         raise click.UsageError("-daemon is not supported: run the broker by systemd, or by nohup … &")

@@ -110,8 +110,8 @@ def explained() -> Iterator[None]:
 def verify(output: str, folders: tuple[str, ...], quick: bool) -> int:
     """Checks logs: data folders, log dirs or partitions' folders. Exit code 1 where something is wrong.
 
-    CRCs, offsets, records, and that every index leads where it should. No broker is needed, and nothing is
-    changed. The table leaves out partitions without a byte.
+    It checks CRCs, offsets and records, and that every index entry is right. No broker is needed, and nothing is
+    changed. The table leaves out empty partitions.
     """
     from pybroker.log.inspection import inspect_partition, partitions
 

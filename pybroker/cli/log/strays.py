@@ -143,10 +143,10 @@ def adopt(
     server_properties: str | None,
     execute: bool,
 ) -> None:
-    """Makes a topic again that the metadata have lost, with its id: its strays are its logs at the next start.
+    """Restores a topic that the metadata have lost, with its id. Its strays become its logs at the next start.
 
-    Of each partition the broker leads whose log has most; the others follow it. Brokers on other machines get their
-    replicas by `partition reassign`, and take their own strays back then.
+    For each partition, the broker with the longest log leads, and the others follow it. Brokers on other machines get
+    their replicas by `partition reassign`, and then take their own strays back.
     """
     folders = list(folders_of(data_dir, log_dirs))
     found = [each for each in strays_in(folders) if each.topic == topic]

@@ -2,7 +2,8 @@
 clients lead to them.
 
 A client asks the address that it was given (bootstrap) where the brokers are, and from then on goes to the addresses
-that they advertise. So a bootstrap address may work and nothing else: the commonest trouble that there is with Kafka.
+that they advertise. So a bootstrap address may work although no advertised address does: the most common problem with
+Kafka.
 """
 
 from __future__ import annotations

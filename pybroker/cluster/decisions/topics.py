@@ -134,7 +134,7 @@ class TopicController:
     ) -> Plan[list[Outcome]]:
         """Deletes topics. Returns the deleted TopicImage or an error for each request.
 
-        ``torn`` has the remaining nodes of frozen topics.
+        ``torn`` lists the nodes that are left of topics whose nodes are incomplete.
         """
         found: list[Outcome] = [_find(image, request) for request in requests]
         named = [

@@ -13,7 +13,7 @@ from pybroker.coordinator.timer_wheel import TimerWheel
 
 class GroupContext(NamedTuple):
     """Settings, timers and surroundings of a group. ``new_id`` returns the unique part of a member id, ``image`` the
-    current metadata. ``forsaken`` is called with the id of a group whose first member never came.
+    current metadata. ``forsaken`` is called with the id of a group whose first member never joined.
     """
 
     settings: GroupSettings

@@ -4,8 +4,9 @@ Each event makes its next value, whose record is written; only ``replay`` makes 
 
 Epochs: a producer that takes over the id gets a greater epoch. With transactions v2 (KIP-890) so does every
 transaction: the markers that end it have its epoch plus one, with which the producer continues. No producer ever gets
-the greatest epoch, so that the owner of the one before can still be fenced. Such an id is *exhausted* and replaced by a
-new producer id. While the markers of its last transaction are being written, that is ``next_producer_id``.
+the greatest epoch: it can only fence the owner of the epoch before it. A producer id without a further epoch is
+*exhausted*, and a new producer id replaces it. While the markers of its last transaction are being written,
+``next_producer_id`` is the new one.
 """
 
 from __future__ import annotations

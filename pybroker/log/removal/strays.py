@@ -107,9 +107,9 @@ def merged(checkpointed: Checkpointed, note: Note | None) -> Checkpointed:
 
 
 def find(storage: Storage, log_dir: str) -> Iterator[tuple[str, bytes, Note]]:
-    """Folder, topic id (``ZERO_ID`` where it is not known) and note of each stray in a log dir; raises OSError.
+    """Yields folder, topic id (``ZERO_ID`` if unknown) and note of each stray in a log dir. Raises OSError.
 
-    One without a note, as Kafka leaves it, was perhaps not closed.
+    A stray without a note, as Kafka leaves it, was perhaps not closed.
     """
     for name in storage.folders(log_dir):
         named = parse_marked(name, STRAY_SUFFIX)
@@ -186,7 +186,7 @@ class Strays:
                 self._try(log, now_ms, why)
 
     def set_aside(self, log: Log, now_ms: int, why: str) -> Stray | None:
-        """Closes a log that is no longer in the tables, and renames its folder; None where its disk has failed.
+        """Closes a log that is no longer in the tables, and renames its folder. Returns None if its disk has failed.
 
         Raises KafkaStorageError. A log that keeps its folder, for a lack of descriptors, stays in the checkpoint files,
         and ``set_aside_waiting`` tries again.

@@ -127,8 +127,8 @@ class Nodes:
         return not node.is_ready, failed, not node.is_connecting, node.in_flight, self._random()
 
     def aside(self, node: int) -> int:
-        """Returns the id of the node on which the broker answers at once: its first connection if no request is in
-        flight there, else its third.
+        """Returns a connection on which the broker's answer does not wait behind others: the main one if no request is
+        in flight there, else the one for questions. (A node is a connection here.)
         """
         return node + QUESTIONS if self.in_flight(node) else node
 

@@ -1,8 +1,9 @@
-"""Documents name the partition that they come from. Before the first is sent, it is checked that the target topic has
-these partitions, so that no copy is half written.
+"""Checks a copy of documents, which name the partitions that they come from. Before the first document is sent, the
+target topic must have these partitions, so that no copy is half written.
 
-How many partitions they need is what the topic has that they name, where this cluster has it; else, of a file, what all
-of its documents name. Of a pipe from another cluster it cannot be known: a topic that is missing is refused then.
+The target needs as many partitions as the source topic, if this cluster has that topic. Otherwise all documents of a
+file are read to find the number. For a pipe from another cluster the number is unknown, so a missing target topic is
+refused.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ ZOOKEEPER = "--zookeeper: Kafka took it away with 3.0: say --bootstrap-server HO
 def on_kafka(
     *, config: str | None = None, setting: str | None = None, bootstrap: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a script ``cluster`` from --bootstrap-server, --command-config and --command-property, and from the
-    names that these once had: ``config`` (--producer.config), ``setting`` (--producer-property) and ``bootstrap``
+    """Gives a script ``cluster`` from --bootstrap-server, --command-config and --command-property, and from the older
+    names of these options: ``config`` (--producer.config), ``setting`` (--producer-property) and ``bootstrap``
     (--broker-list).
     """
     configs = ("--command-config", *filter(None, (config,)))

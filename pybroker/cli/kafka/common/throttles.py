@@ -1,6 +1,6 @@
 """The throttle of a reassignment: which replicas it concerns, and where it is set and lifted (KIP-73).
 
-The rate is a setting of each broker that takes part; that a replica is subject to it is one of its topic. Sources of a
+The rate is a setting of each broker that takes part. A setting of the topic lists the throttled replicas. Sources of a
 copy are throttled as leaders, new replicas as followers.
 """
 

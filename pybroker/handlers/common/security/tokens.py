@@ -33,14 +33,14 @@ def times(call: Call) -> Times:
 
 
 def known(call: Call) -> KnownTokens:
-    """Returns the tokens of this broker's metadata. Raises as ``secret_key``."""
+    """Returns the tokens of this broker's metadata. Raises the errors of ``secret_key``."""
     secret_key(call)
     assert call.broker.known_tokens is not None  # since there is a key
     return call.broker.known_tokens
 
 
 def found(call: Call, proof: Any) -> str | None:
-    """Returns the id of the token whose MAC the client sent, None if there is none. Raises as ``secret_key``."""
+    """Returns the id of the token whose MAC the client sent, or None. Raises the errors of ``secret_key``."""
     return known(call).id_of(bytes(proof))
 
 
