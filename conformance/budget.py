@@ -1,7 +1,7 @@
 """The pytest plugin that keeps the gate short: ``--cpu-budget SECONDS`` fails a run that takes more CPU time.
 
-CPU time, not time: a busy machine does not move it. It counts the workers of xdist and all processes that tests started
-and waited for.
+It counts CPU time, which a busy machine does not change much. It counts the workers of xdist and all processes that
+tests started and waited for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The installed package, as a user meets it: the demo runs; ``pybroker`` starts, records go in and come back, also by
-Kafka's scripts, SIGTERM ends it with 0.
+"""Tests the installed package as a user would: the demo runs, ``pybroker`` starts, records are written and read, also
+by Kafka's scripts, and SIGTERM ends it with 0.
 
-Runs with nothing but the package installed: the client is kcat.
+Only the package needs to be installed: the client is kcat.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 def idle_connections(broker: Broker, connections: int = CONNECTIONS) -> Figures:
-    """Opens connections, sends one request on each, leaves them idle: what each holds in the broker.
+    """Opens connections, sends one request on each, and leaves them idle. Measures the memory that each takes in the
+    broker.
 
     Raises:
         OSError: the machine allows this process fewer open files than it needs.

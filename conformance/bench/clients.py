@@ -1,4 +1,5 @@
-"""Clients against the null broker: our SDK and its peers, each load in a process of its own, one after the other.
+"""Measures clients against the null broker: our SDK and other clients, each load in its own process, one after the
+other.
 
 Wall time needs a quiet machine, with a core each for client and broker; CPU per million records is less sensitive. The
 same loads also run against a broker of ``harness.servers.brokers``, which fills the topic first.
@@ -80,9 +81,10 @@ def served(kind: str, say: Callable[[str], None]) -> Iterator[str]:
 def measure(
     rounds: int, share: float, only: Collection[str], say: Callable[[str], None], kind: str = NULL
 ) -> Samples:
-    """All loads of the pairs chosen, ``share`` of their records each, ``rounds`` times; a load of two pairs runs once.
+    """Runs all loads of the chosen pairs ``rounds`` times, each with ``share`` of its records. A load in two pairs runs
+    once.
 
-    ``only``: cases by name, theirs or ours; none: all.
+    ``only`` names cases, theirs or ours; if it is empty, all run.
     """
     with served(kind, say) as bootstrap:
         return pairs.measure(

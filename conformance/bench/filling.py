@@ -7,7 +7,8 @@ from harness.servers.brokers import Broker, BrokerError
 
 
 def fill(broker: Broker, topic: str, partitions: int, batch: bytes, batches: int, into: int | None = None) -> None:
-    """Makes the topic and writes the batch so many times, to its first ``into`` partitions in turn (all).
+    """Creates the topic and writes the batch this many times, to its first ``into`` partitions in turn (by default
+    all).
 
     Raises:
         BrokerError: the broker refused one.

@@ -49,16 +49,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of docs/benchmarks.md. ``name``: of its marks, of the plot and of the raw figures; ``head``: of the
-    table's first column."""
+    """A part of docs/benchmarks.md. ``name`` is in its marks and in the names of its plot and raw figures. ``head`` is
+    the head of the table's first column."""
 
     name: str
     head: str
     pairs: Sequence[Pair]
 
     def loads(self, only: Collection[str]) -> list[Load]:
-        """Returns each load once, with ours right behind the first of theirs in its pairs. ``only``: names of cases,
-        theirs or ours; none: all.
+        """Returns each load once, with ours right behind the first of theirs in its pairs. ``only`` names cases, theirs
+        or ours; if it is empty, all are returned.
         """
         found = [
             load

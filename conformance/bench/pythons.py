@@ -1,5 +1,5 @@
-"""The same broker and the same client on several Pythons, in one run: ``tox -e py311,py312,py313,py314 --notest``, then
-``python -m conformance.bench.pythons --write``, which renews docs/benchmarks.md.
+"""Measures the same broker and the same client on several Pythons, in one run: ``tox -e py311,py312,py313,py314
+--notest``, then ``python -m conformance.bench.pythons --write``, which renews docs/benchmarks.md.
 
 Each round takes the Pythons in turn, so that other load on the machine affects all of them. The table shows the best of
 the rounds, because noise only makes a run slower. librdkafka puts the load on the broker, on this Python in every case.

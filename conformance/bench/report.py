@@ -15,8 +15,8 @@ from conformance.bench.plot import BLUE, ORANGE, Bar, draw
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A row of the table. ``goal``: the most that ours may take; ``share``: the most of Kafka's figure, or the least
-    where more is better.
+    """A row of the table. ``goal`` is the most that our broker may take. ``share`` limits our figure as a share of
+    Kafka's: from above, or from below if more is better.
     """
 
     name: str

@@ -119,7 +119,7 @@ def batch(
     length: int | None = None,
     payload: bytes | None = None,
 ) -> bytes:
-    """A batch of the records; every argument but those overrides what would be right.
+    """Returns a batch of the records. Every other argument replaces the right value of a field.
 
     ``payload`` replaces the (compressed) records.
     """

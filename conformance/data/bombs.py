@@ -1,7 +1,7 @@
 """Zip bombs: streams of every codec that are small and unpack to gigabytes, made without ever holding the gigabytes.
 
-The unpacked bytes are those of one plausible record, whose value is endless: a broker that wants to know whether the
-record is good has to stop on its own.
+The unpacked bytes are one plausible record, whose value never ends. A broker that unpacks it to check it must stop by
+itself.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ BOMBS = {
 
 
 def bomb(codec: int, limit: int = 900_000) -> bytes:
-    """A batch of less than ``limit`` bytes that unpacks to as much as the codec allows, at most 10 GiB.
+    """Returns a batch of less than ``limit`` bytes that unpacks to as much as the codec allows, at most 10 GiB.
 
-    Snappy packs no better than 22 : 1, so that what it unpacks to is large but no bomb; ``snappy_liar`` is its bomb.
+    Snappy compresses at most 22 : 1, so its output is large, but not a bomb. ``snappy_liar`` is its bomb.
     """
     size = {batches.GZIP: 850 * MIB, batches.SNAPPY: 12 * MIB, batches.LZ4: 190 * MIB, batches.ZSTD: 10 * GIB}
     payload = BOMBS[codec](size[codec])

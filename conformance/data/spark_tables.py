@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def committed_files(table: Path) -> list[str]:
-    """The files that count, each once; others in the folder are of attempts that were given up.
+    """Returns the files of committed batches, each once. The folder may also have files of abandoned attempts.
 
     Each batch leaves a log of its own in ``_spark_metadata``; every tenth (``9.compact``) repeats what those before it
     say.

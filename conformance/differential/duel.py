@@ -37,8 +37,8 @@ CLOSED, SILENT = "<closed>", "<no answer>"
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds: ``waiting_s`` without a word from either side means that a request waits; ``other_s`` is for the side
-    that is slower; ``pause_s`` is between two steps."""
+    """Limits in seconds. If neither side answers for ``waiting_s``, the request waits. The slower side has ``other_s``
+    to answer. ``pause_s`` is the pause between two steps."""
 
     waiting_s: float
     late_s: float

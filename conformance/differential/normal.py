@@ -1,10 +1,10 @@
-"""A reply as a tree of plain values in which two brokers of the same behaviour agree.
+"""Normalises a reply to a tree of plain values, which is the same for two brokers that behave alike.
 
 Ids become names in the order in which they come, wall-clock times become ``<time>``, and rows of an array are sorted.
-Everything that is a broker's own affair (ports, messages for people, throttle times) is left out. Of an assignment by
-the broker it only counts that there is one: how much a member gets, and when, depends in Kafka on the order of a hash
-map. Aborted transactions count that begin below the last stable offset: Kafka, which looks where a chunk of its file
-ends, tells some more, of which the reader sees nothing.
+It leaves out what may differ between brokers: ports, messages for people, throttle times. An assignment by the broker
+only shows that it exists: what a member gets, and when, depends in Kafka on the order of a hash map. Of aborted
+transactions, it keeps those that begin below the last stable offset. Kafka returns some more, because it looks where a
+chunk of its file ends; a reader ignores those.
 """
 
 from __future__ import annotations

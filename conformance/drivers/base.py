@@ -152,7 +152,7 @@ class Consumer(Client):
 
     @abstractmethod
     def committed(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Returns the group's committed offsets; -1 where there is none."""
+        """Returns the group's committed offsets; -1 if there is none."""
 
     @abstractmethod
     def wakeup(self) -> None:

@@ -117,7 +117,7 @@ class Recorder:
                 trial.is_campaign = bool(value)
 
     def _progress(self, node_id: str, trial: Trial) -> None:
-        """Writes one line over the previous one where that is possible; a failure's line stays."""
+        """Writes one line over the previous one if that is possible; a failure's line stays."""
         self.ended.add(node_id)
         if self.file is None:
             return

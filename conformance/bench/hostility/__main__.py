@@ -1,4 +1,4 @@
-"""What one large or many small hostile requests do to a client of 1,000 records a second.
+"""Measures what one large or many small hostile requests do to a client that sends 1,000 records a second.
 
     python -m conformance.bench.hostility [--brokers 3] [--megabytes 100] [--small 10000] [--only NAME …] [--write]
 

@@ -1,4 +1,4 @@
-"""The brokers that hostile requests are sent to: one, or several of which the one that is met is not the controller.
+"""The brokers that get the hostile requests: one broker, or several, of which one that is not the controller gets them.
 
 If there are several, one broker leads both the neighbour's topic and the hostile one, and all others follow. A leader
 that is not the controller forwards the controller's requests to another broker. The neighbour notices that too, because

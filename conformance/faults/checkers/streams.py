@@ -11,9 +11,9 @@ that lie side by side::
     told STREAM PARTITION NUMBER OFFSET COUNT   COUNT records of a stream, from NUMBER on, were acked at OFFSET …; -1:
                                                 the broker knew them already and did not say where they are
     end STREAM COUNT                            the stream is over: everything was sent and is answered
-    failed TEXT                                 what must not be: a record given up, an answer out of order
+    failed TEXT                                 what must not happen: a record given up, an answer out of order
     ready                                       a signal ends it in order from now on
-    hiccup TEXT                                 an error that says of itself that one may try again
+    hiccup TEXT                                 a retriable error
     state JSON                                  a reader of everything: {partition: [next offset, CRC of all values]}
     seen PARTITION OFFSET END                   a member of a group was given these records, one by one
 

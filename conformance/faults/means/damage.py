@@ -113,7 +113,7 @@ class WrittenLog:
     def check_lookups(self) -> None:
         """Checks that the broker finds offsets by time, and recognises the producer's batches.
 
-        A snapshot holds the offset of its last batch only: an older one is refused as a duplicate (46).
+        A snapshot has only the offset of the last batch, so an older batch is refused as a duplicate (error 46).
         """
         with Wire(self.broker.address) as wire:
             for offset in range(0, COUNT, 7):
