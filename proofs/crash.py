@@ -3,18 +3,15 @@
 ``RecordingStorage`` does real work and notes each change in order. ``crash_images`` then takes
 every prefix of that record and yields what a disk may hold if the machine stops there:
 
-* *File content*: what was synced is there. Of the writes and truncations since, any may be lost; a
-  write may be torn. Pages reach the disk in any order, so a later write may be there without an
-  earlier one, with zeros between.
-* *Names*: creations, renames and removals in a folder reach the disk in order; those before the
-  last ``sync_folder`` are there, of those since only a first part. A synced file whose name was
-  not synced may be gone.
+* *File content*: synced data are there. Any write or truncation since the sync may be lost; a write may be torn. Pages
+  reach the disk in any order, so a later write may be there without an earlier one, with zeros between.
+* *Names*: creations, renames and removals in a folder reach the disk in order. Those before the last ``sync_folder``
+  are there; of the later ones, only the first few may be there. A synced file whose name was not synced may be missing.
 * A process that is killed, rather than a machine, loses nothing: that is the first image of every
   prefix.
 
-The choice is made by a seeded generator: an image is named by (prefix, seed) and can be made
-again. Run recovery on each image and check what was promised; ``mark`` notes such a promise (an
-acknowledgement) between the changes.
+A seeded generator makes the choice, so (prefix, seed) names an image, which can be made again. Run recovery on each
+image and check the promises; ``mark`` notes a promise (an acknowledgement) between the changes.
 """
 
 from __future__ import annotations
@@ -251,8 +248,6 @@ class Disk:
 
     def image(self, choice: random.Random | None) -> dict[str, bytes | None]:
         """Maps each path to its content (None for a folder) on a possible disk. Without a ``choice``, nothing is lost.
-
-        Without a ``choice``, nothing is lost.
         """
         contents: dict[str, bytes | None] = {}
         _collect(self._root, "", choice, contents)

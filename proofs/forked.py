@@ -32,7 +32,7 @@ def run_tests(arguments: Sequence[str], root: Path, timeout_s: float) -> Ended:
     """Runs pytest with these arguments in the folder ``root``, and ends all processes that it leaves behind.
 
     Raises:
-        TimeoutError: it took longer; the text is what it has said.
+        TimeoutError: it took longer; the text contains its output.
     """
     with tempfile.TemporaryDirectory(prefix="pybroker-", ignore_cleanup_errors=True) as folder:
         said = Path(folder) / "output"

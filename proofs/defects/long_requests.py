@@ -208,8 +208,8 @@ def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[P
 @defect("pybroker/handlers/tests/test_configurations.py::test_a_resource_that_a_long_request_names_twice_is_refused")
 @defect("pybroker/handlers/tests/test_topic_administration.py::test_a_partition_that_is_moved_twice_is_refused")
 def what_is_named_twice_in_different_pieces_is_served_twice() -> list[Patch]:
-    """The first piece created a topic, and the second answered that it exists; or one deleted it, and the next did not
-    find it.
+    """The first piece created a topic, and the second answered that the topic exists. Or the first deleted it, and the
+    second did not find it.
     """
     return [(writes.Repeated, "arranged", lambda self, items, key, spelled: items)]
 

@@ -1,6 +1,6 @@
 """Draws from a seed how large the cluster is, which faults happen and how fast everything is.
 
-Each history has only some of everything, so that no fault hides another (swarm testing).
+Each history has only some of the faults and clients, so that no fault hides another (swarm testing).
 """
 
 from __future__ import annotations

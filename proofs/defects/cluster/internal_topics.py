@@ -26,8 +26,8 @@ def internal_topics_take_what_brokers_there_are() -> list[Patch]:
     "::test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_that_clients_wait"
 )
 def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
-    """The answer is INVALID_REPLICATION_FACTOR: a producer fails at once, and Java's consumer retries only after five
-    minutes.
+    """The answer is INVALID_REPLICATION_FACTOR. So a producer fails at once, and Java's consumer retries only after
+    five minutes.
     """
     return [(metadata, "_may_pass", lambda error: False)]
 

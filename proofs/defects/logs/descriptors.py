@@ -138,8 +138,8 @@ def the_cache_closes_what_a_cut_needs() -> list[Patch]:
 
 @defect(f"{CUTS}::test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun")
 def a_cut_undoes_to_the_end_that_is_left() -> list[Patch]:
-    """If compaction has removed the batches in front, this end is lower than the truncation. The log was read for
-    producers.
+    """If compaction has removed the batches before the truncation, the log's end is lower than the truncation. So the
+    journal could not be used, and the log was read.
     """
     return [_reads_in_the_cut()]
 

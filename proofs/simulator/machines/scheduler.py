@@ -5,8 +5,8 @@ begins). Virtual time decides which one is next; at equal times, their order of 
 decides, so the same seed gives the same history.
 
 A process is its loop. Broker code that calls ``asyncio.get_running_loop()`` gets the loop of the process whose callback
-runs. So a killed process simply never runs again, not even its ``finally`` blocks. A process that is paused (SIGSTOP)
-finds when it goes on that time has passed.
+runs. So a killed process simply never runs again, not even its ``finally`` blocks. When a suspended process (SIGSTOP)
+continues, it finds that time has passed.
 """
 
 from __future__ import annotations

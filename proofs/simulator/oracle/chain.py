@@ -1,4 +1,4 @@
-"""A log as the oracle compares it: the end of each batch, and a digest of everything up to there.
+"""Summarises a log for comparison: the end of each batch, and a digest of all records up to there.
 
 Two logs are identical up to an offset if their digests there are. So the oracle reads no bytes twice.
 """

@@ -1,9 +1,9 @@
 """What must hold of consumer groups, from what their members were told.
 
 * ``one owner``  in a generation (classic) or at an epoch (KIP-848) no two members have the same partition
-* ``offsets``    at the end the last acknowledged offset is there, or one that was sent later, or one whose time of
-  writing nobody knows; a deleted topic has none
-* ``answered``   a member that joins or syncs gets an answer in time, once nothing fails any more
+* ``offsets``    at the end the last acknowledged offset is there, or one that was sent later, or one that was written
+  at an unknown time; a deleted topic has none
+* ``answered``   once all faults have ended, a member that joins or syncs gets an answer in time
 
 A commit names its topic by id and says in its metadata which commit it is.
 """

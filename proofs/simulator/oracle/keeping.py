@@ -1,13 +1,15 @@
 """Checks what must stay on the disks, whatever happens to the coordination store.
 
-* A folder of a log that has records goes only for three reasons (``kept``). The deletion of its topic was noted, the
-  replica has moved to other brokers, or another folder of the machine has the same records. A copy that a move makes
-  begins again where its log was truncated: of it only what was committed has to lie there.
-* A log that is opened again does not start again (``kept``): a machine that has not lost its disk has what it had.
-* A topic whose nodes a stranger has removed or garbled is *estranged*: nobody may lead or follow any more. At the end
-  every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that know the topic may
-  continue to use it. A replica that has left the in-sync set since then owes nothing.
-* Where the whole store went back in time, some machine has them: which replicas are in sync is not known any more.
+* The folder of a log with records may be removed only for three reasons (``kept``). The deletion of its topic was
+  noted, the replica has moved to other brokers, or another folder of the machine has the same records. A copy for a
+  move starts again if its log was truncated: only the committed records of such a copy must still exist somewhere.
+* A log that is opened again is not emptied (``kept``): a machine that has not lost its disk has the records that it
+  had.
+* A topic whose nodes a stranger has removed or garbled is *estranged*: perhaps no broker leads or follows it any
+  longer. At the end, every replica that was in sync has every acknowledged record on its disk (``kept``). Brokers that
+  know the topic may continue to use it. A replica that has left the in-sync set since then may lack records.
+* If the whole store went back in time, at least one machine has every acknowledged record: it is no longer known which
+  replicas are in sync.
 """
 
 from __future__ import annotations

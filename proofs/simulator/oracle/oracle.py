@@ -1,27 +1,27 @@
 """What must hold after every event, whatever has happened.
 
-* ``agreement``   below a replica's high watermark there is what was committed there, and nothing else
-* ``durability``  who is elected has everything committed; so has, at the end, everybody
-* ``isr``         so has every member of the in-sync set, and every eligible leader (KIP-966)
-* ``min.insync``  what becomes committed is on as many replicas as ``min.insync.replicas`` says
-* ``one leader``  no two brokers lead in one epoch
+* ``agreement``   a replica's log below its high watermark equals the committed log
+* ``durability``  an elected leader has all committed records; at the end, so has every replica
+* ``isr``         every in-sync replica and every eligible leader replica (KIP-966) has them too
+* ``min.insync``  a committed record is on at least ``min.insync.replicas`` replicas
+* ``one leader``  no two brokers lead in the same leader epoch
 * ``watermark``   a leader's high watermark never falls in an epoch
-* ``ack``         what is acknowledged with acks=all is committed
-* ``kept``        logs go only where their deletion was noted (``keeping``)
-* ``synced``      nobody counts as synced what is not there
-* ``leads``       nobody leads whose loop hangs, once its session must have ended (``hangs``)
-* ``factor``      internal topics have as many replicas as are set, however early they were wanted
-* ``retention``   what is old goes only where a limit says so (``retention``)
-* ``restless``    no broker asks the store all the time
+* ``ack``         a record that is acknowledged with acks=all is committed
+* ``kept``        a log is deleted only if its deletion was noted (``keeping``)
+* ``synced``      no broker counts records as synced that are not on its disk
+* ``leads``       a broker whose loop hangs does not lead once its session must have expired (``hangs``)
+* ``factor``      internal topics have as many replicas as are configured, however early a client comes
+* ``retention``   records expire only if a limit says so (``retention``)
+* ``restless``    no broker queries the store in a busy loop
 * ``stops``       every broker can be stopped, whatever has happened
 * ``crash``       production code raises nothing unexpected
 
-*Committed* is what a leader's high watermark has ever passed, until the leader's log dir failed. Others may still learn
-of what it passed in the event in which that happened. The oracle reads the logs, the store's nodes and the brokers'
-answers; it keeps its own books of them.
+*Committed* is what a leader's high watermark has ever passed, until the leader's log dir failed. Other replicas may
+still learn what it passed in the event in which the log dir failed. The oracle reads the logs, the store's nodes and
+the brokers' answers, and keeps its own record of them.
 
-A machine that has lost what was not synced is *tainted*: it may lack something, until the controller has
-taken it out of ISR and eligible leaders.
+A machine that has lost unsynced data is *tainted*: its replicas may lack records, until the controller has removed them
+from the ISR and from the eligible leaders.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ class Oracle:
         self._elected.clear()
 
     def would_be_safe(self, tree: Tree) -> bool:
-        """Whether all replicas that are in sync in that tree have everything. A backup cannot say which have left the
-        ISR since.
+        """Returns whether all replicas that are in sync in that tree have everything. A backup does not show which ones
+        have left the ISR since.
         """
         for path, node in tree.nodes.items():
             if path.startswith(_TOPICS) and path.endswith("/state"):
@@ -232,7 +232,7 @@ class Oracle:
         self.keeping.lost(node_id)
 
     def unprotected(self, node_id: int) -> list[TopicPartition]:
-        """The partitions that may lose something with what that machine has not synced.
+        """Returns the partitions that may lose records together with that machine's unsynced data.
 
         ``min.insync.replicas`` of 2 protects against one loss at a time. As long as nobody has noticed the loss of a
         machine, the others may leave the ISR one by one. A value of 1 protects against none.

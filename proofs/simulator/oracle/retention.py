@@ -45,8 +45,8 @@ class Retention:
                 self._sizes[name] = min(size, self._sizes.get(name, size))
 
     def check(self, key: TopicPartition, topic: str, log: Log, *, led: bool) -> None:
-        """Checks a log that does not begin at 0. ``led``: its own leader moved its start. Followers may lack records
-        that the leader has counted.
+        """Checks a log that does not begin at 0. ``led`` tells that its own broker led and moved its start. Followers
+        may lack records that the leader has counted.
         """
         if topic in self._times:
             return
