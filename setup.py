@@ -80,7 +80,7 @@ def preprocesses(text: str) -> bool:
 
 
 def missing() -> str | None:
-    """What has to be installed before this can be built, in one line; None where all is there."""
+    """What has to be installed before this can be built, in one line; None if nothing is missing."""
     if not preprocesses("#include <stdio.h>\n"):
         return "there is no C compiler that works: apt install gcc libc6-dev (elsewhere gcc or clang; CC names one)"
     if not preprocesses("#include <Python.h>\n"):

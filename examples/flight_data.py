@@ -19,7 +19,7 @@ MINUTES = 60_000
 
 
 class Flight(msgspec.Struct, frozen=True):
-    """scheduled: when it was due, UTC. delay: in minutes, None where it was cancelled. air_time: in minutes, None where
+    """scheduled: when it was due, UTC. delay: in minutes, None if it was cancelled. air_time: in minutes, None where
     it did not arrive. distance: in miles.
     """
 

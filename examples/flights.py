@@ -40,7 +40,7 @@ NEW_YORK = ZoneInfo("America/New_York")
 
 
 class Hour(NamedTuple):
-    """A row of the table ``hours``. minutes_late: None where no flight left."""
+    """A row of the table ``hours``. minutes_late: None if no flight left."""
 
     hour: datetime
     origin: str

@@ -1,4 +1,4 @@
-"""What the examples have in common: ``--bootstrap``, ``--output``, a broker where none is given, figures, a picture."""
+"""What the examples have in common: ``--bootstrap``, ``--output``, a broker if none is given, figures, a picture."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tell(name: str, text: str) -> None:
 def broker(bootstrap: str | None, topics: list[NewTopic]) -> Iterator[str]:
     """The address of brokers that have these topics: the given one, or a new one's, which ends with the block.
 
-    Raises TopicAlreadyExists where one is there from an earlier run (``pybroker topic delete``).
+    Raises TopicAlreadyExists if one is left from an earlier run (``pybroker topic delete``).
     """
     with ExitStack() as stack:
         if bootstrap is None:

@@ -93,7 +93,7 @@ def newer(default: Version) -> Path | None:
 
 
 def of_environment(name: str, asked_for: bool) -> Path | None:
-    """The interpreter of a tox environment, or of the one that builds for it; fetches the package where it is missing.
+    """The interpreter of a tox environment, or of the one that builds for it; fetches the package if it is missing.
 
     Args:
         name: of the environment: ``py312``, ``.pkg-cpython312``, ``newer``, ``.pkg-newer``, or one that says nothing of
@@ -101,7 +101,7 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
         asked_for: the environment was requested by name; only then is a Python fetched.
 
     Returns:
-        None where tox finds the interpreter by itself, or misses it.
+        None if tox finds the interpreter by itself, or misses it.
 
     Raises:
         PeerError: as of ``fetch``.

@@ -66,8 +66,8 @@ cdef class AbortedTransactions:
         return kept
 
     cdef bint begin_up_to(self, const BatchView *batch) noexcept nogil:
-        """Begins the transactions up to the batch, without those that ended before it. Returns False if memory runs
-        out."""
+        """Opens the aborted transactions that begin before or in the batch, unless they ended before it. Returns False
+        if memory runs out."""
         cdef const Transaction *next
         cdef int64_t producer_id
         while self.reached < self.total:

@@ -14,6 +14,6 @@ def iterate(buffer: Buffer, max_output: int | None = None) -> Iterator[Record]:
 def up_convert(buffer: Buffer, *, max_output: int | None = None) -> bytes:
     """Converts messages of formats v0 and v1 to v2 batches; keeps offsets, timestamps, keys, values and codecs.
 
-    A wrapper becomes one batch; single messages in a row are gathered into batches of about 1 MiB. Bounds and errors as for
-    ``iterate``.
+    A wrapper becomes one batch; single messages in a row are gathered into batches of about 1 MiB. Limits and errors
+    are those of ``iterate``.
     """

@@ -1,4 +1,4 @@
-"""Headers of a record, encoded:
+"""Encodes the headers of a record:
 
     varint count, then of each: varint length, name in UTF-8, varint length (-1: null), value
 """

@@ -1,4 +1,4 @@
-"""Consumed records as the buffers of Arrow arrays (its columnar format), from the entries of chunks.
+"""Turns consumed records, the entries of chunks, into buffers of Arrow arrays (its columnar format).
 
 There are three passes over the entries of each chunk, and none makes a Python object. They count the bytes, fill the
 fixed columns, keys and values, and fill the headers if there are any. An unwanted column has no buffer, and its pointer

@@ -34,7 +34,7 @@ def jaas(mechanism: str, **options: str) -> str:
 
 
 class Guarded(Broker):
-    """Listeners that ask for a name: SASL_PLAINTEXT, and SASL_SSL where there is a key store.
+    """Listeners that ask for a name: SASL_PLAINTEXT, and SASL_SSL if there is a key store.
 
     ``users`` come by PLAIN. SCRAM has those that an administrator stores, and the owners of tokens. OAUTHBEARER is
     there if the file of public keys (JWKS) is.

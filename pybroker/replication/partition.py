@@ -148,7 +148,7 @@ class Partition:
 
     @property
     def is_available(self) -> bool:
-        """False where the partition is offline or gone."""
+        """False if the partition is offline or gone."""
         return self._unavailable is None
 
     # Checks

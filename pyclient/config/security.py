@@ -23,7 +23,7 @@ SSL: Final = (
     Key("ssl.keystore.certificate.chain", STRING, None, "the certificates of that key as the text of a PEM"),
     Key("ssl.keystore.password", PASSWORD, None, "the password of a PKCS12 or JKS file"),
     Key("ssl.keystore.type", STRING, None, "PEM, PKCS12 or JKS; without it, the file's first bytes tell"),
-    Key("ssl.key.password", PASSWORD, None, "the password of the key, where it is encrypted"),
+    Key("ssl.key.password", PASSWORD, None, "the password of the key, if it is encrypted"),
     Key("ssl.endpoint.identification.algorithm", STRING, "https", "https: the certificate of a broker must name its "
         "host; empty: any host is accepted"),
     Key("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "the versions of TLS"),

@@ -37,7 +37,7 @@ def from_cluster(names: Callable[[Admin], Iterable[str]]) -> Complete:
 
 
 def ask(context: click.Context, names: Callable[[Admin], Iterable[str]]) -> list[str]:
-    """Sorted; nothing where the cluster cannot be asked."""
+    """Sorted; empty if the cluster cannot be asked."""
     from pyclient import Admin
     from pyclient.errors import KafkaError
 

@@ -99,7 +99,7 @@ def widest(lines: Iterable[str], width_of: Width) -> int:
 
 
 def shrunk(cells: Sequence[Sequence[str]], limit: int, width_of: Width) -> list[int] | None:
-    """Widths of columns that fit: the widest that may be broken are made narrower. None where they cannot be."""
+    """Widths of columns that fit: the widest that may be broken are made narrower. None if they cannot be."""
     columns = list(zip(*cells, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
     least = [max(width_of(word.strip()) for cell in column for word in words(cell)) for column in columns]

@@ -16,7 +16,7 @@ VERY_LATE_MIN = 120
 
 
 class Flight(msgspec.Struct):
-    """A row. ``delay``: in minutes, None where the flight was cancelled."""
+    """A row. ``delay``: in minutes, None if the flight was cancelled."""
 
     time: str
     carrier: str

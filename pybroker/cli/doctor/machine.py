@@ -105,7 +105,7 @@ def disk(folder: Path, option: str = "--data-dir") -> Iterator[Finding]:
 
 
 def mounts() -> dict[str, str]:
-    """Kinds of file systems by mount point; nothing where the system does not say."""
+    """Kinds of file systems by mount point; empty if the system does not say."""
     try:
         rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:

@@ -100,7 +100,7 @@ def consumer_groups(
 
 
 def listed(admin: Admin, state: str | None, kind: str | None) -> str:
-    """Names, or a table with states and types where one of them was asked for."""
+    """Names, or a table with states and types if one of them was requested."""
     if state is None and kind is None:
         return "".join(f"{each.group_id}\n" for each in admin.list_consumer_groups())
     states, kinds = ([word.strip() for word in (text or "").split(",") if word.strip()] for text in (state, kind))

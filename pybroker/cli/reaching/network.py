@@ -22,7 +22,7 @@ SLOW_S = 0.5
 
 
 class Reach(NamedTuple):
-    """The way to ``host:port``. ``phase``: resolve, connect, or empty where it is open; ``error`` says why not."""
+    """The way to ``host:port``. ``phase``: resolve, connect, or empty if it is open; ``error`` says why not."""
 
     host: str
     port: int

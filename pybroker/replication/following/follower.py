@@ -36,7 +36,7 @@ class Position(NamedTuple):
     offset: int
     leader_epoch: int
     last_epoch: int
-    """The epoch of the record before ``offset``, -1 where there is none."""
+    """The epoch of the record before ``offset``, -1 if there is none."""
     log_start_offset: int
     """The log start that survives a crash, since the leader tells clients that all records below are deleted."""
 

@@ -21,7 +21,7 @@ USERS, CLIENTS, IPS = "users", "clients", "ips"
 TYPES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 """Kafka's names of types in requests, by those of its script."""
 NOUNS: Final = {"user": "user-principal"}
-"""How the script shows a type, where that is another name."""
+"""How the script shows a type, if that is another name."""
 RATES: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 KEYS: Final = {USERS: RATES, CLIENTS: RATES, IPS: ("connection_creation_rate",)}
 PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7
