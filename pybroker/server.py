@@ -41,6 +41,7 @@ from pybroker.data_folder import DataFolder
 from pybroker.handlers import ROWS, api_versions
 from pybroker.handlers.common.call import Authorizer, Call, Connection
 from pybroker.handlers.common.create_elsewhere import create_elsewhere
+from pybroker.handlers.common.described import DescribedTopics
 from pybroker.handlers.common.forwarding import Forwarding
 from pybroker.handlers.common.turns import Turns
 from pybroker.log.compaction.workers import CompactionWorkers
@@ -116,6 +117,7 @@ class Broker:
         self.quotas: ClientQuotas | None = None
         self.unpackers = ThreadPoolExecutor(UNPACKERS, "unpack")
         self.turns = Turns()
+        self.described = DescribedTopics()
         self.pools = Pools.threads(config["num.replica.alter.log.dirs.threads"] or len(folder.log_dirs))
         self.protection = Protection(config, self.clock, self.loop, self.pools)
         self.authorizer: Authorizer | None = self.protection.authorizer

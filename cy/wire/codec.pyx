@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, uint32_t
 from cy.wire.buffer cimport Reader, Writer
 from cy.endian cimport store_int32
 from cy.wire.plan cimport Plan
-from cy.wire.wire_types cimport String
+from cy.wire.wire_types cimport String, WireType
 
 from cy.wire.buffer import DecodeError, EncodeError
 
@@ -90,6 +90,13 @@ cdef class Codec:
             raise EncodeError(f"{self.name} has versions {self.min_version} to {self.max_version}, "
                               f"not {version}")
         return plan
+
+    def element(self, int version, *path) -> WireType:
+        """Returns the type of the elements of the field at ``path``, an array at each step."""
+        cdef WireType found = self.plan(version)
+        for name in path:
+            found = (<Plan?>found).element(name)
+        return found
 
     def decode(self, int version, view, Py_ssize_t position, Py_ssize_t end):
         """Returns the message that fills ``view[position:end]``. Raises DecodeError."""

@@ -29,6 +29,7 @@ cdef class Plan(WireType):
     cdef Py_ssize_t forbidden_count
     cdef list held
 
+    cdef WireType element(self, str name)
     cdef object decode_all(self, Reader reader)
     cdef int decode_tags(self, Reader reader, PyObject *message) except -1
     cdef int encode_tags(self, Writer writer, PyObject *message) except -1

@@ -19,7 +19,7 @@ from libc.string cimport memmove
 from cy.wire.buffer cimport Reader, Writer
 from cy.wire.messages cimport Slot, layout_of, load, pyb_alloc, store
 from cy.varint cimport size_of_unsigned_varlong, write_unsigned_varlong
-from cy.wire.wire_types cimport WireType
+from cy.wire.wire_types cimport Array, WireType
 
 from cy.wire.buffer import DecodeError, EncodeError
 
@@ -102,6 +102,13 @@ cdef class Plan(WireType):
         PyMem_Free(self.tagged)
         PyMem_Free(self.forbidden)
         PyMem_Free(self.unset)
+
+    cdef WireType element(self, str name):
+        """Returns the type of the elements of an array field."""
+        for field, wire_type in self.held[0]:
+            if field == name:
+                return (<Array?>wire_type).element
+        raise EncodeError(f"{self.message.__qualname__} has no field {name} in this version")
 
     cdef object decode(self, Reader reader):
         cdef Py_ssize_t i

@@ -23,3 +23,20 @@ cdef class Sized(WireType):
 @cython.final
 cdef class String(Sized):
     pass
+
+
+@cython.final
+cdef class EncodedArray:
+    cdef WireType element
+    cdef Writer writer                  # None after the last element
+    cdef Py_ssize_t count
+    cdef bytes elements
+
+    cdef bytes finished(self)
+
+
+@cython.final
+cdef class Array(Sized):
+    cdef WireType element
+
+    cdef int encode_again(self, Writer writer, EncodedArray value) except -1

@@ -1,3 +1,5 @@
+from typing import Any
+
 class WireType:
     @property
     def min_size(self) -> int: ...
@@ -23,3 +25,9 @@ class Array(WireType):
     def __init__(
         self, element: WireType, *, compact: bool = False, nullable: bool = False
     ) -> None: ...
+
+class EncodedArray:
+    """An array whose elements are encoded as they are appended."""
+
+    def __init__(self, element: WireType) -> None: ...
+    def append(self, value: Any) -> None: ...

@@ -299,8 +299,6 @@ cdef inline Py_ssize_t make_way(Py_ssize_t since) except -1:
 cdef class Array(Sized):
     """A list of ``element``. A tuple can be encoded as well."""
 
-    cdef WireType element
-
     def __init__(self, WireType element, *, bint compact=False, bint nullable=False):
         self.element = element
         self.nests = True
@@ -323,6 +321,8 @@ cdef class Array(Sized):
         cdef Py_ssize_t i, count
         if value is None:
             return self.write_null(writer)
+        if type(value) is EncodedArray:
+            return self.encode_again(writer, <EncodedArray>value)
         if not isinstance(value, (list, tuple)):
             raise EncodeError(f"expected a list, not {value!r}")
         count = PySequence_Fast_GET_SIZE(value)
@@ -333,3 +333,40 @@ cdef class Array(Sized):
             if writer.polite:
                 writer.since_way = make_way(writer.since_way)
         return 0
+
+    cdef int encode_again(self, Writer writer, EncodedArray value) except -1:
+        cdef bytes elements = value.finished()
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(elements)
+        write_size(self, writer, value.count)
+        if size >= WORTH_A_PIECE and not writer.joined:
+            return writer.insert(elements, size)
+        writer.spend(size // CHEAP_BYTES)
+        return writer.put(PyBytes_AS_STRING(elements), size)
+
+
+@cython.final
+cdef class EncodedArray:
+    """An array whose elements are encoded as they are appended, each by the type ``element``.
+
+    It can be the value of an array field in many messages, which then copy or share its bytes. They must be messages
+    whose elements have that type, and after the first of them nothing may be appended.
+    """
+
+    def __cinit__(self, WireType element):
+        self.element = element
+        self.writer = Writer()
+        self.writer.joined = True       # all bytes are in one piece
+
+    def append(self, value):
+        """Adds an element."""
+        if self.writer is None:
+            raise EncodeError("the array is in a message already")
+        self.element.encode(self.writer, value)
+        self.count += 1
+
+    cdef bytes finished(self):
+        """Returns all elements, one behind the other."""
+        if self.writer is not None:
+            self.elements = self.writer.result()
+            self.writer = None
+        return self.elements

@@ -8,18 +8,21 @@
 A missing topic is created before the reply, so the reply has its leaders. If a leader may just have died, the reply
 waits a moment for the next one (``cluster.suspects``).
 
-Many partitions are described in turns (``pacing``), whether the request names their topics or not.
+Many partitions are described in turns (``pacing``), whether the request names their topics or not. Descriptions are
+kept until they change (``described``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from cy.wire.wire_types import EncodedArray
 from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.topic_names import check_name
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.described import Form
 from pybroker.handlers.common.mutation_quota import made_within_quota
 from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces, settled
 from pybroker.handlers.common.security import authorized_operations
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
+_LAST_OF_PARTITIONS = 9
+"""The last version that describes partitions in another way than the version before it."""
 
 
 def handle(
@@ -195,35 +200,42 @@ def _response(
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.of_cluster(call)
+    form = Form(frozenset(addresses), min(call.version, _LAST_OF_PARTITIONS))
+    element = Metadata.response_codec.element(form.version, "topics", "partitions")
     for topic in _found(request, call, image, outcomes):
         yield
         if isinstance(topic, TopicImage):
+            encoded = call.broker.described.find(topic, form)
+            if encoded is None:
+                encoded = EncodedArray(element)
+                for partition in topic.partitions:
+                    yield
+                    encoded.append(_partition(partition, form))
+                call.broker.described.keep(topic, form, encoded, image.topics)
             described = Metadata.Response.MetadataResponseTopic(
                 name=topic.name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
+                partitions=encoded,  # type: ignore[arg-type]
             )
             if tells_operations:
                 described.topic_authorized_operations = authorized_operations.of_topic(call, topic.name)
             response.topics.append(described)
-            for partition in topic.partitions:
-                yield
-                described.partitions.append(_partition(partition, addresses, call.version))
         elif topic is not None:
             response.topics.append(topic)
     return response
 
 
-def _partition(partition: PartitionImage, addresses: Mapping[int, tuple[str, int]], version: int) -> Partition:
+def _partition(partition: PartitionImage, form: Form) -> Partition:
     """Describes a partition. It passes the tuples on without copies, which would take half as long again."""
     return Metadata.Response.MetadataResponsePartition(
-        error_code=error_of(partition, addresses, version),
+        error_code=error_of(partition, form.alive, form.version),
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,  # type: ignore[arg-type]
         isr_nodes=partition.isr,  # type: ignore[arg-type]
-        offline_replicas=offline(partition, addresses),
+        offline_replicas=offline(partition, form.alive),
     )
 
 
@@ -241,7 +253,7 @@ def _departed(call: Call) -> Iterator[Broker]:
 
 def error_of(
     partition: PartitionImage,
-    alive: Mapping[int, tuple[str, int]],
+    alive: Container[int],
     version: int = _FIRST_WITH_LISTENER_NOT_FOUND,
 ) -> int:
     """Returns the partition's error code: none if clients can reach its leader."""
@@ -252,6 +264,6 @@ def error_of(
     return errors.ListenerNotFound.code
 
 
-def offline(partition: PartitionImage, alive: Mapping[int, tuple[str, int]]) -> list[int]:
+def offline(partition: PartitionImage, alive: Container[int]) -> list[int]:
     """Returns the replicas on brokers that are not alive."""
     return [replica for replica in partition.replicas if replica not in alive]

@@ -19,6 +19,7 @@ from cy.wire.wire_types import (
     Array,
     Bool,
     Bytes,
+    EncodedArray,
     Float64,
     Int8,
     Int16,
@@ -207,6 +208,30 @@ def test_nothing_is_kept_of_messages_that_are_gone() -> None:
     for _ in range(300):
         work()
     assert blocks() - before < 200
+
+
+@pytest.mark.parametrize("sizes", [{}, COMPACT])
+@pytest.mark.parametrize("count", [0, 1, 200, 5000])
+def test_an_encoded_array_is_written_as_its_elements_are_in_any_number_of_messages(
+    count: int, sizes: dict[str, bool]
+) -> None:
+    both = codec(Array(Array(Int32(), **sizes), **sizes))
+    inner = EncodedArray(Int32())
+    for number in range(count):
+        inner.append(number)
+    data = both.encode(0, Box(value=[list(range(count))] * 2))
+    for _ in range(2):
+        assert both.encode(0, Box(value=[inner, inner])) == data
+    with pytest.raises(EncodeError, match="in a message already"):
+        inner.append(0)
+
+
+def test_the_type_of_a_field_s_elements_is_found_by_its_name() -> None:
+    inner = Plan(Box, [("value", Array(Int8()))], [], [], False)
+    outer = codec(Array(inner))
+    assert isinstance(outer.element(0, "value", "value"), Int8)
+    with pytest.raises(EncodeError, match="no field other"):
+        outer.element(0, "value", "other")
 
 
 def test_counts_and_sizes_of_a_frame_are_big_endian() -> None:

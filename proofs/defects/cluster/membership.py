@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from cy.wire.wire_types import EncodedArray
 from proofs.defects import Patch, defect
 from proofs.defects.suites import in_histories
 from pybroker.cluster import membership, namesake
@@ -13,10 +14,11 @@ from pybroker.cluster.controller import ControllerService
 from pybroker.cluster.following import PAUSE_S, Following, newest
 from pybroker.cluster.membership import Membership
 from pybroker.cluster.metadata import znodes
-from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.nodes.leadership import Leadership, become_controller
 from pybroker.cluster.owner_process import Owner
+from pybroker.handlers.common.described import DescribedTopics, Form
 from pybroker.store.interface import CoordinationStore, Create, NoNode
 
 
@@ -157,3 +159,26 @@ def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
 def a_garbled_configuration_is_forgotten_with_the_session() -> list[Patch]:
     """The broker forgets min.insync.replicas too, and acknowledges records that have a single replica."""
     return [(MetadataImage, "with_configs_of", lambda image, known: image)]
+
+
+@defect("pybroker/handlers/tests/test_metadata.py::test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once")
+def metadata_tell_what_was_kept_after_a_topic_has_changed() -> list[Patch]:
+    """Clients stay with leaders that are gone."""
+
+    def find(self: DescribedTopics, topic: TopicImage, form: Form) -> EncodedArray | None:
+        _, last_form, encoded = self._by_name.get(topic.name, (None, None, None))
+        return encoded if last_form == form else None
+
+    return [(DescribedTopics, "find", find)]
+
+
+@defect("pybroker/handlers/tests/test_metadata.py::test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once")
+@defect("pybroker/handlers/tests/test_metadata.py::test_what_is_kept_of_topics_is_told_as_if_it_were_described_now")
+def metadata_tell_what_was_kept_for_other_brokers_or_another_version() -> list[Patch]:
+    """Clients read nonsense, or look for a broker that they cannot reach."""
+
+    def find(self: DescribedTopics, topic: TopicImage, form: Form) -> EncodedArray | None:
+        partitions, _, encoded = self._by_name.get(topic.name, (None, None, None))
+        return encoded if partitions is topic.partitions else None
+
+    return [(DescribedTopics, "find", find)]

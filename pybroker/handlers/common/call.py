@@ -18,6 +18,7 @@ from pybroker.cluster.suspects import Suspects
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
+from pybroker.handlers.common.described import DescribedTopics
 from pybroker.handlers.common.turns import Turns
 from pybroker.log.manager import LogManager
 from pybroker.replication.replica_manager import ReplicaManager
@@ -177,6 +178,8 @@ class Broker(Protocol):
     """Threads for batches that take long to unpack."""
     turns: Turns
     """Where long requests wait for their next turn."""
+    described: DescribedTopics
+    """What Metadata told last of each topic."""
     loop: AbstractEventLoop
 
     @property

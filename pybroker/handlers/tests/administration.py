@@ -15,10 +15,11 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.handlers import ROWS
 from pybroker.handlers.common.call import Call
+from pybroker.handlers.common.described import DescribedTopics
 from pybroker.handlers.common.turns import Turns
 from pybroker.handlers.tests.harness import FakeConnection
 from pybroker.store.embedded import EmbeddedStore
-from pyclient.protocol import errors
+from pyclient.protocol import Metadata, errors
 from pyclient.protocol.apis import Api
 
 HANDLERS = {row.api: row.handle for row in ROWS}
@@ -35,7 +36,9 @@ async def passes(settings: object) -> None:
 
 
 class Administration:
-    """``await administration(Api, version, request)`` is what the handler answers."""
+    """``await administration(Api, version, request)`` is what the handler answers. An answer to Metadata, which has the
+    partitions in bytes, is decoded.
+    """
 
     def __init__(self, node: ClusterNode, config: BrokerConfig) -> None:
         self.node = node
@@ -52,6 +55,7 @@ class Administration:
             endpoint_for=lambda connection: node.addresses("PLAINTEXT", LOCAL),
             clock=ManualClock(),
             turns=Turns(),
+            described=DescribedTopics(),
             try_out=passes,
             quotas=None,
             loop=asyncio.get_running_loop(),
@@ -63,8 +67,8 @@ class Administration:
         response = HANDLERS[api](request, Call(self.broker, version, "test", connection))
         if inspect.isawaitable(response):
             response = await response
-        api.encode_response(version, 1, response)
-        return response
+        message = api.response_codec.encode(version, response)
+        return api.decode_response(version, message, 0, len(message)) if api is Metadata else response
 
 
 def run(

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.decisions.plan import NewTopic
+from cy.wire.wire_types import EncodedArray, Int32
+from pybroker.cluster.decisions.plan import NewPartitions, NewTopic
 from pybroker.cluster.metadata.image import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerRegistration,
     MetadataDelta,
+    TopicImage,
 )
 from pybroker.config import Endpoint
+from pybroker.handlers.common.described import DescribedTopics, Form
 from pybroker.handlers.tests.administration import LOCAL, Administration, run
 from pybroker.handlers.tests.harness import OneItemTurns
 from pyclient.protocol import (
     ZERO_UUID,
+    DeleteTopics,
     DescribeCluster,
     DescribeTopicPartitions,
     Metadata,
@@ -57,7 +61,7 @@ def test_a_topic_is_described_with_leaders_epochs_and_replicas() -> None:
         assert [p.partition_index for p in topic.partitions] == [0, 1]
         first = topic.partitions[0]
         assert (first.leader_id, first.leader_epoch, first.error_code) == (1, 0, 0)
-        assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ((1,), (1,), [])
+        assert (first.replica_nodes, first.isr_nodes, first.offline_replicas) == ([1], [1], [])
         assert response.controller_id == 1
         assert response.cluster_id == ask.node.cluster_id
         assert topic.topic_authorized_operations == -(1 << 31)
@@ -281,7 +285,9 @@ def test_many_partitions_are_described_in_several_turns_as_few_are() -> None:
         requests = [named, Metadata.Request(topics=None)]
         whole = [await ask(Metadata, 12, request) for request in requests]
         ask.broker.turns = OneItemTurns()
-        assert [await ask(Metadata, 12, request) for request in requests] == whole
+        for request, answer in zip(requests, whole, strict=True):
+            ask.broker.described = DescribedTopics()
+            assert await ask(Metadata, 12, request) == answer
         assert ask.broker.turns.count >= (3 + 8) + (3 + 9)
 
     run(scenario)
@@ -298,3 +304,58 @@ def test_many_topics_are_made_in_several_writes() -> None:
         ]
 
     run(scenario)
+
+
+def test_what_is_kept_of_topics_is_told_as_if_it_were_described_now() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=3, b=1, large=700)
+        two = BrokerRegistration(2, 1, (Endpoint("OTHER", "PLAINTEXT", "h", 1),))
+        await ask.node.controller.set_brokers({**ask.node.metadata.image.brokers, 2: two})
+        await ask.node.controller.create_topics([NewTopic("far", -1, -1, ((0, (2, 1)), (1, (1, 2))))])
+        kept = ask.broker.described
+        versions = range(Metadata.min_version, Metadata.max_version + 1)
+        for version in (*versions, *versions, *reversed(versions)):
+            request = Metadata.Request(topics=None if version else [])
+            ask.broker.described = DescribedTopics()
+            described = await ask(Metadata, version, request)
+            ask.broker.described = kept
+            assert await ask(Metadata, version, request) == described
+
+    run(scenario)
+
+
+def test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once() -> None:
+    async def scenario(ask: Administration) -> None:
+        two = BrokerRegistration(2, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),))
+        one = dict(ask.node.metadata.image.brokers)
+        await ask.node.controller.set_brokers({**one, 2: two})
+        await ask.node.controller.create_topics([NewTopic("t", -1, -1, ((0, (2, 1)),))])
+
+        async def told() -> list[tuple[int, list[int], list[int]]]:
+            [topic] = (await ask(Metadata, 12, asking("t"))).topics
+            return [(each.leader_id, each.isr_nodes, each.offline_replicas) for each in topic.partitions]
+
+        assert await told() == [(2, [2, 1], [])]
+        await ask.node.controller.create_partitions([NewPartitions("t", 2, ((1, 2),))])
+        assert await told() == [(2, [2, 1], []), (1, [1, 2], [])]
+        elsewhere = two._replace(endpoints=(Endpoint("OTHER", "PLAINTEXT", "h", 1),))
+        await ask.broker.metadata.publish(MetadataDelta(brokers={2: elsewhere}))
+        assert await told() == [(2, [2, 1], [2]), (1, [1, 2], [2])]
+        await ask.node.controller.set_brokers(one)
+        assert await told() == [(1, [1], [2]), (1, [1], [2])]
+        await ask(DeleteTopics, 5, DeleteTopics.Request(topic_names=["t"]))
+        await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert await told() == [(1, [1], [])]
+
+    run(scenario)
+
+
+def test_nothing_is_kept_of_topics_that_are_gone() -> None:
+    described, form = DescribedTopics(), Form(frozenset({1}), 9)
+    topics = {name: TopicImage(name, name.encode() * 16, ()) for name in "ab"}
+    for topic in topics.values():
+        described.keep(topic, form, EncodedArray(Int32()), topics)
+    assert all(described.find(topic, form) for topic in topics.values())
+    new = TopicImage("c", b"c" * 16, ())
+    described.keep(new, form, EncodedArray(Int32()), {"a": topics["a"], "c": new})
+    assert [described.find(topic, form) is None for topic in (*topics.values(), new)] == [False, True, False]

@@ -1,0 +1,41 @@
+"""The partitions of each topic as Metadata described them last, in bytes.
+
+Clients ask for the same topics again and again, and a description rarely changes. It depends on the partitions of the
+image, on the brokers that are alive, and on the request's version. While these stay the same, further responses contain
+the same bytes. So a response takes time for its topics, but not for their partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cy.wire.wire_types import EncodedArray
+from pybroker.cluster.metadata.image import PartitionImage, TopicImage
+
+
+class Form(NamedTuple):
+    """What a description depends on, apart from its topic. ``alive``: the brokers that the client can reach."""
+
+    alive: frozenset[int]
+    version: int
+
+
+class DescribedTopics:
+    """The last description of each topic."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[tuple[PartitionImage, ...], Form, EncodedArray]] = {}
+
+    def find(self, topic: TopicImage, form: Form) -> EncodedArray | None:
+        """Returns the topic's description; None if the last one was of other partitions or of another form."""
+        partitions, last_form, encoded = self._by_name.get(topic.name, (None, None, None))
+        return encoded if partitions is topic.partitions and last_form == form else None
+
+    def keep(self, topic: TopicImage, form: Form, encoded: EncodedArray, topics: Mapping[str, TopicImage]) -> None:
+        """Keeps a description in place of the topic's last one. Drops those of topics that are not in ``topics``, all
+        of the image.
+        """
+        self._by_name[topic.name] = topic.partitions, form, encoded
+        if len(self._by_name) > len(topics):
+            self._by_name = {name: self._by_name[name] for name in self._by_name.keys() & topics.keys()}
