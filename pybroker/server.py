@@ -343,6 +343,7 @@ class Broker:
         self.replicas.connect(self.peers, self._alter_partition, lambda: self.metadata.image, self._broker_epoch)
         self.metadata.add_listener(self.replicas.apply)
         self.metadata.add_follower(self.replicas.announce)
+        self.controller.deletions.delete_logs = self.replicas.delete_leaving
 
     def _open_groups(self) -> None:
         """Creates the group coordinator, which loads groups when this broker begins to lead their partitions."""

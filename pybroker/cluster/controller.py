@@ -29,6 +29,7 @@ from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Pl
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topic_steps import removal_steps
 from pybroker.cluster.decisions.topics import TopicController
+from pybroker.cluster.deletions import Deletions
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
@@ -41,7 +42,6 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
-from pybroker.cluster.nodes.deletions import confirm_deleted
 from pybroker.cluster.nodes.folders import make
 from pybroker.cluster.nodes.leadership import Leadership, give_up
 from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_remains, load_unknown_topics
@@ -95,6 +95,7 @@ class ControllerService:
         self._configs = ConfigController(config, node_id)
         self._recorder: Recorder | None = None
         self._frozen: frozenset[str] = frozenset()
+        self.deletions = Deletions(store, node_id)
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has ended the term."""
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
@@ -134,7 +135,7 @@ class ControllerService:
                 await self._begin(term, brokers)
             await self._remove_remains(term.recorder, deleted)
             await self._publish_image(term.image, deleted)
-            await self._confirm_deleted(topic.id for topic in deleted)
+            self.deletions.add(deleted)
             self._recorder = term.recorder
 
     async def _begin(self, term: _Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
@@ -174,7 +175,7 @@ class ControllerService:
                 return  # an image was read meanwhile
             delta = journal.decode(data, self._cache.image)
             await self._publish(delta)
-            await self._confirm_deleted(topic.id for topic in delta.deleted.values())
+            self.deletions.add(delta.deleted.values())
 
     def step_down(self) -> None:
         """Ends the term."""
@@ -192,7 +193,7 @@ class ControllerService:
         """Publishes ``image`` by one delta from the current image. Only the ``noted`` topics are deleted."""
         delta = catching_up(self._cache.image, image, self._node_id, noted)
         await self._publish(delta)
-        await self._confirm_deleted(topic.id for topic in delta.deleted.values())
+        self.deletions.add(delta.deleted.values())
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Elects leaders after the live brokers have become ``brokers``; does nothing if nothing changes."""
@@ -237,8 +238,7 @@ class ControllerService:
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         """Deletes topics. Returns the deleted topic or an error for each request.
 
-        When it returns, this broker has durably renamed its logs for deletion. The other brokers do so as they follow
-        the journal.
+        When it returns, the deletion is durable and visible. Each broker deletes its logs of the topics soon after.
         """
         try:
             return await self._delete_topics(requests)
@@ -381,13 +381,14 @@ class ControllerService:
         if self._recorder is None:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
         plan = decide(replace(self._cache.image, frozen=self._frozen))
+        await self.deletions.free(name for step in plan.steps for name in step.delta.changed)
         deleted: list[TopicImage] = []
         try:
             for step in plan.steps:
                 await self._record(step)
                 deleted += step.delta.deleted.values()
         finally:
-            await self._confirm_deleted(topic.id for topic in deleted)
+            self.deletions.add(deleted)
         return plan.results
 
     async def _record(self, step: Step) -> None:
@@ -432,13 +433,10 @@ class ControllerService:
                 await self._publish(step.delta)
             deleted = await load_deleted(self.store)
             await self._remove_remains(recorder, deleted)
-            await self._confirm_deleted(topic.id for topic in deleted if not topic.may_be_on(self._node_id))
+            self.deletions.add(topic for topic in deleted if not topic.may_be_on(self._node_id))
         except (CoordinationError, KafkaError) as failure:
             _log.error("the metadata could not be corrected, so the term ends: %s", failure)
             self._end_term()
-
-    async def _confirm_deleted(self, topic_ids: Iterable[bytes]) -> None:
-        await confirm_deleted(self.store, self._node_id, topic_ids)
 
     async def _publish_own(self, delta: MetadataDelta) -> None:
         """Applies what this controller has written. If it may not be published, ends the term, because later plans

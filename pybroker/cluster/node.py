@@ -270,6 +270,7 @@ class ClusterNode:
         """Leaves the cluster. The store stays open; closing it removes the registration."""
         for task in self._looking:
             task.cancel()
+        self.controller.deletions.close()
         if self._membership is not None:
             await self._membership.leave()
 

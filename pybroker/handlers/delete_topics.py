@@ -1,6 +1,6 @@
 """DeleteTopics (20), 1-6: deletes topics; v1-5 by name, v6 by name or id (KIP-516).
 
-The reply comes when the deletion is durable and this broker's logs have been renamed. Their files are deleted later.
+The reply comes when the deletion is durable and visible. The logs are deleted later.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from pybroker.log.moving import rivals
 from pybroker.log.moving.move import Move
 from pybroker.log.moving.running_moves import RunningMoves
 from pybroker.log.removal import strays
+from pybroker.log.removal.leaving import Leaving
 from pybroker.log.removal.removals import Removals
 from pybroker.log.removal.strays import Stray, Strays
 from pybroker.log.segment.segments import REMOVED_PER_TURN
@@ -91,6 +92,8 @@ class LogManager:
         self._moves = RunningMoves(self.removals)
         self._configs = SharedConfigs()
         self._strays = Strays(storage)
+        self.leaving = Leaving(self.delete_all)
+        """Logs of deleted topics whose folders are still to be deleted."""
         self.directories = directories
         self._failure_listeners: list[Callable[[LogDir], None]] = []
         self.cache = FileCache(max_open_files or _default_open_files())
@@ -225,6 +228,7 @@ class LogManager:
     def close(self, broker_epoch: int = -1) -> None:
         """Shuts down every working dir cleanly, in the given broker epoch; blocks."""
         self.removals.stop()
+        self.leaving.delete_all()
         for move in self._moves.all():
             _logged(move.end)
         for log_dir in self.online_dirs:
@@ -250,6 +254,8 @@ class LogManager:
         InconsistentTopicId if the log belongs to another topic of the same name.
         """
         log = self._logs.get(topic_partition)
+        if topic_partition in self.leaving:
+            self.leaving.delete_all()
         if log is None:
             log = self._take_back(topic_partition, topic_id, config)
         if log is None:
@@ -300,7 +306,7 @@ class LogManager:
         raise errors.LogDirNotFound(f"{path} is not in log.dirs")
 
     def take_out(self, topic_partitions: Iterable[TopicPartition]) -> list[Log]:
-        """Removes these logs from the tables, and cancels their moves. Pass them to ``delete_all`` or ``set_aside``.
+        """Takes these logs out of the tables and cancels their moves, for ``delete_all``, ``leaving`` or ``set_aside``.
 
         Loop's thread only, because retention and compaction check there whether a log still exists.
         """
@@ -336,11 +342,12 @@ class LogManager:
                 _logged(partial(self.removals.delete, log_dir, here))
 
     def may_remember(self, topic_partition: TopicPartition) -> bool:
-        """Returns True if checkpoint files may still have a deleted log of that name, so ``get_or_create`` is slow."""
-        return any(topic_partition in log_dir.stale for log_dir in self.online_dirs)
+        """Returns True if a deleted log may have that name or be in checkpoint files, so ``get_or_create`` is slow."""
+        return topic_partition in self.leaving or any(topic_partition in log_dir.stale for log_dir in self.online_dirs)
 
     def forget_deleted(self) -> None:
-        """Removes all deleted logs from the checkpoint files; blocks."""
+        """Deletes the logs that are ``leaving``, and removes all deleted ones from the checkpoint files; blocks."""
+        self.leaving.delete_all()
         for log_dir in self.online_dirs:
             if log_dir.stale:
                 _logged(log_dir.write_checkpoints)

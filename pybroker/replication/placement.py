@@ -195,15 +195,18 @@ class Placement:
         self.on_lost()
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Deletes the logs of many topics together, so that each log dir is synced only once."""
-        logs = []
+        """Removes the replicas of deleted topics, and leaves their logs to ``delete_leaving``."""
         for topic in topics:
             partitions = self._partitions.give_up(topic.id)
             for partition in partitions:
                 self._roles.withdraw(partition)
-            logs += self._logs.take_out(partition.topic_partition for partition in partitions)
+            self._logs.leaving.add(self._logs.take_out(partition.topic_partition for partition in partitions))
             await asyncio.sleep(0)
-        await self._delete_logs(logs)
+
+    async def delete_leaving(self) -> None:
+        """Deletes the logs of deleted topics. When this returns, that is durable; a thread then deletes the files."""
+        while self._logs.leaving:
+            await self._loop.run_in_executor(self._changes, self._logs.leaving.delete_some)
 
     async def _remove(self, partitions: list[Partition]) -> None:
         """Removes replicas from this broker. Returns when that is durable; a thread then deletes the files."""
@@ -212,10 +215,7 @@ class Placement:
         await self._delete(partition.topic_partition for partition in partitions)
 
     async def _delete(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        await self._delete_logs(self._logs.take_out(topic_partitions))
-
-    async def _delete_logs(self, logs: list[Log]) -> None:
-        """Deletes logs that ``take_out`` has returned."""
+        logs = self._logs.take_out(topic_partitions)
         if logs:
             await self._loop.run_in_executor(self._changes, self._logs.delete_all, logs)
 

@@ -96,6 +96,7 @@ class ReplicaManager:
             pools.changes,
         )
         self.apply, self.announce = self._placement.apply, self._placement.announce
+        self.delete_leaving = self._placement.delete_leaving
         logs.on_dir_failure(self.on_dir_failure)
 
     def connect(

@@ -22,7 +22,7 @@ from pybroker.log import durability
 from pybroker.log.dirs import log_dir
 from pybroker.log.files import index_file
 from pybroker.log.moving import move
-from pybroker.log.removal import removals
+from pybroker.log.removal import leaving, removals
 from pybroker.log.segment import slicing
 from pybroker.log.startup import closing
 from pybroker.net import peer
@@ -65,7 +65,7 @@ def environment(scheduler: Scheduler, seed: int) -> Iterator[None]:
     threads = scheduler.threads
     if threads is not None:
         locks = SimpleNamespace(Lock=threads.lock, RLock=threads.lock)
-        patches += [(module, "threading", locks) for module in (durability, log_dir, move, removals)]
+        patches += [(module, "threading", locks) for module in (durability, leaving, log_dir, move, removals)]
         patches.append((index_file, "_saving", LockOfEach(threads)))
     with patched(patches):
         yield

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pybroker.clock import ManualClock
+from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
 from pybroker.cluster.node import ClusterNode
 from pybroker.config import BrokerConfig, Endpoint
 from pybroker.store.embedded import EmbeddedServer, EmbeddedStore
+from pybroker.tests.waiting import until_async
 
 LISTENERS = {"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)}
 
@@ -46,6 +48,15 @@ class Cluster:
         node.metadata.add_listener(remember)
         await node.join(LISTENERS, was_clean=was_clean)
         return node, store, config
+
+
+async def until_no_note_is_left(store: EmbeddedStore) -> None:
+    """Waits until the deletions of topics are finished."""
+
+    async def is_empty() -> bool:
+        return not await store.children(znodes.DELETED_TOPICS)
+
+    await until_async(is_empty)
 
 
 Run = Callable[[Callable[[Cluster], Awaitable[None]]], None]

@@ -172,11 +172,13 @@ def test_nodes_that_cannot_be_removed_keep_nobody_from_being_controller(tmp_path
         first = await members.start(1, wrap=Interrupting)
         await members.start(2, 3)
         store: Any = first.store
-        await first.node.controller.create_topics([NewTopic("t", 9, 3)])
+        [topic] = await first.node.controller.create_topics([NewTopic("t", 9, 3)])
+        assert isinstance(topic, TopicImage)
         await members.settled()
         store.error = CoordinationError("refused")
         with pytest.raises(errors.UnknownServerError):
             await first.node.controller.delete_topics([TopicName("t")])
+        await until_all_logs_are_gone(members, topic)
         outside = await members.server.connect()
         foreign = f"{znodes.partitions_path('t')}/8/foreign"
         await outside.create(foreign)

@@ -6,6 +6,7 @@ benchmark's suite ``scale`` measures what this misses.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -126,6 +127,13 @@ def topics_of_one(partitions: int) -> list[Creatable]:
     return [Creatable(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(partitions)]
 
 
+def finishing_of(ask: Administration) -> asyncio.Task[None]:
+    """What finishes the deletions after their answers."""
+    finishing = ask.broker.controller.deletions._finishing
+    assert finishing is not None
+    return finishing
+
+
 @pytest.mark.parametrize("topics", [one_topic, topics_of_one])
 def test_the_metadata_of_all_and_what_a_controller_does_for_topics(topics: Callable[[int], list[Creatable]]) -> None:
     found: dict[str, list[int]] = {"made": [], "told": [], "deleted": []}
@@ -142,6 +150,7 @@ def test_the_metadata_of_all_and_what_a_controller_does_for_topics(topics: Calla
             found["told"].append(calls.count)
             with Calls() as calls:
                 await ask(DeleteTopics, 5, DeleteTopics.Request(topic_names=[topic.name for topic in wanted]))
+                await asyncio.wait([finishing_of(ask)])
             found["deleted"].append(calls.count)
 
     run(scenario)

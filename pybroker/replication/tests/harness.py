@@ -154,8 +154,9 @@ class Node:
         return self.replicas.partitions.topics.get(name, {}).get(0)  # type: ignore[return-value]
 
     def delete(self, name: str = "t") -> None:
-        """Deletes a topic."""
+        """Deletes a topic; when this returns, its logs are gone."""
         self.publish(MetadataDelta(deleted={name: self.metadata.image.topics[name]}))
+        self.run(self.replicas.delete_leaving())
 
     # Work
 

@@ -35,7 +35,7 @@ def test_topic_gets_its_logs_and_leaders(node: Node) -> None:
     assert node.replicas.by_id(topic_id("t"), 2) is node.replicas.partition(TopicPartition("t", 2))
 
 
-def test_deletion_is_durable_when_apply_returns(node: Node) -> None:
+def test_deleted_topic_has_no_partitions_or_logs(node: Node) -> None:
     partition = node.create(partitions=2)
     node.append(b"a")
     node.delete()
