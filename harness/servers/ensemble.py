@@ -99,9 +99,13 @@ class Server:
         )
 
     def signal(self, number: int) -> None:
-        """Sends a signal, to halt (SIGSTOP) or continue (SIGCONT) the process."""
+        """Sends a signal, to halt (SIGSTOP) or continue (SIGCONT) the process. After SIGSTOP it waits until all threads
+        have halted, as a thread that runs on another core could still answer.
+        """
         assert self.process is not None
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         """Kills the process with SIGKILL, if it runs."""
