@@ -91,11 +91,8 @@ def test_a_folder_of_ones_own_is_kept(tmp_path: Path) -> None:
 
 def test_a_script_inside_a_clone_that_is_not_built_gets_the_installed_broker(tmp_path: Path) -> None:
     package = Path(pybroker.__file__).parent
-    processes = ("process/owned_process", "process/secret_settings")
-    modules = ("__init__", "acl", "embedded", "client_settings", "passwords", *processes)
-    for name in (*(f"pybroker/{each}.py" for each in modules), "cy/__init__.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(package.parent / name, tmp_path / name)
+    for name in ("cy", "pybroker", "pyclient"):
+        shutil.copytree(package.parent / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "tests"))
     script = tmp_path / "script.py"
     script.write_text("import pybroker\nwith pybroker.run(): print(pybroker.__file__)\n")
     ended = subprocess.run(
