@@ -23,7 +23,7 @@ from pyclient.protocol import JoinGroup, errors
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
-_LONGEST = 8_191
+_LONGEST = 8_000
 """The longest instance id or client id. A member id made of it fits into a record's 32,767 bytes, whatever its
 characters.
 """
@@ -66,13 +66,13 @@ class Join(NamedTuple):
         return self.request.rebalance_timeout_ms
 
 
-def check_lengths(request: JoinGroup.Request) -> None:
+def check_lengths(request: JoinGroup.Request, caller: Caller) -> None:
     """Raises InvalidRequest if the record of the group cannot hold a text, or if there are too many protocols."""
     if len(request.protocols) > _MOST_PROTOCOLS:
         raise errors.InvalidRequest(f"a member has more than {_MOST_PROTOCOLS} protocols")
     if sum(len(each.metadata) for each in request.protocols) > _MOST_BYTES:
         raise errors.InvalidRequest(f"the protocols of a member have more than {_MOST_BYTES} bytes")
-    texts = [request.group_id, request.group_instance_id or "", request.protocol_type]
+    texts = [request.group_id, request.group_instance_id or "", request.protocol_type, caller.client_id]
     texts += [each.name for each in request.protocols]
     if any(len(text) > _LONGEST for text in texts):
         raise errors.InvalidRequest(f"a name is longer than {_LONGEST} characters")

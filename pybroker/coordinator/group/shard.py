@@ -203,7 +203,7 @@ class GroupShard:
             raise errors.InvalidSessionTimeout(
                 f"session timeout {request.session_timeout_ms} is not within {low}…{high} ms"
             )
-        joining.check_lengths(request)
+        joining.check_lengths(request, caller)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             try:

@@ -129,7 +129,14 @@ def test_a_first_member_that_is_refused_leaves_no_group_behind() -> None:
 LONG = "x" * 40_000
 
 
-@pytest.mark.parametrize("long", [{"instance": LONG}, {"protocols": {LONG: b""}}, {"group": LONG}])
+ASTRAL = "\N{GRINNING FACE}" * 8_191
+"""It fits into a text of the wire, but not with a random id behind it."""
+
+
+@pytest.mark.parametrize(
+    "long",
+    [{"instance": LONG}, {"instance": ASTRAL}, {"client": ASTRAL}, {"protocols": {LONG: b""}}, {"group": LONG}],
+)
 def test_names_that_no_record_can_hold_are_refused_before_anybody_waits(long: dict[str, Any]) -> None:
     driver = Driver()
     assert driver.join(**long).code == errors.InvalidRequest.code
