@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.join_responses import joined_members, refusal
-from pybroker.coordinator.group.members import Member, Protocols
+from pybroker.coordinator.group.members import Member, Protocols, size_of
 from pybroker.coordinator.group.records import group_record
 from pybroker.coordinator.group.state import COMPLETING, EMPTY, PREPARING, STABLE
 from pybroker.coordinator.shard import Result
@@ -31,6 +31,8 @@ _MOST_PROTOCOLS = 100
 """How many protocols a member may have. Kafka has no limit; clients use a few."""
 _MOST_BYTES = 1 << 20
 """The most bytes of a member's protocols together. The record of the group has one, and is no larger by default."""
+_MOST_BYTES_OF_ALL = 4 * _MOST_BYTES
+"""The most bytes of all members of a group. Kafka has no limit, though it cannot write a record for so many either."""
 
 
 Sees = Callable[[str], bool]
@@ -85,7 +87,7 @@ def join(group: ClassicGroup, join: Join, result: Result) -> None:
     """
     group.check_alive()
     request = join.request
-    if not _has_room(group, request.member_id):
+    if not _has_room(group, request.member_id) or not _has_bytes(group, join):
         _turn_away(group, join, result)
         return
     if not group.supports(request.protocol_type, [each.name for each in request.protocols]):
@@ -115,6 +117,15 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
         waits = member is not None and member.join_token is not None
         return waits or group.members.joining < group.settings.max_size
     return member is not None or len(group.members) < group.settings.max_size
+
+
+def _has_bytes(group: ClassicGroup, join: Join) -> bool:
+    """Returns whether there is room for what the member says of itself. It always may say less than before."""
+    request, members = join.request, group.members
+    member = members.get(request.member_id) or members.static(request.group_instance_id)
+    before = 0 if member is None else member.size
+    now = size_of(join.caller.client_id, request.group_instance_id, join.protocols)
+    return now <= before or members.size - before + now <= _MOST_BYTES_OF_ALL
 
 
 def _turn_away(group: ClassicGroup, join: Join, result: Result) -> None:

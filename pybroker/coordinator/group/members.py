@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from pybroker.coordinator.shard import Event, Token
 from pybroker.coordinator.timer_wheel import Timer
@@ -15,6 +16,14 @@ from pyclient.protocol import errors
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocols (for consumers: assignors) with the member's metadata, in the order of preference."""
+_BYTES_OF_A_MEMBER: Final = 200
+"""What a member adds to the record of its group at least, roughly."""
+
+
+def size_of(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
+    """Returns how many bytes a member has that says this of itself, roughly."""
+    said = sum(len(name) + len(metadata) for name, metadata in protocols)
+    return _BYTES_OF_A_MEMBER + len(client_id) + len(instance_id or "") + said
 
 
 class Member:
@@ -66,6 +75,11 @@ class Member:
     def __repr__(self) -> str:
         return f"Member({self.id!r})"
 
+    @property
+    def size(self) -> int:
+        """What ``size_of`` returns for the member."""
+        return size_of(self.client_id, self.instance_id, self.protocols)
+
     def metadata(self, protocol: str | None) -> bytes:
         """Returns the metadata that the member sent for ``protocol``, empty if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
@@ -85,6 +99,8 @@ class Members:
         self.leader_id: str | None = None
         self.joining = 0
         """How many members wait for a JoinGroup response."""
+        self.size = 0
+        """The sum of the members' sizes."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -119,6 +135,7 @@ class Members:
 
     def add(self, member: Member) -> None:
         """Adds a member; the first one becomes leader."""
+        self.size += member.size
         self._by_id[member.id] = member
         self._known_by.update({name for name, _ in member.protocols})
         if member.instance_id is not None:
@@ -129,6 +146,7 @@ class Members:
     def remove(self, member: Member) -> None:
         """Removes the member; if it led, the next one leads. The caller answers its waiting requests."""
         del self._by_id[member.id]
+        self.size -= member.size
         self._known_by.subtract({name for name, _ in member.protocols})
         if member.join_token is not None:
             self.joining -= 1
@@ -150,7 +168,9 @@ class Members:
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
         """Sets the member's protocols."""
         self._known_by.subtract({name for name, _ in member.protocols})
+        self.size -= member.size
         member.protocols = protocols
+        self.size += member.size
         self._known_by.update({name for name, _ in protocols})
 
     def wait_for_join(self, member: Member, token: Token | None) -> Token | None:

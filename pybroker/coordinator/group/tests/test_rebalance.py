@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from pybroker.coordinator.group import joining
 from pybroker.coordinator.group.tests.driver import QUICK, Driver, subscription
 from pyclient.protocol import errors
 
@@ -174,6 +177,25 @@ def test_a_group_takes_no_more_members_than_group_max_size() -> None:
     assert refused.code == errors.GroupMaxSizeReached.code
     assert refused.answer.member_id == ""
     assert driver.join(members[0]).waits
+
+
+def test_the_members_of_a_group_say_together_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one group takes all memory: a member that waits may have said a megabyte, and stays for minutes."""
+    large, small = {"range": subscription("t" * 1000)}, {"range": subscription("t")}
+    monkeypatch.setattr(joining, "_MOST_BYTES_OF_ALL", 3_000)
+    driver = Driver()
+    (first,) = driver.stable(1, protocols=large)
+    second, _ = driver.member(protocols=large)
+    assert driver.join(protocols=large, version=3).code == errors.GroupMaxSizeReached.code
+    third, _ = driver.member(protocols=small)
+    assert driver.join(third, protocols=large).code == errors.GroupMaxSizeReached.code
+    assert driver.join(third, protocols=small).code == errors.UnknownMemberId.code
+    smaller = driver.join(first, protocols=small)
+    assert smaller.code == 0
+    assert {each.member_id for each in smaller.answer.members} == {first, second}
+    assert driver.group().members.size == sum(member.size for member in driver.group().members) < 2_000
+    driver.leave((first, None), (second, None))
+    assert driver.group().members.size == 0
 
 
 def test_a_group_that_is_too_large_for_a_lowered_limit_loses_members_when_it_is_loaded() -> None:
