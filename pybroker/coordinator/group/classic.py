@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP = -1
 MOST_PENDING = 1_000
-"""How many reserved member ids are kept (KIP-394). One more drops the oldest."""
+"""How many reserved member ids are kept for all groups of a shard (KIP-394). One more drops the oldest."""
 
 logger = logging.getLogger(__name__)
 
@@ -150,14 +150,23 @@ class ClassicGroup:
 
     def add_pending(self, member_id: str, session_timeout_ms: int, result: Result) -> None:
         """Reserves a member id that its client has just been given."""
-        if len(self.pending) >= MOST_PENDING:
-            self.drop_pending(next(iter(self.pending)))
-        deadline_ms = result.now.monotonic_ms + session_timeout_ms
-        ended = partial(self._pending_ended, member_id)
-        self.pending[member_id] = self.timers.schedule(deadline_ms, ended)
+        now_ms, reserved = result.now.monotonic_ms, self.context.reserved
+        if len(reserved) >= MOST_PENDING:
+            reserved.pop(next(iter(reserved)))(now_ms)
+        self._drop_at(now_ms + session_timeout_ms, member_id)
+        reserved[member_id] = partial(self._give_up, member_id)
+
+    def _drop_at(self, deadline_ms: int, member_id: str) -> None:
+        self.pending[member_id] = self.timers.schedule(deadline_ms, partial(self._pending_ended, member_id))
+
+    def _give_up(self, member_id: str, now_ms: int) -> None:
+        """Drops a reserved member id in an event of its own, because the group may have to react."""
+        self.timers.cancel(self.pending[member_id])
+        self._drop_at(now_ms, member_id)
 
     def drop_pending(self, member_id: str) -> bool:
         """Drops a reserved member id; returns False if there was none."""
+        self.context.reserved.pop(member_id, None)
         timer = self.pending.pop(member_id, None)
         self.timers.cancel(timer)
         return timer is not None
@@ -463,5 +472,7 @@ class ClassicGroup:
     def die(self) -> None:
         """Marks the group as deleted, and cancels its timers."""
         self.previous, self.state = self.state, DEAD
-        for timer in (self._phase, *self.pending.values(), *(m.session for m in self.members)):
+        for member_id in list(self.pending):
+            self.drop_pending(member_id)
+        for timer in (self._phase, *(m.session for m in self.members)):
             self.timers.cancel(timer)

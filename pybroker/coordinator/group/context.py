@@ -13,11 +13,13 @@ from pybroker.coordinator.timer_wheel import TimerWheel
 
 class GroupContext(NamedTuple):
     """Settings, timers and surroundings of a group. ``new_id`` returns the unique part of a member id, ``image`` the
-    current metadata. ``forsaken`` is called with the id of a group whose first member never joined.
+    current metadata. ``forsaken`` is called with the id of a group whose first member never joined. ``reserved`` maps
+    the member ids that clients got and have not used yet, the oldest first, to what frees each.
     """
 
     settings: GroupSettings
     timers: TimerWheel[Event]
     new_id: Callable[[], str]
     image: Callable[[], MetadataImage]
-    forsaken: Callable[[str], object] = lambda group_id: None
+    forsaken: Callable[[str], object]
+    reserved: dict[str, Callable[[int], None]]

@@ -99,7 +99,7 @@ class GroupShard:
         self.offsets = OffsetStore()
         self._records = 0
         """How many offset records were replayed."""
-        self.context = GroupContext(settings, self.timers, new_id, image, self._forsaken)
+        self.context = GroupContext(settings, self.timers, new_id, image, self._forsaken, {})
         self.consumers = ConsumerProtocol(
             facts or ConsumerFacts.default(image),
             self.groups,

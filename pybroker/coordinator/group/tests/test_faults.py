@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinator.group.tests.driver import Driver
+from pybroker.coordinator.group.tests.driver import Driver, subscription
 from pyclient.protocol import errors
 
 
@@ -149,16 +149,34 @@ def test_an_offset_that_is_to_be_kept_for_ever_is_kept() -> None:
     assert driver.shard.offsets.of("g").get("t", 0).expires_ms == 2**63 - 1
 
 
-def test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them() -> None:
+@pytest.mark.parametrize("groups", [1, 7, 1_001])
+def test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them(groups: int) -> None:
     driver = Driver()
-    first = driver.join(group="new").answer.member_id
-    for _ in range(1_000):
-        assert driver.join(group="new").code == errors.MemberIdRequired.code
-    assert len(driver.group("new").pending) <= 1_000
-    assert driver.join(first, group="new").code == errors.UnknownMemberId.code
+    first = driver.join(group="new0").answer.member_id
+    for number in range(1, 1_001):
+        assert driver.join(group=f"new{number % groups}").code == errors.MemberIdRequired.code
+    driver.pass_ms(1)
+    assert len(driver.shard.context.reserved) == 1_000
+    assert sum(len(driver.group(each).pending) for each in driver.shard.groups) == 1_000
+    assert ("new0" in driver.shard.groups) is (groups < 1_001)
+    assert driver.join(first, group="new0").code == errors.UnknownMemberId.code
     driver.pass_ms(10_000)
     assert not driver.shard.groups
+    assert not driver.shard.context.reserved
     assert not driver.log
+
+
+def test_a_rebalance_waits_no_longer_for_an_id_that_others_took_the_place_of() -> None:
+    driver = Driver()
+    (member,) = driver.stable(1)
+    new = driver.join(session_ms=60_000).answer.member_id
+    waiting = driver.join(member, protocols={"range": subscription("u")})
+    assert waiting.waits
+    for number in range(1_000):
+        driver.join(group=f"new{number}")
+    driver.pass_ms(1)
+    assert waiting.code == 0
+    assert driver.join(new).code == errors.UnknownMemberId.code
 
 
 def test_a_group_with_offsets_outlives_an_id_that_nobody_comes_for() -> None:
