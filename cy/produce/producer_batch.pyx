@@ -37,6 +37,7 @@ from asyncio import get_running_loop
 
 from cy.batch import iterate
 from cy.batch.compression import compress
+from cy.counted import counted
 from cy.other_name import OtherName, own_names
 from cy.produce.phase import QUEUED
 from cy.seconds import not_seconds
@@ -389,7 +390,7 @@ def not_within(timeout, ProducerBatch batch not None):
     """Returns the message for a batch that was not done within ``timeout`` seconds."""
     cdef str text = f"{batch.topic}-{batch.partition}: not delivered within {timeout:.3g} s: "
     if batch.last_error is not None:
-        return text + f"after {batch.attempts} attempts, the last: {batch.last_error}"
+        return text + f"after {counted(batch.attempts, 'attempt')}, the last: {batch.last_error}"
     if batch.attempts:
         return text + "sent, and not answered yet"
     return text + "not sent yet"

@@ -122,7 +122,7 @@ def inspect_segment(path: str, *, deep: bool = True) -> Segment:
     except MalformedBatch as error:
         rest = segment.size - error.position
         reason = str(error).removesuffix(f" at position {error.position}")
-        problem = f"{reason}: the {rest} bytes from there to the end of the file are not inspected"
+        problem = f"{reason}: the rest of the file, {counted(rest, 'byte')}, is not inspected"
         segment.findings.append(Finding(path, f"position {error.position}", problem))
     segment.findings += indexes.compare(segment)
     return segment

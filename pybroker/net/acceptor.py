@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from cy.counted import counted
 from pybroker.config import Endpoint
 from pybroker.config.keys.tls_keys import of_listener
 from pybroker.descriptors import EXHAUSTED
@@ -140,10 +141,11 @@ class Acceptor:
         if server.has_all(listener):
             key = of_listener(name, CONNECTIONS)
             most = server.limits.of_listener(name)
-            server.log(logging.WARNING, key, f"{most} connections to {name}, the most that {key} allows: others wait")
+            open_ones = counted(most, "connection")
+            server.log(logging.WARNING, key, f"{open_ones} to {name}, the most that {key} allows: others wait")
         else:
             text = (
-                f"{server.count()} connections, the most that max.connections and the file descriptors "
+                f"{counted(server.count(), 'connection')}, the most that max.connections and the file descriptors "
                 "of this process (ulimit -n) allow: others have to wait"
             )
             server.log(logging.WARNING, "max connections", text)

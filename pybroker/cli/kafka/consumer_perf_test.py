@@ -7,6 +7,7 @@ import time
 
 import click
 
+from cy.counted import counted
 from pybroker.cli.bench.command import progress
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.completing import GROUP, TOPIC
@@ -72,7 +73,7 @@ def consumer_perf_test(
     waited = max(0.0, ended - begun - found.seconds)
     write(line(begun, ended, found.bytes / MB, found.records, waited, found.seconds))
     if found.records < count:
-        complain(f"only {found.records} of {count} records within {timeout} ms: --timeout waits longer")
+        complain(f"only {found.records} of {counted(count, 'record')} within {timeout} ms: --timeout waits longer")
 
 
 def line(begun: float, ended: float, megabytes: float, records: int, waited_s: float, fetched_s: float) -> str:

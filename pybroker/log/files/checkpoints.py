@@ -18,6 +18,7 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from cy.counted import counted
 from pybroker.log.files.storage import Storage
 from pybroker.topic_partition import TopicPartition
 
@@ -57,7 +58,8 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
             raise MalformedCheckpoint("it ends within a line")
         rows = [entry.split() for entry in entries]
         if int(version) != VERSION or int(count) != len(rows):
-            raise MalformedCheckpoint(f"it has version {version} and {len(rows)} entries, but its header says {count}")
+            found = counted(len(rows), "entry", "entries")
+            raise MalformedCheckpoint(f"it has version {version} and {found}, but its header says {count}")
     except (ValueError, UnicodeDecodeError) as error:
         raise MalformedCheckpoint(str(error)) from error
     if any(len(row) != fields for row in rows):

@@ -28,6 +28,7 @@ import logging
 import os
 from collections.abc import Mapping
 
+from cy.counted import counted
 from pybroker.config.log_config import LogConfig
 from pybroker.log.dirs.folder_states import Start, file_state
 from pybroker.log.dirs.log_dir import LogDir
@@ -386,7 +387,7 @@ class _Loader:
         if rest and (any(other.size for other in later) or self._is_hole(segment, error)):
             self._quarantine(segment, error)
         else:
-            logger.warning("%s: a torn tail of %d bytes is truncated: %s", segment.path, rest, error)
+            logger.warning("%s: a torn tail of %s is truncated: %s", segment.path, counted(rest, "byte"), error)
         segment.file.truncate(error.position)
         segment.size = error.position
         segment.distrust()

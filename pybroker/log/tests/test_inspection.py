@@ -69,7 +69,7 @@ def cut(path: Path) -> None:
     [
         (".log", flip(-1), "wrong CRC of the batch"),
         (".log", flip(30), "wrong CRC of the batch"),
-        (".log", flip(16), "to the end of the file are not inspected"),
+        (".log", flip(16), " bytes, is not inspected"),
         (".log", cut, "is cut by the end of the file"),
         (".index", flip(7), "the batch begins at"),
         (".index", flip(3), "no batch ends there"),

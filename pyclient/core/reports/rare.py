@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from cy.counted import counted
 from pyclient.core.reports.last_resort import URGENT
 
 INTERVAL: Final = 10.0
@@ -60,7 +61,7 @@ class RareLog:
     def _line(self, kind: Kind, arguments: tuple[object, ...]) -> tuple[Any, ...]:
         left_out = self._left_out.pop(kind, 0)
         if left_out:
-            return f"{kind.text} (and %d times since the last such line)", *arguments, left_out
+            return f"{kind.text} (and %s since the last such line)", *arguments, counted(left_out, "time")
         return kind.text, *arguments
 
 

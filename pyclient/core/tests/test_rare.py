@@ -31,6 +31,10 @@ def test_the_first_line_of_a_kind_is_logged_and_then_one_in_a_while_with_the_cou
     now[0] = 2 * INTERVAL
     fail(rare, "callback %r failed", "alone")
     assert caplog.records[-1].getMessage() == "callback 'alone' failed"
+    fail(rare, "callback %r failed", "left out")
+    now[0] = 3 * INTERVAL
+    fail(rare, "callback %r failed", "again")
+    assert caplog.records[-1].getMessage() == "callback 'again' failed (and 1 time since the last such line)"
     rare.warning("%s waits", "a")
     rare.warning("%s waits", "b")
     last = caplog.records[-1]

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 from uuid import uuid4
 
+from cy.counted import counted
 from pyclient.admin import Admin
 from pyclient.config import ADMIN
 from pyclient.prepared_transaction import PreparedTransaction
@@ -214,7 +215,7 @@ class Commits:
         if gone:
             raise BatchLost(
                 f"query {query}, batch {state.batch} was decided, but the broker has aborted {len(gone)} of its "
-                f"{len(state.transactions)} transactions before they were ended, as a time-out does "
+                f"{counted(len(state.transactions), 'transaction')} before they were ended, as a time-out does "
                 f"(kafka.transaction.timeout.ms={state.timeout_ms}): their rows are lost. Set failOnDataLoss to false "
                 f"to go on without them: {_told(gone)}"
             )
