@@ -101,12 +101,17 @@ def code_of(error: BaseException) -> int:
     return error.exit_code if isinstance(error, click.ClickException) else 1
 
 
+def is_of_click(error: click.UsageError, text: str) -> bool:
+    """Returns whether click has found that an argument is missing or wrong. Our own sentences say what to do."""
+    return type(error) is not click.UsageError or text.startswith("Got unexpected extra")
+
+
 def words_of(error: BaseException) -> str:
     """Returns what is wrong, where, and what to do."""
     if isinstance(error, click.ClickException):
         text = NO_NUMBER.sub(lambda found: f"is not a {NUMBERS[found[1]]}.", error.format_message())
-        if isinstance(error, click.UsageError) and error.ctx is not None and text.startswith("Got unexpected extra"):
-            return f"{text}: `{error.ctx.command_path} --help` shows what it takes"
+        if isinstance(error, click.UsageError) and error.ctx is not None and is_of_click(error, text):
+            return f"{text}{'' if text.endswith('.') else ';'} `{error.ctx.command_path} --help` shows what it takes"
         return text
     if isinstance(error, OSError) and error.errno is not None:
         where = "stdout" if error.filename is None and error.errno in IS_FULL else error.filename

@@ -14,7 +14,9 @@ from pybroker.cli.tests.running import Shell
     [
         (("start", "--port", "80a"), "'--port': '80a' is not a whole number."),
         (("start", "--processes", "9092"), "'--processes': 9092 is not in the range 1<=x<=100."),
-        (("quota", "set", "rate=1"), "extra argument (rate=1): `pybroker quota set --help` shows what it takes"),
+        (("quota", "set", "rate=1"), "extra argument (rate=1); `pybroker quota set --help` shows what it takes"),
+        (("topic", "create"), "argument 'TOPIC…'. `pybroker topic create --help` shows what it takes"),
+        (("group", "list", "--nosuch"), "option '--nosuch'. `pybroker group list --help` shows what it takes"),
         (("topic", "ls"), "pybroker: topic ls: no such verb: did you mean 'list'?"),
         (("topic", "rm", "t"), "did you mean 'delete'?"),
         (("topic", "list", "-X", "request.timeout.ms=5m"), "-X request.timeout.ms=5m: 'm' is not a unit of time"),
