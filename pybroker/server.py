@@ -445,7 +445,7 @@ class Broker:
             try:
                 self.net.limit(limits.from_config(self.config))
             except ConfigError as error:
-                logger.error("the limits of connections stay unchanged: %s", error)
+                logger.error("the connection limits stay unchanged: %s", error)
 
     def _on_dir_failure(self, log_dir: LogDir) -> None:
         """Handles a failed log dir; may be called on any thread."""

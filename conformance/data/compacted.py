@@ -33,7 +33,8 @@ Pair = tuple[bytes, bytes | None]
 class CompactedTopic:
     """A compacted topic of one partition, written and read over a bare connection.
 
-    A segment rolls by the records' own times: every ``seal`` writes a record dated two seconds after all before.
+    A segment rolls by the timestamps of its records: ``seal`` writes a record that is two seconds newer than all
+    before.
     """
 
     def __init__(self, broker: Broker, **configs: object) -> None:

@@ -136,9 +136,9 @@ class ClusterNode:
     ) -> None:
         """Registers with the bound ``listeners`` (by name, real ports) and publishes the image.
 
-        When it returns, every listener of ``metadata`` has applied it. ``was_clean`` tells that the logs were closed in
-        order, so that leader epochs need not grow. As long as the machine and the ``directory_ids`` stay the same, all
-        written records exist.
+        When it returns, all parts that follow ``metadata`` have applied the image. ``was_clean`` tells that the logs
+        were closed in order, so that leader epochs need not grow. As long as the machine and the ``directory_ids`` stay
+        the same, all written records exist.
         """
         endpoints = registered(listeners, self._advertised)
         self._advertised = self._of_kerberos(endpoints) | self._advertised  # Kerberos names a service by its host

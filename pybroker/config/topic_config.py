@@ -37,7 +37,7 @@ def stored_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> L
     """Like ``topic_config``, for overrides from the store. It ignores those that it cannot parse, which another version
     or an administrator may have written.
 
-    If one of these decides what may be deleted, nothing is deleted.
+    If an ignored override may protect records from deletion, the result deletes nothing.
     """
     return _config_of(config, overrides, _parse_stored)
 

@@ -210,7 +210,8 @@ def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Respons
 async def serve_rest(
     appends: Appends, at: Item | None, rest: Iterator[Item], heavy: Rules | None
 ) -> Produce.Response | None:
-    """Appends ``at`` and then the ``rest``. If ``heavy`` is given, ``at`` is too heavy for the loop by these rules.
+    """Appends the batch ``at``, and then the ``rest``. With ``heavy``, a thread first checks ``at`` by these rules,
+    because that would block the loop.
 
     Nothing is read from the connection meanwhile, so a producer's batches are appended in their order.
     """

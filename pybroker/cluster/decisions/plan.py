@@ -25,7 +25,8 @@ T = TypeVar("T")
 class Plan(Generic[T]):
     """A decision: ``results`` answer the request item by item, ``steps`` are written one after the other.
 
-    A step is one ``multi`` and its delta. So many topics are one write to the store, and no write is too large.
+    A step is one ``multi`` and its delta. So a single write to the store may create many topics, and no write is too
+    large.
     """
 
     results: T

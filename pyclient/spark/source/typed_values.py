@@ -74,7 +74,7 @@ class TypedValues:
     def _on_bad(self, first: str, count: int, error: Exception) -> None:
         told = f"the value at {first} cannot be read: {error}"
         if self.fails:
-            raise BadValue(f"{told}; with valueErrors=null it is null") from error
+            raise BadValue(f"{told}; set valueErrors=null to read it as null") from error
         log.warning("%s%s", told, "" if count == 1 else f"; nor can {count - 1} behind it")
 
     def _halved(self, values: pa.BinaryArray, where: Callable[[int], str]) -> Any:
