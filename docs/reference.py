@@ -19,7 +19,11 @@ from docs.reference_tables import MADE, errors_text, prose, settings_text, witho
 ROOT = Path(__file__).parents[1]
 API = ROOT / "docs" / "api"
 LINE_LENGTH = 100
-ALIASES = ("pyclient.consumer.api.Topics", "pyclient.consumer.api.Offsets", "pyclient.consumer.commits.OnCommit")
+ALIASES = (
+    "pyclient.consumer.api.Topics",
+    "pyclient.consumer.api.Offsets",
+    "pyclient.consumer.offsets.commits.OnCommit",
+)
 """Types that signatures name: what they stand for is shown instead."""
 STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 

@@ -4,9 +4,9 @@
         for record in consumer:
             print(record.offset, record.value)
 
-``subscription`` and ``fetch_session`` are state machines without I/O. ``fetcher``, ``positions``, ``committed``,
-``list_offsets`` and the memberships (``classic``, ``modern``) perform on the client's loop. ``core`` puts them
-together; the faces are ``blocking`` and ``asynchronous``.
+``subscription`` and ``fetch_session`` are state machines without I/O. ``fetching``, ``offsets`` and the memberships of
+``group`` (``classic``, ``modern``) perform on the client's loop. ``core`` puts them together; the faces are
+``blocking`` and ``asynchronous``.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from cy.consume.records import Record, Records, RecordsIterator
 from cy.produce.callback_order import check_parameters
 from pyclient.config import CONSUMER, Config, load
 from pyclient.consumer.appointments import ASSIGNED, LOST, REVOKED
-from pyclient.consumer.commits import OnCommit
 from pyclient.consumer.core import ConsumerCore, Topics
+from pyclient.consumer.offsets.commits import OnCommit
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from pyclient.core.showing import shown

@@ -22,16 +22,16 @@ from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.consumer.alone import Alone
 from pyclient.consumer.appointments import SETTLE, Appointments
-from pyclient.consumer.commits import Commits
 from pyclient.consumer.errors import IllegalState
 from pyclient.consumer.fetching.fetcher import NO_LIMIT, READ_COMMITTED, Fetcher
 from pyclient.consumer.group.classic import ClassicMembership
 from pyclient.consumer.group.modern import ConsumerMembership
 from pyclient.consumer.interceptors import Interceptors
-from pyclient.consumer.list_offsets import OffsetLookup
 from pyclient.consumer.missing import tell_missing
+from pyclient.consumer.offsets.commits import Commits
+from pyclient.consumer.offsets.list_offsets import OffsetLookup
+from pyclient.consumer.offsets.positions import PositionFinder
 from pyclient.consumer.poll_errors import PollErrors
-from pyclient.consumer.positions import PositionFinder
 from pyclient.consumer.questions import Questions
 from pyclient.consumer.readers import reader
 from pyclient.consumer.subscription import PartitionState, Subscription

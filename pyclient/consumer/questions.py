@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from cy.seconds import seconds
-from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.offsets.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
 from pyclient.core.cluster import PartitionInfo

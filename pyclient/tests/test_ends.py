@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio
-from pyclient.consumer.commits import Commits
+from pyclient.consumer.offsets.commits import Commits
 from pyclient.errors import ClientClosed, ConfigError
 from pyclient.tests.support import PATIENCE_S, read_all, take, until
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from proofs.defects import Patch, defect
 from pyclient.consumer.appointments import LOST
-from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.group.membership import Membership, Partitions
-from pyclient.consumer.positions import PositionFinder
+from pyclient.consumer.offsets.committed import CommittedOffsets
+from pyclient.consumer.offsets.positions import PositionFinder
 from pyclient.consumer.types import GroupMetadata
 
 

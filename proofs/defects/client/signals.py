@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from proofs.defects import Patch, defect
-from pyclient.consumer import asynchronous, blocking, closing, commits
+from pyclient.consumer import asynchronous, blocking, closing
+from pyclient.consumer.offsets import commits
 from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.core import tasks
 from pyclient.core.threads import call, runner

@@ -17,8 +17,8 @@ from typing import Any, Final
 from pyclient.consumer.appointments import SETTLE
 from pyclient.consumer.assignors import ASSIGNORS
 from pyclient.consumer.assignors.spec import Assignor, Member
-from pyclient.consumer.committed import at_coordinator
 from pyclient.consumer.group.membership import GOODBYE_S, Membership
+from pyclient.consumer.offsets.committed import at_coordinator
 from pyclient.core.tasks import ended
 from pyclient.errors import NOT_MEMBER, ConfigError, KafkaError, check
 from pyclient.protocol import Heartbeat, JoinGroup, LeaveGroup, SyncGroup

@@ -21,9 +21,9 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from pyclient.consumer.appointments import SETTLE
-from pyclient.consumer.committed import at_coordinator
 from pyclient.consumer.group.membership import GOODBYE_S, Membership
 from pyclient.consumer.group.topic_pattern import HINT, for_broker
+from pyclient.consumer.offsets.committed import at_coordinator
 from pyclient.core.tasks import ended
 from pyclient.errors import DENIED, NOT_MEMBER, KafkaError, check
 from pyclient.protocol import ZERO_UUID, ConsumerGroupHeartbeat

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pyclient.config import CONSUMER, load
-from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.errors import CommitFailed
-from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.offsets.committed import CommittedOffsets
+from pyclient.consumer.offsets.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndMetadata
 from pyclient.core.reports.rights import CONSUMING, Rights
 from pyclient.errors import KafkaError

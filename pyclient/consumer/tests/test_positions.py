@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cy.client.signal_safe_lock import SignalSafeLock
-from pyclient.consumer.positions import PositionFinder
+from pyclient.consumer.offsets.positions import PositionFinder
 from pyclient.consumer.subscription import PartitionState
 from pyclient.offset_and_metadata import OffsetAndMetadata
 from pyclient.topic_partition import TopicPartition

@@ -14,11 +14,11 @@ from cy.client.signal_safe_lock import SignalSafeLock
 from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
-from pyclient.consumer.commit_timer import CommitTimer
-from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import CommitFailed, IllegalState
 from pyclient.consumer.group.membership import Membership
 from pyclient.consumer.interceptors import Interceptors
+from pyclient.consumer.offsets.commit_timer import CommitTimer
+from pyclient.consumer.offsets.committed import CommittedOffsets
 from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client

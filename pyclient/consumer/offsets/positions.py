@@ -14,9 +14,9 @@ from typing import Protocol
 
 from cy.client.signal_safe_lock import SignalSafeLock
 from pyclient.config import Config
-from pyclient.consumer.committed import CommittedOffsets
 from pyclient.consumer.errors import NoOffsetForPartition
-from pyclient.consumer.list_offsets import OffsetLookup
+from pyclient.consumer.offsets.committed import CommittedOffsets
+from pyclient.consumer.offsets.list_offsets import OffsetLookup
 from pyclient.consumer.subscription import EARLIEST, LATEST, PartitionState, Subscription
 from pyclient.core.client import Client
 from pyclient.core.tasks import ended, watched
