@@ -11,10 +11,10 @@ from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import BrokerConfig
 from pybroker.coordinator.group.consumer import heartbeating
 from pybroker.coordinator.group.consumer.context import ConsumerFacts
-from pybroker.coordinator.group.consumer.regexes import Resolve
-from pybroker.coordinator.group.consumer.resolved import Resolved
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Paces
-from pybroker.coordinator.group.consumer.topics import Topics
+from pybroker.coordinator.group.consumer.subscriptions.regexes import Resolve
+from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
+from pybroker.coordinator.group.consumer.subscriptions.topics import Topics
 from pybroker.coordinator.group.joining import Caller, Sees
 from pybroker.coordinator.runtime import Runtime
 from pyclient.protocol import ConsumerGroupDescribe, ConsumerGroupHeartbeat, errors

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace, PaceOf
+from pybroker.coordinator.group.consumer.subscriptions.topics import Topics
 from pybroker.coordinator.group.consumer.timeouts import Timeouts
-from pybroker.coordinator.group.consumer.topics import Topics
 from pybroker.coordinator.shard import Event, Result
 from pybroker.coordinator.timer_wheel import TimerWheel
 

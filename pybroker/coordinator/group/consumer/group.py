@@ -32,8 +32,8 @@ from pybroker.coordinator.group.consumer.member import (
     Owned,
     Target,
 )
-from pybroker.coordinator.group.consumer.resolved import Resolved
-from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
+from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
+from pybroker.coordinator.group.consumer.subscriptions.subscriptions import Subscriptions
 from pybroker.coordinator.group.group import CONSUMER_KIND, CheckPartition, Commit, RetentionStart, Subscription
 from pybroker.coordinator.shard import Record, Result
 from pyclient.protocol import ListGroups, errors

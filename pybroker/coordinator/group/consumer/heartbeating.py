@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sized
 from dataclasses import replace
 
-from pybroker.coordinator.group.consumer import (
-    expecting,
-    leaving,
-    reconciling,
-    records,
-    regexes,
-    targeting,
-)
+from pybroker.coordinator.group.consumer import expecting, leaving, reconciling, records, targeting
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import (
     JOIN,
@@ -29,7 +22,8 @@ from pybroker.coordinator.group.consumer.member import (
     Target,
 )
 from pybroker.coordinator.group.consumer.reconciling import Claimed, Goal
-from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
+from pybroker.coordinator.group.consumer.subscriptions import regexes
+from pybroker.coordinator.group.consumer.subscriptions.subscriptions import Subscriptions
 from pybroker.coordinator.group.joining import Caller, Sees
 from pybroker.coordinator.shard import Result
 from pyclient.protocol import ConsumerGroupHeartbeat, errors

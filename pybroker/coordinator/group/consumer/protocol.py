@@ -8,18 +8,13 @@ from typing import Any
 
 from cy.wire.buffer import DecodeError
 from pybroker.coordinator.group.classic import ClassicGroup
-from pybroker.coordinator.group.consumer import (
-    describing,
-    heartbeating,
-    leaving,
-    records,
-    regexes,
-)
+from pybroker.coordinator.group.consumer import describing, heartbeating, leaving, records
 from pybroker.coordinator.group.consumer.context import ConsumerContext, ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import JOIN, LEAVE, LEAVE_STATIC
 from pybroker.coordinator.group.consumer.migration import upgrading
-from pybroker.coordinator.group.consumer.resolved import Resolved
+from pybroker.coordinator.group.consumer.subscriptions import regexes
+from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
 from pybroker.coordinator.group.group import Group
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.shard import Event, Record, Result

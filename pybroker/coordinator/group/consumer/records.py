@@ -38,7 +38,7 @@ from pyclient.protocol.records import (
 )
 
 if TYPE_CHECKING:
-    from pybroker.coordinator.group.consumer.resolved import Resolved
+    from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
 
     Part = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 

@@ -10,7 +10,7 @@ from pybroker.coordinator.group.assignors.spec import GroupSpec, MemberSpec
 from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import NO_TARGET, ConsumerMember, Target
-from pybroker.coordinator.group.consumer.subscriptions import Subscriptions
+from pybroker.coordinator.group.consumer.subscriptions.subscriptions import Subscriptions
 from pybroker.coordinator.shard import Result
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, Partit
 from pybroker.coordinator.group.consumer import heartbeating
 from pybroker.coordinator.group.consumer.context import ConsumerFacts
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
-from pybroker.coordinator.group.consumer.regexes import Resolve
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace
-from pybroker.coordinator.group.consumer.topics import Topics
+from pybroker.coordinator.group.consumer.subscriptions.regexes import Resolve
+from pybroker.coordinator.group.consumer.subscriptions.topics import Topics
 from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.group.settings import GroupSettings
 from pybroker.coordinator.group.shard import GroupShard

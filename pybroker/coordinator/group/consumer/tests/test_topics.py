@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage
+from pybroker.coordinator.group.consumer.subscriptions.topics import Topics, topic_hash
 from pybroker.coordinator.group.consumer.tests.driver import image_of, topic_image
-from pybroker.coordinator.group.consumer.topics import Topics, topic_hash
 
 OF_ONE_PARTITION = -641006839446438350
 OF_TWO_WITH_RACKS = 2659807614056552564

@@ -16,7 +16,7 @@ from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator import topic_regex
 from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.refusals import when_refused
-from pybroker.coordinator.group.consumer.resolved import Resolved
+from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
 from pybroker.coordinator.group.joining import Sees
 from pybroker.coordinator.shard import Result
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from pybroker.coordinator.group.consumer.counting import count
 from pybroker.coordinator.group.consumer.member import ConsumerMember
-from pybroker.coordinator.group.consumer.resolved import Resolved
+from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
 
 
 class Subscriptions:
