@@ -41,6 +41,25 @@ class Opened(NamedTuple):
     """Folders of logs that were strays, and whose offsets are only in their notes so far."""
 
 
+class Checkpoints(NamedTuple):
+    """The entries of a log dir's four checkpoint files."""
+
+    recovery_points: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
+    clean_offsets: Mapping[TopicPartition, int]
+
+    @classmethod
+    def read(cls, log_dir: LogDir) -> Checkpoints:
+        """Reads the files. Raises OSError, KafkaStorageError."""
+        names = (checkpoints.RECOVERY_POINT, checkpoints.LOG_START, checkpoints.HIGH_WATERMARK, checkpoints.CLEANER)
+        return cls(*map(log_dir.read_checkpoint, names))
+
+    def of(self, topic_partition: TopicPartition) -> Checkpointed:
+        """Returns the entries of one log, 0 where it has none."""
+        return Checkpointed(*(entries.get(topic_partition, 0) for entries in self))
+
+
 def open_logs(
     log_dir: LogDir, config: LogConfig, threads: int, now_ms: int, closed: Mapping[str, ClosedLog] | None
 ) -> Opened:
@@ -50,20 +69,15 @@ def open_logs(
     KafkaStorageError.
     """
     was_clean = closed is not None
-    recovery_points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
-    starts = log_dir.read_checkpoint(checkpoints.LOG_START)
-    high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK)
-    clean_offsets = log_dir.read_checkpoint(checkpoints.CLEANER)
-    known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | clean_offsets.keys()
+    entries = Checkpoints.read(log_dir)
+    known = {topic_partition for each in entries for topic_partition in each}
     returned: list[str] = []
 
     def open_one(folder: str) -> Log | None:
         tp = parse_folder(folder)
         if tp is None:
             return None
-        checkpointed = Checkpointed(
-            recovery_points.get(tp, 0), starts.get(tp, 0), high_watermarks.get(tp, 0), clean_offsets.get(tp, 0)
-        )
+        checkpointed = entries.of(tp)
         path = log_dir.file(folder)
         stamps = log_dir.storage.stamps(path)
         if tp not in known and not _is_log(log_dir.storage, path, stamps):
