@@ -93,14 +93,7 @@ def reopen(
     """
     if digest(found) != closed.files:
         return None
-    storage, cache = log_dir.storage, log_dir.cache
-    segments = []
-    for base_offset, size in _found_segments(found):
-        segment = Segment(storage, cache, folder, base_offset, size, now_ms)
-        segment.index_interval_bytes = config.index_interval_bytes
-        segments.append(segment)
-    if not segments:
-        segments.append(Segment.unwritten(storage, cache, folder, 0, now_ms))
+    segments = _segments(log_dir, folder, config, found, now_ms)
     active, end = segments[-1], closed.end_offset
     start = max(checkpointed.log_start_offset, segments[0].base_offset)
     if not start <= end:
@@ -108,7 +101,7 @@ def reopen(
     active.resume(closed.max_timestamp, closed.max_timestamp_offset)
     epochs = LeaderEpochs([EpochEntry(*entry) for entry in closed.epochs])
     epochs.truncate_from_start(start)
-    producers = ProducerStates(storage, folder, _offsets_of(found, producer_snapshot.SUFFIX))
+    producers = ProducerStates(log_dir.storage, folder, _offsets_of(found, producer_snapshot.SUFFIX))
     producers.resume(closed.producers, end)
     log = Log(
         log_dir,
@@ -129,6 +122,17 @@ def reopen(
     log.files.durability.names_synced = closed.names_synced
     log.files.found = closed.files, end, epochs.latest
     return log
+
+
+def _segments(
+    log_dir: LogDir, folder: str, config: LogConfig, found: Mapping[str, Stamp], now_ms: int
+) -> list[Segment]:
+    """Returns the segments whose files were found, or one that is not written yet."""
+    storage, cache = log_dir.storage, log_dir.cache
+    segments = [Segment(storage, cache, folder, base, size, now_ms) for base, size in _found_segments(found)]
+    for segment in segments:
+        segment.index_interval_bytes = config.index_interval_bytes
+    return segments or [Segment.unwritten(storage, cache, folder, 0, now_ms)]
 
 
 _INDEXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
