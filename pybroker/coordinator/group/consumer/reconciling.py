@@ -90,11 +90,22 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal, claimed: Claimed) -> 
     return changed
 
 
-def _next(member: ConsumerMember, goal: Goal, claimed: Claimed, epoch: int) -> ConsumerMember:
+class _Difference(NamedTuple):
+    """What lies between a member's assignment and its target, by topic."""
+
+    kept: dict[bytes, Mapping[int, int]]
+    revoked: dict[bytes, Mapping[int, int]]
+    gained: dict[bytes, list[int]]
+    """Partitions of the target that are free."""
+    is_complete: bool
+    """Whether every missing partition of the target is free."""
+
+
+def _difference(member: ConsumerMember, goal: Goal) -> _Difference:
     kept: dict[bytes, Mapping[int, int]] = {}
     revoked: dict[bytes, Mapping[int, int]] = {}
     gained: dict[bytes, list[int]] = {}
-    waits = False
+    is_complete = True
     for topic_id in dict.fromkeys((*member.assigned, *goal.target)):
         target = goal.target.get(topic_id, frozenset()) if topic_id in goal.topic_ids else ()
         owned = member.assigned.get(topic_id, NO_PARTITIONS)
@@ -106,9 +117,14 @@ def _next(member: ConsumerMember, goal: Goal, claimed: Claimed, epoch: int) -> C
         if len(keeps) < len(target):
             missing = [each for each in target if each not in keeps]
             free = [each for each in missing if _is_free(member, goal, topic_id, each)]
-            waits = waits or len(free) < len(missing)
+            is_complete = is_complete and len(free) == len(missing)
             if free:
                 gained[topic_id] = free
+    return _Difference(kept, revoked, gained, is_complete)
+
+
+def _next(member: ConsumerMember, goal: Goal, claimed: Claimed, epoch: int) -> ConsumerMember:
+    kept, revoked, gained, is_complete = _difference(member, goal)
     if revoked and _has_any(claimed, revoked):
         return replace(
             member,
@@ -123,7 +139,7 @@ def _next(member: ConsumerMember, goal: Goal, claimed: Claimed, epoch: int) -> C
         kept[topic_id] = dict(sorted({**kept.get(topic_id, NO_PARTITIONS), **since}.items()))
     return replace(
         member,
-        state=MemberState.UNRELEASED if waits else MemberState.STABLE,
+        state=MemberState.STABLE if is_complete else MemberState.UNRELEASED,
         epoch=goal.epoch,
         previous_epoch=member.epoch,
         assigned=kept,
