@@ -206,22 +206,7 @@ class Broker:
         await self.protection.open_tls(self._store, self.node_id)
         marks = self._marks()
         own = next((mark.cluster_id for mark in marks.values() if mark.cluster_id), None)
-        try:
-            self.node = await ClusterNode.open(
-                self._store,
-                self.config,
-                self.node_id,
-                self.clock,
-                own,
-                on_failure=self.failed.set,
-                known_producers=self._known_producers,
-                create_elsewhere=self._create_elsewhere,
-            )
-        except ClusterMismatch as error:
-            raise StartError(
-                f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {own}, "
-                f"but {error}: choose another --data-dir, or other log.dirs"
-            ) from error
+        self.node = await self._open_node(own)
         await self._find_directories(marks)
         self.cluster_id = self.node.cluster_id
         self.metadata = self.node.metadata
@@ -236,6 +221,25 @@ class Broker:
         self.metadata.add_listener(self.peers.apply)
         self._opened.callback(self.peers.close)
         self.forwarding = Forwarding(self)
+
+    async def _open_node(self, cluster_id: str | None) -> ClusterNode:
+        """Opens this broker's node in the cluster to which its log dirs belong. Raises StartError for another one."""
+        try:
+            return await ClusterNode.open(
+                self._store,
+                self.config,
+                self.node_id,
+                self.clock,
+                cluster_id,
+                on_failure=self.failed.set,
+                known_producers=self._known_producers,
+                create_elsewhere=self._create_elsewhere,
+            )
+        except ClusterMismatch as error:
+            raise StartError(
+                f"log dirs {', '.join(self.folder.log_dirs)} belong to cluster {cluster_id}, "
+                f"but {error}: choose another --data-dir, or other log.dirs"
+            ) from error
 
     @property
     def peer_secret(self) -> bytes:
