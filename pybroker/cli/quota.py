@@ -75,6 +75,24 @@ def finite(
     return value
 
 
+def entity_names(*given: tuple[str | None, bool]) -> dict[str, str]:
+    """Returns the names of an entity by type. ``given`` has a name for each type, and whether the default is meant.
+
+    Raises UsageError.
+    """
+    names: dict[str, str] = {}
+    for kind, (name, is_default) in zip(TYPES, given, strict=True):
+        if name is not None and is_default:
+            raise click.UsageError(f"use either --{kind} or --{kind}-defaults")
+        if name == "":
+            raise click.UsageError(f"--{kind}: the name is empty; use --{kind}-defaults for the default")
+        if name is not None or is_default:
+            names[kind] = (name or "").removeprefix("User:" if kind == "user" else "")
+    if "ip" in names and len(names) > 1:
+        raise click.UsageError("an address has its own quotas: --ip cannot be used with --user or --client")
+    return names
+
+
 def with_entity(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a verb ``names``: by type, with an empty name for the default."""
 
@@ -88,17 +106,7 @@ def with_entity(function: Callable[..., Any]) -> Callable[..., Any]:
         ip_defaults: bool,
         **options: Any,
     ) -> Any:
-        given = ((user, user_defaults), (client, client_defaults), (ip, ip_defaults))
-        names: dict[str, str] = {}
-        for kind, (name, is_default) in zip(TYPES, given, strict=True):
-            if name is not None and is_default:
-                raise click.UsageError(f"use either --{kind} or --{kind}-defaults")
-            if name == "":
-                raise click.UsageError(f"--{kind}: the name is empty; use --{kind}-defaults for the default")
-            if name is not None or is_default:
-                names[kind] = (name or "").removeprefix("User:" if kind == "user" else "")
-        if "ip" in names and len(names) > 1:
-            raise click.UsageError("an address has its own quotas: --ip cannot be used with --user or --client")
+        names = entity_names((user, user_defaults), (client, client_defaults), (ip, ip_defaults))
         return function(names=names, **options)
 
     options = (
