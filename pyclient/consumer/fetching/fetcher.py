@@ -21,7 +21,7 @@ from pyclient.config import Config
 from pyclient.consumer.errors import BatchTooLarge, CorruptRecords, LogTruncation, error_at, error_of
 from pyclient.consumer.fetching.buffer import Buffer, Failure
 from pyclient.consumer.fetching.epoch_ends import EpochEnds
-from pyclient.consumer.fetching.fetch_session import FetchSession, Wanted
+from pyclient.consumer.fetching.fetch_session import FetchSession, Plan, Wanted
 from pyclient.consumer.fetching.truncation import EpochEnd, follow, is_doubtful, judge
 from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.core.client import Client
@@ -290,7 +290,21 @@ class Fetcher:
             free = config.queued_max_bytes - self._buffer.size
         session = self._sessions.setdefault(node, FetchSession())
         plan = session.plan(wanted, config.max_partition_fetch_bytes)
-        request = Fetch.Request(
+        has_ids = all(row.topic_id != ZERO_UUID for row in wanted.values())
+        self._busy.add(node)
+        self._client.post(
+            node,
+            Fetch,
+            self._request(plan, free),
+            lambda response, error: self._on_done(node, posted, response, error),
+            timeout=(config.fetch_max_wait_ms + config.request_timeout_ms) / 1000,
+            max_version=None if has_ids else NAMES_VERSION,
+        )
+
+    def _request(self, plan: Plan, free: int) -> Fetch.Request:
+        """Returns a request of the session for no more than the ``free`` bytes of the buffer."""
+        config = self._config
+        return Fetch.Request(
             replica_id=-1,
             max_wait_ms=config.fetch_max_wait_ms,
             min_bytes=config.fetch_min_bytes,
@@ -301,16 +315,6 @@ class Fetcher:
             topics=plan.topics,
             forgotten_topics_data=plan.forgotten,
             rack_id=config.client_rack,
-        )
-        has_ids = all(row.topic_id != ZERO_UUID for row in wanted.values())
-        self._busy.add(node)
-        self._client.post(
-            node,
-            Fetch,
-            request,
-            lambda response, error: self._on_done(node, posted, response, error),
-            timeout=(config.fetch_max_wait_ms + config.request_timeout_ms) / 1000,
-            max_version=None if has_ids else NAMES_VERSION,
         )
 
     # -- answers: on the loop --------------------------------------------------------------------------
