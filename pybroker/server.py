@@ -375,7 +375,11 @@ class Broker:
     def _serve(self) -> None:
         """Opens the sockets to requests, and starts the background work."""
         routes = Routes(ROWS, functools.partial(Call, self), api_versions.unsupported)
-        self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch)
+
+        def on_connections(count: int) -> None:
+            self.logs.cache.lend(limits.spare_descriptors(count))
+
+        self.net = SocketServer(routes, limits.from_config(self.config), self.loop, self.watch, on_connections)
         try:
             self.net.start(self._bound, self.protection.listeners_of_tls, self.protection.sasl)
         except OSError as error:

@@ -130,6 +130,15 @@ def descriptors_for_connections() -> int:
     return max(LEAST_RESERVED, soft // 2 - max(LEAST_RESERVED, min(soft // 10, MOST_RESERVED)))
 
 
+def spare_descriptors(connections: int) -> int:
+    """Returns how many descriptors the logs may use in addition to theirs while there are so many connections.
+
+    A quarter of what connections leave is for files that are closed in the cache but not sent yet.
+    """
+    most = descriptors_for_connections()
+    return 0 if most == UNLIMITED else max(0, most - connections) * 3 // 4
+
+
 def parse_overrides(text: str) -> dict[str, int]:
     """Parses ``host:count,[::1]:count`` into limits by address; a host name stands for all its addresses. Raises
     ConfigError.

@@ -46,11 +46,14 @@ class SocketServer:
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         watch: LoopWatch | None = None,
+        on_count: Callable[[int], object] = lambda count: None,
     ) -> None:
+        """``on_count`` is called with the number of connections when it has changed."""
         self.routes = routes
         self.watch = watch or LoopWatch(loop)
         self.limits = limits
         self.loop = loop
+        self._on_count = on_count
         self.memory = ReceiveMemory(limits.queued_bytes)
         self.log = RateLimitedLog(logger)
         self.connections: set[Connection] = set()
@@ -96,6 +99,7 @@ class SocketServer:
 
             arrived = (self._on_handshake, self._left)
             self.handshakes[name] = Handshakes(name, each, self.loop, self.limits, self.log, *arrived)
+        self._on_count(0)
         self._acceptor.start(listeners)
 
     @property
@@ -179,6 +183,7 @@ class SocketServer:
             self._let_in(accepted)
         else:
             handshakes.begin(accepted)
+        self._on_count(self.count())
         if self._sweep is None:
             self._schedule_sweep()
 
@@ -249,6 +254,7 @@ class SocketServer:
         if not self._per_ip[host]:
             del self._per_ip[host]
         self._per_listener[gone.listener_name] -= 1
+        self._on_count(self.count())
         self._acceptor.on_free_place()
 
     def starve(self, connection: Connection) -> None:

@@ -17,6 +17,8 @@ import uvloop
 from pybroker import data_folder
 from pybroker.cluster.metadata.image import MetadataDelta
 from pybroker.config import BrokerConfig
+from pybroker.log.files.file_cache import FileCache
+from pybroker.net import limits
 from pybroker.server import Broker, StartError
 from pybroker.tests.waiting import PATIENCE_S
 
@@ -60,6 +62,26 @@ def test_start_and_stop_leave_no_descriptor_and_no_thread(tmp_path: Path) -> Non
     for thread in set(threading.enumerate()) - threads:
         thread.join(PATIENCE_S)  # it was told to end
         assert not thread.is_alive()
+
+
+def test_logs_use_descriptors_until_connections_need_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lent: list[int] = []
+    monkeypatch.setattr(FileCache, "lend", lambda cache, more: lent.append(more))
+    monkeypatch.setattr(limits, "descriptors_for_connections", lambda: 1000)
+
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        [(host, port)] = broker.addresses()
+        for _ in range(4):
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+        while len(lent) < 1 + 2 * 4:
+            await asyncio.sleep(0)
+        await broker.stop()
+
+    in_loop(scenario)
+    assert min(lent) < max(lent) == lent[0] == lent[-1] == 750
 
 
 def test_a_start_that_fails_can_be_stopped(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class FileCache:
     """The holders of open files, oldest first."""
 
     def __init__(self, limit: int = 4096) -> None:
-        self._limit = limit
+        self._own = self._limit = limit
         self._holders: dict[Holder, None] = {}
         self._lock = threading.Lock()
 
@@ -38,26 +38,30 @@ class FileCache:
         with self._lock:
             holder.recently_used = True
             self._holders[holder] = None
-            while len(self._holders) > self._limit:
-                self._evict()
+            self._shrink_to(self._limit)
+
+    def lend(self, more: int) -> None:
+        """Lets so many more files be open than the cache's own limit; replaces what was lent before."""
+        with self._lock:
+            self._limit = self._own + more
+            self._shrink_to(self._limit)
 
     def make_room(self) -> None:
         """Makes half of the holders close their files, because descriptors run out before the limit is reached."""
         with self._lock:
-            kept = len(self._holders) // 2
-            while len(self._holders) > kept:
-                self._evict()
+            self._shrink_to(len(self._holders) // 2)
 
     def forget(self, holder: Holder) -> None:
         """Removes a holder that has closed its file itself."""
         with self._lock:
             self._holders.pop(holder, None)
 
-    def _evict(self) -> None:
-        holder = next(iter(self._holders))
-        del self._holders[holder]
-        if holder.recently_used:
-            holder.recently_used = False
-            self._holders[holder] = None
-        else:
-            holder.release()
+    def _shrink_to(self, count: int) -> None:
+        while len(self._holders) > count:
+            holder = next(iter(self._holders))
+            del self._holders[holder]
+            if holder.recently_used:
+                holder.recently_used = False
+                self._holders[holder] = None
+            else:
+                holder.release()

@@ -59,6 +59,19 @@ def test_files_that_were_not_used_lately_are_closed_first():
     assert len(cache) == 1
 
 
+def test_what_was_lent_to_the_cache_is_given_back_at_once():
+    cache = FileCache(2)
+    cache.lend(2)
+    holders = [Holder() for _ in range(5)]
+    for holder in holders:
+        cache.admit(holder)
+    assert len(cache) == 4
+    cache.lend(1)
+    assert len(cache) == 3
+    cache.lend(0)
+    assert len(cache) == sum(holder.is_open for holder in holders) == 2
+
+
 def test_trust_covers_what_was_appended_or_checked_until_it_is_lost():
     trust = Trust(100)
     assert trust.covers(100, 200)

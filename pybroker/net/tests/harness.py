@@ -155,6 +155,7 @@ class Harness:
         self.waiting: list[asyncio.Future[Any]] = []
         self.calls: list[Any] = []
         self.seen: list[bytes] = []
+        self.counts: list[int] = []
         self.on_echo: Callable[[bytes], Answer] | None = None
         rows = [
             Row(FakeApi(ECHO), self.echo),
@@ -166,7 +167,7 @@ class Harness:
             Row(FakeApi(18), self.echo),
         ]
         self.server = SocketServer(
-            Routes(rows, self.make_call, self.unsupported), limits, self.loop
+            Routes(rows, self.make_call, self.unsupported), limits, self.loop, on_count=self.counts.append
         )
         plain = bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0))
         self.port = plain.endpoint.port

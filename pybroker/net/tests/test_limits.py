@@ -17,5 +17,20 @@ def test_connections_leave_descriptors_to_the_logs(monkeypatch: pytest.MonkeyPat
     assert descriptors // 4 < allowed <= descriptors // 2 - limits.LEAST_RESERVED
 
 
+@pytest.mark.parametrize("descriptors", [256, 1024, 20_000, 1 << 20])
+def test_logs_have_descriptors_that_connections_do_not_use(monkeypatch: pytest.MonkeyPatch, descriptors: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (descriptors, descriptors))
+    most = limits.descriptors_for_connections()
+    assert descriptors // 4 < limits.spare_descriptors(0) < most
+    for connections in range(0, most, max(1, most // 50)):
+        assert limits.spare_descriptors(connections) <= most - connections
+    assert limits.spare_descriptors(most) == limits.spare_descriptors(most + 1) == 0
+
+
+def test_without_a_limit_of_descriptors_none_are_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert limits.spare_descriptors(5) == 0
+
+
 def test_a_smaller_number_of_connections_is_taken_as_it_is() -> None:
     assert limits.from_config(BrokerConfig({"max.connections": "17"})).max_connections == 17

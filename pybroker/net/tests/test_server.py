@@ -30,6 +30,14 @@ async def test_case_50_an_override_counts_for_its_address(harness: Harness) -> N
     assert await (await harness.connect()).is_closed()
 
 
+@scenario()
+async def test_the_number_of_connections_is_told_when_it_changes(harness: Harness) -> None:
+    clients = [await harness.connect() for _ in range(2)]
+    await harness.until(lambda: harness.counts == [0, 1, 2])
+    clients[0].reset()
+    await harness.until(lambda: harness.counts == [0, 1, 2, 1])
+
+
 @scenario(Limits(max_connections=5))
 async def test_case_50_connections_above_max_connections_wait_for_their_turn(
     harness: Harness,
