@@ -17,12 +17,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from cy.counted import counted
 from pybroker.cluster.catching_up import catching_up
 from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.decisions import features
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
-from pybroker.cluster.decisions.elections import Elections
 from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
@@ -30,6 +28,7 @@ from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topic_steps import removal_steps
 from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.deletions import Deletions
+from pybroker.cluster.lines import shortened, tell
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
@@ -60,9 +59,6 @@ if TYPE_CHECKING:
     from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 
 T = TypeVar("T")
-
-SHOWN = 5
-"""How many names a log line lists."""
 
 ATTEMPTS = 3
 """How often a change is planned again if nodes differ from the metadata."""
@@ -95,7 +91,7 @@ class ControllerService:
         self._configs = ConfigController(config, node_id)
         self._recorder: Recorder | None = None
         self._frozen: frozenset[str] = frozenset()
-        self.deletions = Deletions(store, node_id)
+        self.deletions = Deletions(store, node_id, self._remove_nodes)
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has ended the term."""
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
@@ -145,12 +141,13 @@ class ControllerService:
         await term.write([begin] if begin else [])
         plan = self._topics.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
-        _tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps the whole cluster starts
+        tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps the whole cluster starts
 
     async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
         """Removes the nodes that interrupted deletions have left. If that fails, they only block a new topic of the
         same name.
         """
+        recorder.later.clear()
         for remains in await load_remains(self.store, deleted):
             try:
                 for step in removal_steps(remains):
@@ -197,7 +194,7 @@ class ControllerService:
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Elects leaders after the live brokers have become ``brokers``; does nothing if nothing changes."""
-        _tell(await self._change_what_can_be(lambda image: self._topics.change_brokers(image, brokers)))
+        tell(await self._change_what_can_be(lambda image: self._topics.change_brokers(image, brokers)))
 
     async def alter_partition(self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """Returns for each change that a leader proposes the resulting partition, or an error.
@@ -378,18 +375,38 @@ class ControllerService:
             return await work()
 
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        if self._recorder is None:
+        recorder = self._recorder
+        if recorder is None:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
         plan = decide(replace(self._cache.image, frozen=self._frozen))
-        await self.deletions.free(name for step in plan.steps for name in step.delta.changed)
-        deleted: list[TopicImage] = []
+        await self._make_room({name for step in plan.steps for name in step.delta.changed}, recorder)
+        deleted: dict[str, TopicImage] = {}
         try:
             for step in plan.steps:
                 await self._record(step)
-                deleted += step.delta.deleted.values()
+                deleted.update(step.delta.deleted)
         finally:
-            self.deletions.add(deleted)
+            recorder.later += (each for each in plan.later if each[0] in deleted)
+            self.deletions.add(deleted.values())
         return plan.results
+
+    async def _make_room(self, names: Collection[str], recorder: Recorder) -> None:
+        """Waits until nothing of deleted topics with these names is in the way."""
+        await self.deletions.free(names)
+        while any(name in names for name, _ in recorder.later):
+            await self._record(recorder.later.popleft()[1])
+
+    async def _remove_nodes(self) -> None:
+        """Removes the nodes of deleted topics; other changes may come between two steps."""
+        while self._recorder is not None and self._recorder.later:
+            try:
+                await self._locked(self._remove_some_nodes)
+            except KafkaError as error:
+                _log.error("nodes of a deleted topic could not be removed: %s", error)
+
+    async def _remove_some_nodes(self) -> None:
+        if self._recorder is not None and self._recorder.later:
+            await self._record(self._recorder.later.popleft()[1])
 
     async def _record(self, step: Step) -> None:
         if self._recorder is None:
@@ -418,7 +435,7 @@ class ControllerService:
             _log.error(
                 "these topics are frozen, with their leaders and logs, because their nodes in the coordination store"
                 " are missing or malformed (restore the nodes, or delete the topics): %s",
-                _shortened(new),
+                shortened(new),
             )
         self._frozen = names
 
@@ -459,30 +476,6 @@ class ControllerService:
                 cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
             )
         await self._cache.publish(delta)
-
-
-def _tell(elections: Elections, *, is_start: bool = False) -> None:
-    if elections.moved:
-        _log.info("%s a new leader", counted(elections.moved, "partition has", "partitions have"))
-    if elections.offline and is_start:
-        _log.info("%s have no leader until a broker with all their records joins", _named(elections.offline))
-    elif elections.offline:
-        _log.warning("%s have no leader, because no live replica has all their records", _named(elections.offline))
-    if elections.doubtful:
-        _log.warning(
-            "acknowledged records may be lost: no remaining replica is known to have all records"
-            " (a machine went down, a disk was replaced, or the election is unclean): %s",
-            _named(elections.doubtful),
-        )
-
-
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    return _shortened(list(map(str, partitions)))
-
-
-def _shortened(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 class _Beginning:

@@ -1,4 +1,6 @@
-"""Finishes the deletions of topics after their answers: the logs of this broker go, and then it leaves the notes.
+"""Finishes the deletions of topics after their answers.
+
+The controller removes the topics' nodes. Each broker deletes its logs, and then leaves the notes.
 
 A deletion is decided when its first step is in the store. A crash leaves the note, by which the next start, or the next
 controller, finishes the deletion.
@@ -26,8 +28,12 @@ async def _no_logs() -> None:
 class Deletions:
     """The deleted topics of which this broker may still have logs."""
 
-    def __init__(self, store: CoordinationStore, node_id: int) -> None:
+    def __init__(
+        self, store: CoordinationStore, node_id: int, remove_nodes: Callable[[], Awaitable[object]]
+    ) -> None:
+        """``remove_nodes()`` removes all nodes of deleted topics, if this broker is the controller."""
         self._store = store
+        self._remove_nodes = remove_nodes
         self._node_id = node_id
         self.delete_logs: Callable[[], Awaitable[object]] = _no_logs
         """Deletes this broker's logs of all topics that its published metadata have lost."""
@@ -49,6 +55,7 @@ class Deletions:
         while self._topics:
             await asyncio.sleep(PAUSE_S)
             ids = list(self._topics)
+            await self._remove_nodes()
             await self.delete_logs()
             for topic_id in ids:
                 del self._topics[topic_id]

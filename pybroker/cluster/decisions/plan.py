@@ -31,6 +31,8 @@ class Plan(Generic[T]):
 
     results: T
     steps: list[Step] = field(default_factory=list)
+    later: list[tuple[str, Step]] = field(default_factory=list)
+    """What may follow the answer: steps that remove the nodes of a deleted topic, each with its name."""
 
     def confirmed(self) -> Plan[T]:
         """Returns the plan with at least one step. A step that writes nothing still fails if the term is over.

@@ -1,23 +1,26 @@
 """Creates, extends and deletes topics in steps that fit into a write to the store.
 
 A large topic is created with some of its partitions and then extended; the metadata is consistent after each step. The
-first step of a deletion notes the topic in /admin/delete_topics and removes it from the metadata. If more steps follow,
-a node below the note marks that, until the last step removes it. Brokers remove themselves from the note when their
-logs are gone, which may be earlier. The next controller removes what a crash or a refused write has left; this
-controller does so if it is in the way.
+first step of a deletion notes the topic in /admin/delete_topics and removes it from the metadata. The nodes of a topic
+with several partitions are removed by later steps, for which no client waits. A node below the note marks that, until
+the last step removes it. Brokers remove themselves from the note when their logs are gone, which may be earlier. The
+next controller removes what a crash or a refused write has left; this controller does so if it is in the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pybroker.cluster.decisions import plan as plans
 from pybroker.cluster.decisions.plan import BYTES_PER_PARTITION, PARTITIONS_PER_STEP, Step
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import Configs, MetadataDelta, MetadataImage, TopicImage
 from pybroker.store.interface import Create, Delete, Operation
+
+REMOVED_AT_ONCE: Final = 10
+"""The most partitions of a topic whose nodes are removed with the first step of its deletion."""
 
 
 class _Piece(NamedTuple):
@@ -70,39 +73,38 @@ def _growth(topic: TopicImage, existing: int, controller_epoch: int) -> Iterator
         yield _Piece(operations, len(grown.partitions) - start, grown)
 
 
-def deletion_steps(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> list[Step]:
-    """Returns the steps that delete the topics, and note that logs of them may remain.
+class Deletion(NamedTuple):
+    """The steps that delete topics."""
 
-    ``torn`` has the existing nodes of topics whose nodes are incomplete.
-    """
-    return list(_packed(piece for topic in topics for piece in _deletion(topic, torn.get(topic.name))))
+    steps: list[Step]
+    """They note that logs of the topics, and perhaps nodes, remain."""
+    later: list[tuple[str, Step]]
+    """They remove the remaining nodes; each has the name of its topic. No answer waits for them."""
+
+
+def deletion_of(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> Deletion:
+    """Returns the deletion of the topics. ``torn`` has the existing nodes of topics whose nodes are incomplete."""
+    pieces: list[_Piece] = []
+    later: list[tuple[str, Step]] = []
+    for topic in topics:
+        first, *rest = _deletion(topic, torn.get(topic.name))
+        pieces.append(first)
+        later += ((topic.name, step) for step in _packed(rest))
+    return Deletion(list(_packed(pieces)), later)
 
 
 def _deletion(topic: TopicImage, torn: Sequence[str] | None) -> Iterator[_Piece]:
     note: list[Operation] = [
         Create(znodes.deleted_path(topic.id), znodes.encode_left(znodes.left_of(topic)))
     ]
-    if torn is not None:
-        yield from _torn_deletion(topic, torn, note)
-        return
     indexes = [partition.index for partition in topic.partitions]
-    if len(indexes) > PARTITIONS_PER_STEP:
-        note.append(Create(znodes.remains_path(topic.id)))
-        pieces = list(_removal(topic.name, indexes, [Delete(znodes.remains_path(topic.id))]))
-    else:
-        pieces = list(_removal(topic.name, indexes))
-    first = pieces[0]
-    yield _Piece([*note, *first.operations], first.weight, deleted=topic)
-    yield from pieces[1:]
-
-
-def _torn_deletion(topic: TopicImage, paths: Sequence[str], note: list[Operation]) -> Iterator[_Piece]:
+    if torn is None and len(indexes) <= REMOVED_AT_ONCE:
+        nodes = [*plans.delete_partitions(topic.name, indexes), *plans.delete_root(topic.name)]
+        yield _Piece([*note, *nodes], len(indexes) + 1, deleted=topic)
+        return
     mark = znodes.remains_path(topic.id)
     yield _Piece([*note, Create(mark)], 2, deleted=topic)
-    for start in range(0, len(paths), PARTITIONS_PER_STEP):
-        chunk = paths[start : start + PARTITIONS_PER_STEP]
-        yield _Piece([Delete(path) for path in chunk], len(chunk))
-    yield _Piece([Delete(mark)], 1)
+    yield from _removal(topic.name, indexes, mark) if torn is None else _removal_of(torn, mark)
 
 
 class Remains(NamedTuple):
@@ -110,22 +112,26 @@ class Remains(NamedTuple):
 
     topic_id: bytes
     name: str
-    indexes: Sequence[int]
+    paths: Sequence[str]
 
 
 def removal_steps(remains: Remains) -> list[Step]:
     """Returns the steps that remove the remaining nodes."""
-    mark = Delete(znodes.remains_path(remains.topic_id))
-    return list(_packed(_removal(remains.name, remains.indexes, [mark])))
+    return list(_packed(_removal_of(remains.paths, znodes.remains_path(remains.topic_id))))
 
 
-def _removal(name: str, indexes: Sequence[int], last: Sequence[Operation] = ()) -> Iterator[_Piece]:
-    for start in range(0, max(1, len(indexes)), PARTITIONS_PER_STEP):
+def _removal(name: str, indexes: Sequence[int], mark: str) -> Iterator[_Piece]:
+    for start in range(0, len(indexes), PARTITIONS_PER_STEP):
         chunk = indexes[start : start + PARTITIONS_PER_STEP]
-        operations = list(plans.delete_partitions(name, chunk))
-        if start + PARTITIONS_PER_STEP >= len(indexes):
-            operations += [*plans.delete_root(name), *last]
-        yield _Piece(operations, len(chunk) + 1)
+        yield _Piece(list(plans.delete_partitions(name, chunk)), len(chunk))
+    yield _Piece([*plans.delete_root(name), Delete(mark)], 2)
+
+
+def _removal_of(paths: Sequence[str], mark: str) -> Iterator[_Piece]:
+    for start in range(0, len(paths), PARTITIONS_PER_STEP):
+        chunk = paths[start : start + PARTITIONS_PER_STEP]
+        yield _Piece([Delete(path) for path in chunk], len(chunk))
+    yield _Piece([Delete(mark)], 1)
 
 
 def _packed(pieces: Iterable[_Piece]) -> Iterator[Step]:

@@ -27,7 +27,7 @@ from pybroker.cluster.decisions.preferred import imbalanced
 from pybroker.cluster.decisions.reassignments import Reassignment, alter_reassignments, settled
 from pybroker.cluster.decisions.topic_names import Collisions, check_name, unknown_topic
 from pybroker.cluster.decisions.topic_rules import TopicRules
-from pybroker.cluster.decisions.topic_steps import creation_steps, deletion_steps, growth_steps
+from pybroker.cluster.decisions.topic_steps import creation_steps, deletion_of, growth_steps
 from pybroker.cluster.metadata import journal, znodes
 from pybroker.cluster.metadata.image import (
     METADATA_TOPIC,
@@ -147,7 +147,7 @@ class TopicController:
             for topic, each in zip(found, named, strict=True)
         ]
         gone = {topic.name: topic for topic in results if isinstance(topic, TopicImage)}
-        return Plan(results, deletion_steps(gone.values(), torn))
+        return Plan(results, *deletion_of(gone.values(), torn))
 
     def create_partitions(
         self, image: MetadataImage, requests: Sequence[NewPartitions]

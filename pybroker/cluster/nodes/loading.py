@@ -149,7 +149,7 @@ async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> 
     deleted = list(deleted)
     marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
     return [
-        Remains(topic.id, topic.name, await _load_indexes(store, topic.name))
+        Remains(topic.id, topic.name, await load_nodes(store, topic.name))
         for topic, mark in zip(deleted, marks, strict=True)
         if mark is not None
     ]
@@ -168,14 +168,6 @@ async def _load_tree(store: CoordinationStore, path: str) -> list[str]:
     except NoNode:
         return []
     return [node for name in names for node in await _load_tree(store, f"{path}/{name}")] + [path]
-
-
-async def _load_indexes(store: CoordinationStore, name: str) -> list[int]:
-    try:
-        names = await store.children(znodes.partitions_path(name))
-    except NoNode:
-        return []
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:

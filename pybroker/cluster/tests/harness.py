@@ -132,7 +132,11 @@ class Members:
             image = await self.settled()
             loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
         assert loaded == image
-        assert await store.children(znodes.TOPICS) == sorted(image.topics)
+
+        async def has_no_other_topics() -> bool:
+            return await store.children(znodes.TOPICS) == sorted(image.topics)
+
+        await until_async(has_no_other_topics)
         for name, topic in image.topics.items():
             indexes = await store.children(znodes.partitions_path(name))
             assert sorted(map(int, indexes)) == list(range(len(topic.partitions)))

@@ -106,6 +106,7 @@ def test_s95_a_controller_that_dies_anywhere_leaves_a_change_done_or_not(
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 4)
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
+    monkeypatch.setattr(topic_steps, "REMOVED_AT_ONCE", 1)
 
     async def main() -> int:
         last = 1 + part

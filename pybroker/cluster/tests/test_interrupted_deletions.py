@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.cluster import deletions
 from pybroker.cluster.decisions import plan, topic_steps
 from pybroker.cluster.decisions.plan import NewTopic, TopicName
 from pybroker.cluster.metadata import znodes
@@ -16,15 +17,15 @@ from pybroker.cluster.metadata.image import TopicImage
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.store.embedded import EmbeddedStore
 from pybroker.store.interface import ConnectionLoss, CoordinationError, Operation
-from pybroker.tests.waiting import until_async
+from pybroker.tests.waiting import PATIENCE_S, until_async
 from pyclient.protocol import errors
-from pyclient.protocol.errors import KafkaError
 
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 4)
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
+    monkeypatch.setattr(topic_steps, "REMOVED_AT_ONCE", 1)
 
 
 class Interrupting:
@@ -104,11 +105,10 @@ def test_what_a_refused_step_has_left_goes_when_it_is_in_the_way(tmp_path: Path)
         assert isinstance(topic, TopicImage)
         await members.settled()
         store.error = CoordinationError("refused")
-        with pytest.raises(errors.UnknownServerError):
-            await service.delete_topics([TopicName("t")])
-        store.error = None
+        assert await service.delete_topics([TopicName("t")]) == [topic]
         await until_all_logs_are_gone(members, topic)
-        assert await children(members, znodes.partitions_path("t")) == ["4", "5", "6", "7", "8"]
+        store.error = None
+        assert await children(members, znodes.partitions_path("t")) == [str(index) for index in range(9)]
         late = await members.start(4)
         assert "t" not in late.image.topics
         await members.die(4)
@@ -130,8 +130,8 @@ def test_what_a_step_of_unknown_outcome_has_left_goes_with_the_next_term(tmp_pat
         await first.node.controller.create_topics([NewTopic("t", 9, 3)])
         await members.settled()
         store.error = ConnectionLoss("no answer")
-        with pytest.raises(errors.NotController):
-            await first.node.controller.delete_topics([TopicName("t")])
+        await first.node.controller.delete_topics([TopicName("t")])
+        await members.until(lambda: not first.is_controller)
         store.error = None
         await until_nothing_is_left(members)
         assert not (await members.settled()).topics
@@ -153,13 +153,11 @@ def test_what_a_controller_without_logs_of_the_topic_leaves_when_it_dies_is_foun
         await members.settled()
         store.answers.clear()
         store.error = ConnectionLoss("killed")
-        deletion = asyncio.ensure_future(first.node.controller.delete_topics([TopicName("t")]))
+        await first.node.controller.delete_topics([TopicName("t")])
         await store.was_asked.wait()
         await until_all_logs_are_gone(members, topic)
         store.answers.set()
         await members.die(1)
-        with pytest.raises((KafkaError, CoordinationError)):
-            await deletion
         await until_nothing_is_left(members)
         assert not (await members.settled()).topics
         await check_name_is_free(members)
@@ -169,25 +167,77 @@ def test_what_a_controller_without_logs_of_the_topic_leaves_when_it_dies_is_foun
 
 def test_nodes_that_cannot_be_removed_keep_nobody_from_being_controller(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
-        first = await members.start(1, wrap=Interrupting)
-        await members.start(2, 3)
-        store: Any = first.store
-        [topic] = await first.node.controller.create_topics([NewTopic("t", 9, 3)])
+        stores: list[Any] = [(await members.start(node_id, wrap=Interrupting)).store for node_id in (1, 2, 3)]
+        service = members.controller.node.controller
+        [topic] = await service.create_topics([NewTopic("t", 9, 3)])
         assert isinstance(topic, TopicImage)
         await members.settled()
-        store.error = CoordinationError("refused")
-        with pytest.raises(errors.UnknownServerError):
-            await first.node.controller.delete_topics([TopicName("t")])
+        for store in stores:
+            store.error = CoordinationError("refused")
+        await service.delete_topics([TopicName("t")])
         await until_all_logs_are_gone(members, topic)
-        outside = await members.server.connect()
-        foreign = f"{znodes.partitions_path('t')}/8/foreign"
-        await outside.create(foreign)
         await members.die(1)
         image = await members.settled()
         assert (image.controller_epoch, len(image.topics)) == (2, 0)
-        await outside.delete(foreign)
-        await outside.close()
+        for store in stores:
+            store.error = None
         await members.die(image.controller_id)
         await until_nothing_is_left(members)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_new_topic_of_the_name_does_not_wait_for_the_pause_before_nodes_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        for _ in range(2):
+            [topic] = await service.create_topics([NewTopic("t", 9, 3)])
+            assert isinstance(topic, TopicImage)
+            await service.delete_topics([TopicName("t"), TopicName("u")])
+            assert "t" not in members.controller.image.topics
+            assert await children(members, znodes.TOPICS) == ["t"]
+            late = await members.start(4)
+            assert "t" not in late.image.topics
+            await members.die(4)
+        await service.create_topics([NewTopic("t", 2, 3)])
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_later_term_leaves_the_steps_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The later one has removed the nodes, and the name is that of a new topic."""
+    monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
+
+    async def scenario(members: Members) -> None:
+        first = await members.start(1)
+        await first.node.controller.create_topics([NewTopic("t", 9, 1)])
+        await first.node.controller.delete_topics([TopicName("t")])
+        await first.node.controller.resign()
+        await members.until(lambda: first.is_controller)
+        assert first.image.controller_epoch == 2
+        assert await children(members, znodes.TOPICS) == []
+        await first.node.controller.create_topics([NewTopic("t", 9, 1)])
+        await first.node.controller._remove_nodes()
+        await members.check_store()
+
+    run(tmp_path / "db", scenario)
+
+
+def test_nodes_that_are_incomplete_are_removed_too(tmp_path: Path) -> None:
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2, 3)
+        service = members.controller.node.controller
+        await service.create_topics([NewTopic("t", 9, 3)])
+        outside = await members.server.connect()
+        await outside.delete(znodes.state_path("t", 5))
+        await outside.close()
+        await service.delete_topics([TopicName("t")])
+        await until_nothing_is_left(members)
+        await check_name_is_free(members)
 
     run(tmp_path / "db", scenario)

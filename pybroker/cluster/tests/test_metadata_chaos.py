@@ -172,6 +172,7 @@ def test_through_any_history_all_brokers_agree(
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 3)
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 3)
+    monkeypatch.setattr(topic_steps, "REMOVED_AT_ONCE", 2)
     monkeypatch.setattr(journal, "KEPT", kept)
     check_seed(tmp_path / "db", seed)
 
@@ -182,6 +183,7 @@ def test_through_hundreds_of_histories_all_brokers_agree(
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 3)
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 3)
+    monkeypatch.setattr(topic_steps, "REMOVED_AT_ONCE", 2)
     monkeypatch.setattr(journal, "KEPT", 5)
     for seed in range(1_000, 1_300):
         check_seed(tmp_path / f"db{seed}", seed)

@@ -1,0 +1,42 @@
+"""Writes the controller's lines of the log about elections."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from cy.counted import counted
+from pybroker.cluster.decisions.elections import Elections
+from pybroker.topic_partition import TopicPartition
+
+SHOWN: Final = 5
+"""How many names a line lists."""
+
+logger = logging.getLogger(__name__)
+
+
+def tell(elections: Elections, *, is_start: bool = False) -> None:
+    """Logs what elections have changed; ``is_start``: perhaps the whole cluster starts."""
+    if elections.moved:
+        logger.info("%s a new leader", counted(elections.moved, "partition has", "partitions have"))
+    if elections.offline and is_start:
+        logger.info("%s have no leader until a broker with all their records joins", _named(elections.offline))
+    elif elections.offline:
+        logger.warning("%s have no leader, because no live replica has all their records", _named(elections.offline))
+    if elections.doubtful:
+        logger.warning(
+            "acknowledged records may be lost: no remaining replica is known to have all records"
+            " (a machine went down, a disk was replaced, or the election is unclean): %s",
+            _named(elections.doubtful),
+        )
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    return shortened(list(map(str, partitions)))
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Returns the first of the names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
