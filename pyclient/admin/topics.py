@@ -265,27 +265,14 @@ class Topics(Base):
         deadline = self._deadline(timeout)
         isolation = _ISOLATION[isolation_level]
         targets = {tp: OffsetSpec.of(spec) for tp, spec in by_partition(specs).items()}
-        request = ListOffsets.Request
 
         async def ask(
             node: int, keys: list[TopicPartition]
         ) -> dict[TopicPartition, ListedOffset | KafkaError]:
-            rows = [
-                request.ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        request.ListOffsetsPartition(
-                            partition_index=number, timestamp=targets[TopicPartition(topic, number)]
-                        )
-                        for number in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(keys).items()
-            ]
-            message = request(
+            message = ListOffsets.Request(
                 replica_id=-1,
                 isolation_level=isolation,
-                topics=rows,
+                topics=_asked({tp: targets[tp] for tp in keys}),
                 timeout_ms=self._left_ms(deadline),
             )
             response = await self._client.send(node, ListOffsets, message)
@@ -298,6 +285,20 @@ class Topics(Base):
 
         results = await fan_out(self._client, targets, Leaders(self._client), ask, deadline)
         return results.checked(check)
+
+
+def _asked(specs: Mapping[TopicPartition, int]) -> list[ListOffsets.Request.ListOffsetsTopic]:
+    request = ListOffsets.Request
+    return [
+        request.ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                request.ListOffsetsPartition(partition_index=number, timestamp=specs[TopicPartition(topic, number)])
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(specs).items()
+    ]
 
 
 def _creatable(topic: NewTopic) -> CreateTopics.Request.CreatableTopic:
