@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 async def handle(
     request: ConsumerGroupDescribe.Request, call: Call
 ) -> ConsumerGroupDescribe.Response:
-    """Answers with the groups, in the order of the request; GROUP_ID_NOT_FOUND for classic groups."""
-    described = await one_by_one(request.group_ids, lambda group_id: _describe(group_id, request, call), call)
+    """Answers with the groups, in the order of the request; GROUP_ID_NOT_FOUND for classic groups.
+
+    A repeated group is answered once, because it may be long.
+    """
+    groups = dict.fromkeys(request.group_ids)
+    described = await one_by_one(groups, lambda group_id: _describe(group_id, request, call), call)
     return ConsumerGroupDescribe.Response(groups=described)
 
 

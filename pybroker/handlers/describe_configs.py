@@ -47,11 +47,15 @@ Row = tuple[Key, Described, bool]
 
 @in_turns
 def handle(request: DescribeConfigs.Request, call: Call) -> Paced[DescribeConfigs.Response]:
-    """Answers with one result per resource."""
+    """Answers with one result per resource; once for a repeated resource."""
     response = DescribeConfigs.Response()
+    seen: set[tuple[int, str]] = set()
     for resource in request.resources:
         yield
-        response.results.append(_result(resource, request, call))
+        key = resource.resource_type, resource.resource_name
+        if key not in seen:
+            seen.add(key)
+            response.results.append(_result(resource, request, call))
     return response
 
 
@@ -66,7 +70,7 @@ def _result(resource: Resource, request: DescribeConfigs.Request, call: Call) ->
     except KafkaError as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
-    wanted = resource.configuration_keys
+    wanted = frozenset(resource.configuration_keys or ())
     result.configs = [
         _entry(row, request) for row in rows if not wanted or row[0].name in wanted
     ]

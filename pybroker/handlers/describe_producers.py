@@ -13,14 +13,17 @@ PartitionResponse = Response.PartitionResponse
 
 @in_turns
 def handle(request: DescribeProducers.Request, call: Call) -> Paced[DescribeProducers.Response]:
-    """Answers with one result per partition, which this broker must lead."""
+    """Answers with one result per partition, which this broker must lead; once for a repeated partition."""
     response = Response()
+    seen: set[tuple[str, int]] = set()
     for topic in request.topics:
         told = Response.TopicResponse(name=topic.name)
         response.topics.append(told)
         for index in topic.partition_indexes:
             yield
-            told.partitions.append(describe(call, topic.name, index))
+            if (topic.name, index) not in seen:
+                seen.add((topic.name, index))
+                told.partitions.append(describe(call, topic.name, index))
     return response
 
 

@@ -16,8 +16,8 @@ TransactionState = DescribeTransactions.Response.TransactionState
 async def handle(
     request: DescribeTransactions.Request, call: Call
 ) -> DescribeTransactions.Response:
-    """Answers with the state of each transactional id, or with its error."""
-    states = await one_by_one(request.transactional_ids, lambda each: _describe(each, call), call)
+    """Answers with the state of each transactional id, or with its error; once for a repeated id."""
+    states = await one_by_one(dict.fromkeys(request.transactional_ids), lambda each: _describe(each, call), call)
     return DescribeTransactions.Response(transaction_states=states)
 
 

@@ -10,7 +10,7 @@ for one without a committed offset, and reset it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +40,24 @@ async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respon
     """Answers with the committed offsets of one group, or since v8 of several."""
     if call.version >= _FIRST_WITH_SEVERAL_GROUPS:
         stable = request.require_stable
-        groups = await one_by_one(request.groups, lambda each: _group(each, call, stable=stable), call)
+        groups = await one_by_one(_once(request.groups), lambda each: _group(each, call, stable=stable), call)
         return OffsetFetch.Response(groups=groups)
     try:
         return await _single(request, call)
     except KafkaError as error:
         refused: OffsetFetch.Response = await settled(_refused(request, call, error))
         return refused
+
+
+def _once(groups: Iterable[Asked]) -> Iterator[Asked]:
+    """Yields the groups, each only once that is asked for all of its offsets, which may be many."""
+    whole: set[str] = set()
+    for each in groups:
+        if each.topics is None:
+            if each.group_id in whole:
+                continue
+            whole.add(each.group_id)
+        yield each
 
 
 async def _single(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:

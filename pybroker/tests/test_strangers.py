@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -303,3 +303,35 @@ def test_what_nobody_names_many_of_takes_no_turn_of_the_loop(
 ) -> None:
     """The request is refused when it is decoded, on a thread."""
     assert bob(api, version, **fields) is None
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields", "found"),
+    [
+        (p.DescribeGroups, 5, {"groups": [OWN] * 1000}, lambda answer: answer.groups),
+        (p.ConsumerGroupDescribe, 1, {"group_ids": [OWN] * 1000}, lambda answer: answer.groups),
+        (p.OffsetFetch, 8, {"groups": [{"group_id": OWN, "topics": None}] * 1000}, lambda answer: answer.groups),
+        (p.DescribeTransactions, 0, {"transactional_ids": [OWN] * 1000}, lambda answer: answer.transaction_states),
+        (
+            p.DescribeProducers, 0, {"topics": [{"name": OWN, "partition_indexes": [0] * 20}] * 50},
+            lambda answer: [each for topic in answer.topics for each in topic.partitions],
+        ),
+        (
+            p.DescribeConfigs, 4,
+            {"resources": [{"resource_type": 2, "resource_name": OWN, "configuration_keys": None}] * 1000},
+            lambda answer: answer.results,
+        ),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_what_a_request_repeats_is_described_once(
+    bob: Client, api: Any, version: int, fields: dict[str, Any], found: Callable[[Any], list[Any]]
+) -> None:
+    """Few bytes had an answer of any length: 1.5 KB of one group's name were answered by 30 MB."""
+    assert len(found(bob(api, version, **fields))) == 1
+
+
+def test_a_group_is_answered_for_each_list_of_its_topics(bob: Client) -> None:
+    topics = [p.OffsetFetch.Request.OffsetFetchRequestTopics(name=OWN, partition_indexes=[0])]
+    groups = [{"group_id": OWN, "topics": each} for each in (topics, None, topics, None)]
+    assert len(bob(p.OffsetFetch, 8, groups=groups).groups) == 3

@@ -161,7 +161,7 @@ def test_many_groups_have_turns_of_their_own(node: Node, api: Any, version: int,
         return ask(node, api, version, **fields)
 
     told = scenario()
-    assert node.turns.count == len(GROUPS)
+    assert node.turns.count == len(set(GROUPS) if api is DescribeGroups else GROUPS)
     node.turns = OneItemTurns()
     assert scenario() == told
 
