@@ -31,4 +31,6 @@ def check_topic(topic: object) -> str:
 
 def check_topics(topics: Iterable[object]) -> list[str]:
     """Checks all names like ``check_topic``; takes a single name as a list of one."""
+    if not isinstance(topics, Iterable):
+        raise TypeError(f"topics are {type(topics).__name__}, not a list of names")
     return [check_topic(each) for each in ([topics] if isinstance(topics, (str, bytes)) else topics)]

@@ -137,3 +137,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def names(given: str | Iterable[str]) -> list[str]:
     """Returns one name or several as a list without duplicates."""
     return [given] if isinstance(given, str) else list(dict.fromkeys(given))
+
+
+def config_text(value: str | float | None) -> str | None:
+    """Returns the text of a configuration's value, which may be a number or a bool, as Kafka writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
-from pyclient.admin.base import Base
+from pyclient.admin.base import Base, config_text
 from pyclient.admin.fan_out import LAG_S, Ask, fan_out, lasting
 from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
@@ -97,7 +97,7 @@ class Configs(Base):
                     resource_type=each.type,
                     resource_name=each.name,
                     configs=[
-                        request.AlterableConfig(name=op.name, config_operation=op.op, value=op.value)
+                        request.AlterableConfig(name=op.name, config_operation=op.op, value=config_text(op.value))
                         for op in ops[each]
                     ],
                 )

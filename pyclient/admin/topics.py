@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyclient.admin.base import Base, by_topic, names
+from pyclient.admin.base import Base, by_topic, config_text, names
 from pyclient.admin.fan_out import Anywhere, Leaders, fan_out
 from pyclient.admin.needing import needing
 from pyclient.admin.results import Results
@@ -56,7 +56,7 @@ class Topics(Base):
         *,
         num_partitions: int = -1,
         replication_factor: int = -1,
-        configs: Mapping[str, str | None] | None = None,
+        configs: Mapping[str, str | float | None] | None = None,
         validate_only: bool = False,
         timeout: float | None = None,
         check: bool = True,
@@ -304,6 +304,8 @@ def _asked(specs: Mapping[TopicPartition, int]) -> list[ListOffsets.Request.List
 def _creatable(topic: NewTopic) -> CreateTopics.Request.CreatableTopic:
     request = CreateTopics.Request
     placed = topic.assignments
+    if not isinstance(topic.configs, Mapping):
+        raise TypeError(f"configs={topic.configs!r} is not a mapping of keys to values")
     return request.CreatableTopic(
         name=topic.name,
         num_partitions=-1 if placed else topic.num_partitions,
@@ -313,7 +315,7 @@ def _creatable(topic: NewTopic) -> CreateTopics.Request.CreatableTopic:
             for number, brokers in (placed or {}).items()
         ],
         configs=[
-            request.CreatableTopicConfig(name=name, value=value)
+            request.CreatableTopicConfig(name=name, value=config_text(value))
             for name, value in topic.configs.items()
         ],
     )

@@ -18,7 +18,7 @@ class NewTopic(NamedTuple):
     num_partitions: int = -1
     replication_factor: int = -1
     assignments: Mapping[int, Sequence[int]] | None = None
-    configs: Mapping[str, str | None] = {}
+    configs: Mapping[str, str | float | None] = {}
 
 
 class CreatedTopic(NamedTuple):
@@ -138,7 +138,7 @@ class AlterConfigOp(NamedTuple):
     """A change of one key."""
 
     name: str
-    value: str | None
+    value: str | float | None
     op: AlterOp = AlterOp.SET
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pyclient.config.hints import hint, meant
@@ -98,6 +98,8 @@ def _check_first(given: Any, settings: Mapping[str, Any]) -> None:
     """Raises ConfigError if the first argument is not a list of addresses."""
     if isinstance(given, Mapping):
         raise ConfigError("the first argument is bootstrap.servers: pass a dict of settings as config={…}")
+    if not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):
+        raise ConfigError(f"the first argument is bootstrap.servers, as 'localhost:9092': it cannot be {given!r}")
     by_name = settings.get("bootstrap_servers", given)
     if by_name != given:
         raise ConfigError(

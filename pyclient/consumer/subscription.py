@@ -242,5 +242,6 @@ class Subscription:
         """Returns the state of a partition. Raises IllegalState if it is not assigned."""
         found = self.states.get(tp)
         if found is None:
-            raise IllegalState(f"{TopicPartition(*tp)} is not assigned to this consumer")
+            how = "assign() chooses partitions; after subscribe(), poll() gets them"
+            raise IllegalState(f"{TopicPartition(*tp)} is not assigned to this consumer: {how}")
         return found

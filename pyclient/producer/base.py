@@ -291,7 +291,7 @@ def many(
     pipeline: Pipeline, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
 ) -> tuple[Sequence[Any], Sequence[Any] | None]:
     """Returns values and keys of ``send_many`` as sequences of bytes or None that the caller cannot change."""
-    _check_keys(values, keys)
+    _check_columns(values, keys)
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _columns(pipeline, values, keys)
     return (
@@ -314,7 +314,7 @@ def header_column(headers: Any, values: Sequence[Any]) -> HeaderColumn | None:
 
 def triples(values: Sequence[Any], keys: Sequence[Any] | None, headers: Any) -> list[tuple[Any, Any, Any]]:
     """Returns value, key and headers of each record, if ``send_many`` must send them one by one."""
-    _check_keys(values, keys)
+    _check_columns(values, keys)
     rows = repeat(None) if headers is None else map(_header_pairs, headers.to_pylist())
     return list(zip(_items(values), repeat(None) if keys is None else _items(keys), rows, strict=False))
 
@@ -327,7 +327,9 @@ def _items(given: Any) -> Any:
     return given.to_pylist() if hasattr(given, "to_pylist") else given
 
 
-def _check_keys(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
+def _check_columns(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"send_many takes a list of values, not {type(values).__name__}: send takes one value")
     if keys is not None and len(keys) != len(values):
         raise ValueError(f"got {counted(len(values), 'value')}, but {counted(len(keys), 'key')}")
 

@@ -83,7 +83,7 @@ class Engine:
     def transactions(self) -> Transactions:
         """The transactions. Raises TransactionError if there is no transactional.id."""
         if not isinstance(self.identities, Transactions):
-            raise TransactionError("the producer has no transactional.id")
+            raise TransactionError("the producer has no transactional.id: give it one, transactional_id='worker-1'")
         return self.identities
 
     async def ready(self, timeout: float | None = None) -> None:

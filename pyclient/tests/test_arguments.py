@@ -8,7 +8,9 @@ import time
 import pytest
 
 from pyclient import Admin, ConfigError, Consumer, Producer, RebalanceListener, TopicPartition, aio
+from pyclient.admin.types import AlterConfigOp, ConfigResource, ResourceType
 from pyclient.errors import InvalidTopicException, KafkaError
+from pyclient.tests.brokers import unique
 from pyclient.tests.support import PATIENCE_S
 
 NOWHERE = "127.0.0.1:1"
@@ -234,3 +236,52 @@ def test_topics_may_come_from_an_iterator_which_is_read_once(broker, topic, grou
         assert consumer.subscription() == {topic}
     with Consumer(broker.bootstrap, group_id=group, topics=iter([topic])) as consumer:
         assert consumer.subscription() == {topic}
+
+
+@pytest.mark.parametrize("given", [9092, ("localhost", 9092), b"localhost:9092"])
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_an_address_is_text(make, given):
+    with pytest.raises(ConfigError, match=r"bootstrap.servers, as 'localhost:9092': it cannot be "):
+        make(given)
+
+
+@pytest.mark.parametrize("given", ["a:1 b:2", "a:1;b:2"])
+def test_addresses_are_separated_by_commas(given):
+    with pytest.raises(ConfigError, match="separate addresses by commas"):
+        Producer(given)
+
+
+@pytest.mark.parametrize("values", ["abc", b"abc"])
+def test_send_many_takes_a_list(nowhere, values):
+    with pytest.raises(TypeError, match=r"send_many takes a list of values, not .*: send takes one value"):
+        nowhere.send_many("t", values)
+
+
+def test_what_is_no_list_is_told_as_such():
+    with Consumer(NOWHERE) as consumer:
+        with pytest.raises(TypeError, match="topics are int, not a list of names"):
+            consumer.subscribe(5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="None is not a list of TopicPartition"):
+            consumer.assign(None)  # type: ignore[arg-type]
+
+
+def test_partition_without_assignment_says_how_to_get_one():
+    with Consumer(NOWHERE) as consumer, pytest.raises(KafkaError, match=r"after subscribe\(\), poll\(\) gets them"):
+        consumer.seek(TopicPartition("t", 0), 0)
+
+
+def test_producer_without_an_id_says_how_to_give_one(nowhere):
+    with pytest.raises(KafkaError, match="give it one, transactional_id="):
+        nowhere.begin_transaction()
+
+
+def test_configs_of_a_topic_may_be_numbers_and_bools(broker):
+    name = unique("configs")
+    with Admin(broker.bootstrap) as admin:
+        given = {"retention.ms": 60_000, "preallocate": True}
+        configs = admin.create_topics(name, configs=given)[name].configs
+        assert (configs["retention.ms"], configs["preallocate"]) == ("60000", "true")
+        topic = ConfigResource(ResourceType.TOPIC, name)
+        admin.incremental_alter_configs({topic: [AlterConfigOp("retention.ms", 70_000)]})
+        with pytest.raises(TypeError, match="is not a mapping of keys to values"):
+            admin.create_topics("t", configs=["a=b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pyclient.config import Config
@@ -9,6 +10,10 @@ from pyclient.errors import ConfigError
 
 PORT: Final = 9092
 """Kafka's usual port."""
+HOST: Final = re.compile(r"\[?[0-9a-zA-Z\-%._:]+]?")
+"""What Kafka takes for a host."""
+SEPARATORS: Final = re.compile(r"[\s;|]")
+"""What may be mistaken for the comma between addresses."""
 
 
 def bootstrap(config: Config) -> list[tuple[str, int]]:
@@ -22,7 +27,9 @@ def bootstrap(config: Config) -> list[tuple[str, int]]:
 def address(text: str) -> tuple[str, int]:
     """Returns host and port of one of them. Raises ConfigError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
         hint = f": did you mean {host or port}:{PORT}?" if not colon or not port else ""
+        if SEPARATORS.search(text):
+            hint = ": separate addresses by commas"
         raise ConfigError(f"bootstrap.servers={text!r} is not host:port{hint}")
     return host.removeprefix("[").removesuffix("]"), int(port)
