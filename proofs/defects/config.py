@@ -43,7 +43,7 @@ def files_are_in_utf_8_without_a_mark() -> list[Patch]:
     return [(sources, "_decoded", lambda data: data.decode("utf-8"))]
 
 
-@defect("pybroker/config/tests/test_remarks.py::test_a_slip_in_a_file_is_an_error_with_what_was_meant")
+@defect("pybroker/config/tests/test_remarks.py::test_a_typing_error_in_a_file_is_an_error_with_a_suggestion")
 def a_slip_in_a_file_is_passed_over() -> list[Patch]:
     """As in Kafka, the default applies and nobody is warned."""
     return [(broker_config, "is_foreign", lambda name, known: True)]
@@ -81,7 +81,7 @@ def any_line_is_a_property() -> list[Patch]:
     return [(sources, "_entries", lambda text: ((*each[:3], True) for each in entries(text)))]
 
 
-@defect("pybroker/config/tests/test_tls_slips.py::test_a_slip_is_refused_with_what_was_meant")
+@defect("pybroker/config/tests/test_tls_slips.py::test_a_typing_error_is_refused_with_a_suggestion")
 def a_slip_in_a_key_of_tls_is_passed_over() -> list[Patch]:
     """The broker asks no client for a certificate."""
     return [(tls_slips, "_complaint", lambda name, protocols, others, is_asking: "")]

@@ -41,7 +41,7 @@ def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
     return [(offset_fetch, "_refused", refused)]
 
 
-@defect(SKIPPING + "test_a_batch_whose_inside_cannot_be_read_is_skipped")
+@defect(SKIPPING + "test_a_batch_with_unreadable_records_is_skipped")
 def a_batch_that_is_none_stops_loading() -> list[Patch]:
     """A batch that cannot be unpacked stops the loading of its partition."""
 
@@ -74,7 +74,7 @@ def clients_write_to_internal_topics() -> list[Patch]:
     return [(admission, "is_closed", lambda partition: False)]
 
 
-@defect(RUNTIME + "test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had")
+@defect(RUNTIME + "test_an_event_that_raises_leaves_no_waiting_request_without_an_answer")
 def answers_of_an_event_that_raises_are_lost() -> list[Patch]:
     """If an event raises after it has taken answers from the queue, their clients wait forever."""
     return [(Runtime, "_abandon", lambda self, *abandoned: None)]
@@ -95,7 +95,7 @@ def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
     return [(upgrading, "consumer_group", eager)]
 
 
-@defect(RUNTIME + "test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_its_successor")
+@defect(RUNTIME + "test_offsets_of_a_topic_deleted_without_a_coordinator_do_not_count_for_its_successor")
 @in_histories("groups of deleted topics", *MEMBERS)
 def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
     """OffsetFetch by name returns what was committed for a deleted topic of that name."""
@@ -140,7 +140,7 @@ def a_late_marker_refuses_the_next_transaction() -> list[Patch]:
 
 @defect(
     "pybroker/coordinator/group/tests/test_faults.py::"
-    "test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them"
+    "test_unused_member_ids_are_limited_and_removed_with_their_groups"
 )
 def ids_that_nobody_comes_for_are_unbounded() -> list[Patch]:
     """The broker remembers each member id that a client asks for, for up to half an hour."""

@@ -21,7 +21,7 @@ SECURITY = "pybroker/security"
 BETWEEN = "pybroker/tests/test_tls_between_brokers.py"
 
 
-@defect(f"{NET}::test_handshakes_that_do_not_go_on_give_way_to_new_ones")
+@defect(f"{NET}::test_stalled_handshakes_are_closed_for_new_ones")
 def handshakes_are_not_limited_in_number() -> list[Patch]:
     """A client that opens connections and stays silent takes all of the broker's descriptors."""
     begin = Handshakes.begin
@@ -33,7 +33,7 @@ def handshakes_are_not_limited_in_number() -> list[Patch]:
     return [(Handshakes, "begin", unlimited)]
 
 
-@defect(f"{NET}::test_a_hello_that_asks_for_a_finite_field_costs_no_step")
+@defect(f"{NET}::test_a_hello_with_a_finite_field_costs_no_handshake_step")
 def a_client_may_agree_on_keys_by_a_finite_field() -> list[Patch]:
     """One kilobyte from a client costs 0.1 s of the thread that all handshakes share."""
     return [(HelloReader, "asks_for_finite_field", lambda self: False)]
@@ -45,13 +45,13 @@ def handshakes_may_take_as_long_as_they_like() -> list[Patch]:
     return [(Handshakes, "sweep", lambda self, now: None)]
 
 
-@defect(f"{NET}::test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted")
+@defect(f"{NET}::test_an_unread_large_reply_is_encrypted_only_in_part")
 def a_reply_is_encrypted_as_a_whole() -> list[Patch]:
     """A client that does not read its replies makes the broker hold them encrypted in memory."""
     return [(tls, "PIECE", 1 << 30)]
 
 
-@defect(f"{NET}::test_case_58_what_is_no_handshake_closes_and_is_told[kafka]")
+@defect(f"{NET}::test_case_58_a_bad_handshake_is_closed_and_logged[kafka]")
 def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
     """The message does not say which setting to change."""
     return [(complaint, "not_tls", lambda first: "WRONG_VERSION_NUMBER")]

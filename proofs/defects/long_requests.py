@@ -87,7 +87,7 @@ def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_groups_of_many.py"
-    "::test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alone"
+    "::test_an_error_in_one_part_is_the_answer_for_the_whole_group"
 )
 def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
     """Clients took the offsets in such an OffsetFetch answer for all that the group had committed."""
@@ -134,7 +134,7 @@ def a_refused_request_stays_until_the_garbage_is_collected() -> list[Patch]:
     return [(connection.Connection, "_on_result", on_result)]
 
 
-@defect("pybroker/net/tests/test_memory_of_requests.py::test_what_is_made_of_a_request_follows_its_bytes[Metadata]")
+@defect("pybroker/net/tests/test_memory_of_requests.py::test_the_memory_of_a_decoded_request_follows_its_size[Metadata]")
 def requests_hold_as_much_as_fits() -> list[Patch]:
     """A Metadata request of empty names took 29 bytes of memory for each of its own bytes."""
     plain = routes._route
@@ -155,7 +155,7 @@ def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[P
     return [(WaitingForMany, "watch", watch)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_takes_several_turns")
 def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
     """Sixty thousand partitions held the loop for 60 ms."""
 
@@ -167,7 +167,7 @@ def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
     return [(fetch, "wait", wait)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_takes_several_turns")
 def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
     """The append that ended the fetch's wait waited meanwhile."""
 
@@ -180,19 +180,19 @@ def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
     return [(purgatory.Purgatory, "remove", remove)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_all_that_a_fetch_of_many_needs_is_done_in_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_takes_several_turns")
 def a_request_of_many_changes_its_session_in_one_turn() -> list[Patch]:
     """The request's forgotten partitions did not count when the broker measured its size."""
     return [(fetch, "names_many", lambda request: sum(len(topic.partitions) for topic in request.topics) > 2)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_fetches_wait_for_is_limited")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_the_partitions_that_waiting_fetches_watch_are_limited")
 def fetches_wait_for_whatever_is_asked_for() -> list[Patch]:
     """Each connection could have a hundred waiting fetches of a hundred thousand partitions each."""
     return [(purgatory.Purgatory, "_remember", lambda self, waiting, count: None)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_what_all_sessions_remember_is_limited")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_the_partitions_that_sessions_remember_are_limited")
 def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
     """A thousand sessions of thirty thousand partitions each take as many gigabytes."""
     return [(FetchSessions, "_has_room", lambda self, now_ms, owner, more=0: True)]
@@ -228,7 +228,7 @@ def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_topic_administration.py"
-    "::test_what_another_broker_hands_on_is_served_in_several_turns"
+    "::test_a_forwarded_request_is_served_in_several_turns"
 )
 def topics_are_made_in_one_write() -> list[Patch]:
     """Four thousand topics held the controller's loop for 390 ms."""

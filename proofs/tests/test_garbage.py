@@ -32,7 +32,7 @@ def test_a_cycle_is_found() -> None:
     assert gc.isenabled()
 
 
-def test_what_is_gone_by_itself_is_not() -> None:
+def test_objects_without_a_cycle_are_not_reported() -> None:
     with leaves_nothing(Thing):
         Thing().other = Thing()
 
@@ -43,7 +43,7 @@ def replaced(things: list[Thing]) -> None:
         things.append(Thing())
 
 
-def test_what_others_have_made_does_not_count_nor_hide_anything() -> None:
+def test_garbage_of_other_code_is_not_counted_and_hides_nothing() -> None:
     others = [Thing() for _ in range(100)]
     with leaves_nothing(Thing):
         assert len(others) == 100

@@ -21,7 +21,7 @@ def missing(defect: Defect) -> Iterator[str]:
             yield f"{defect.name}: {owner} has no {attribute}"
 
 
-def test_what_a_defect_replaces_exists() -> None:
+def test_each_attribute_that_a_defect_replaces_exists() -> None:
     assert [each for defect in all_defects() for each in missing(defect)] == []
 
 

@@ -27,7 +27,7 @@ from pyclient.protocol import errors
 
 TESTS = "pybroker/log/tests/test_descriptors.py"
 CUTS = "pybroker/log/tests/test_cut_descriptors.py"
-REFUSED = f"{TESTS}::test_what_lacks_a_descriptor_is_refused_whole_and_works_later"
+REFUSED = f"{TESTS}::test_an_operation_without_a_descriptor_is_refused_completely_and_works_later"
 
 
 def _reads_in_the_cut() -> Patch:
@@ -48,7 +48,7 @@ def without_descriptors_a_log_dir_fails() -> list[Patch]:
     return [(log_dir, "OutOfDescriptors", FileExistsError)]
 
 
-@defect(f"{TESTS}::test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one")
+@defect(f"{TESTS}::test_the_next_sync_covers_what_a_sync_without_descriptors_left_out")
 def what_a_refused_sync_has_left_out_counts_as_synced() -> list[Patch]:
     """The log marked the file as synced before the sync, and never tried again."""
     sync_topic_id = Durability._sync_topic_id
@@ -77,7 +77,7 @@ def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Pa
     return [(Durability, "lower", lower_once)]
 
 
-@defect(f"{TESTS}::test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside")
+@defect(f"{TESTS}::test_a_new_topic_waits_until_the_old_log_of_its_name_is_set_aside")
 def a_log_that_could_not_be_set_aside_is_forgotten() -> list[Patch]:
     """Its folder kept the name, so a new topic of that name got the log of another topic."""
     return [(Strays, "set_aside_waiting", lambda self, now_ms, topic_partition=None: None)]
@@ -106,7 +106,7 @@ def an_append_reads_what_it_needs_when_it_has_written() -> list[Patch]:
     return [(IndexFile, "hold", lambda self: None)]
 
 
-@defect(f"{TESTS}::test_a_compaction_without_descriptors_is_made_up_for")
+@defect(f"{TESTS}::test_a_compaction_without_descriptors_is_repeated")
 def a_swap_reads_a_file_between_its_renames() -> list[Patch]:
     """The swap stopped between the old segments and the new one."""
 
@@ -122,7 +122,7 @@ def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
     return [(SegmentFiles, "held", lambda self: contextlib.nullcontext())]
 
 
-@defect(f"{CUTS}::test_what_a_cut_needs_stays_open_until_it_is_over")
+@defect(f"{CUTS}::test_files_that_a_truncation_needs_stay_open_until_its_end")
 def the_cache_closes_what_a_cut_needs() -> list[Patch]:
     """The truncation failed although its segment was opened in time, because other reads closed the file before."""
 
@@ -136,7 +136,7 @@ def the_cache_closes_what_a_cut_needs() -> list[Patch]:
     return [(SegmentFiles, "held", held)]
 
 
-@defect(f"{CUTS}::test_a_cut_where_compaction_has_left_nothing_reads_no_log_when_it_has_begun")
+@defect(f"{CUTS}::test_a_truncation_in_a_compacted_gap_reads_no_log_after_its_start")
 def a_cut_undoes_to_the_end_that_is_left() -> list[Patch]:
     """If compaction has removed the batches before the truncation, the log's end is lower than the truncation. So the
     journal could not be used, and the log was read.
@@ -193,7 +193,7 @@ def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
     return [(Log, "set_topic_id", set_first)]
 
 
-@defect("pybroker/log/tests/test_running_moves.py::test_what_a_move_could_not_end_for_a_lack_of_descriptors_ends_later")
+@defect("pybroker/log/tests/test_running_moves.py::test_a_move_that_lacked_descriptors_ends_later")
 def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
     """The move's old folder keeps the log's name."""
     drop_old = Move._drop_old
@@ -205,7 +205,7 @@ def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
     return [(Move, "_drop_old", drop_once)]
 
 
-@defect("pybroker/log/tests/test_read.py::test_case_8_damage_is_seen_when_the_file_was_closed_and_is_open_again")
+@defect("pybroker/log/tests/test_read.py::test_case_8_damage_is_detected_after_the_file_was_closed_and_reopened")
 def what_was_read_before_the_file_was_closed_stays_trusted() -> list[Patch]:
     """The cache closes a file to make room. The disk may then return other bytes, which nobody checks."""
 
@@ -215,13 +215,13 @@ def what_was_read_before_the_file_was_closed_stays_trusted() -> list[Patch]:
     return [(SegmentFiles, "release", release)]
 
 
-@defect(f"{TESTS}::test_a_file_is_opened_in_the_place_of_idle_ones")
+@defect(f"{TESTS}::test_idle_files_are_closed_to_open_another")
 def idle_files_stay_open_where_descriptors_are_lacking() -> list[Patch]:
     """The broker refused a request although it could have closed idle files."""
     return [(FileCache, "make_room", lambda self: None)]
 
 
-@defect(f"{TESTS}::test_a_start_without_descriptors_has_all_of_a_log_dir_or_nothing")
+@defect(f"{TESTS}::test_a_start_without_descriptors_opens_a_log_dir_completely_or_not_at_all")
 def a_start_goes_on_without_a_log_for_which_a_descriptor_was_lacking() -> list[Patch]:
     """The start writes the checkpoint files without that log, and a new log may take its name."""
     return [(LogDir, "take_offline", lambda self, error, doing: None)]

@@ -64,13 +64,13 @@ def a_delete_horizon_overflows() -> list[Patch]:
     return [(compaction, "BatchFilter", make)]
 
 
-@defect(f"{TESTS}/test_reopening.py::test_a_stop_of_another_broker_says_nothing_of_how_ours_closed_its_logs[8]")
+@defect(f"{TESTS}/test_reopening.py::test_the_stop_of_another_broker_does_not_count_as_ours[8]")
 def a_start_believes_what_an_older_stop_has_left() -> list[Patch]:
     """Another broker has used the log dir in the meantime."""
     return [(LogDir, "_closed_in", lambda self, marker: 7)]
 
 
-@defect(f"{TESTS}/test_reopening.py::test_what_others_have_changed_since_is_noticed[cut_log]")
+@defect(f"{TESTS}/test_reopening.py::test_files_changed_since_the_stop_are_noticed[cut_log]")
 def a_start_does_not_look_at_the_files_of_a_log() -> list[Patch]:
     """The start trusts the state of the last stop, although somebody has restored or repaired files since."""
     return [(reopening, "digest", lambda files: "")]
@@ -101,7 +101,7 @@ def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
     return [(LogFiles, "remove", remove_before)]
 
 
-@defect(f"{TESTS}/test_compaction.py::test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed")
+@defect(f"{TESTS}/test_compaction.py::test_an_uncleanable_log_is_tried_again_after_a_setting_changes")
 def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
     """The cleaner never retries a log that could not be compacted, until the broker restarts."""
 
@@ -115,7 +115,7 @@ def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
     return [(cleaner, "Refused", Refused)]
 
 
-@defect(f"{TESTS}/test_recovery.py::test_files_that_are_none_of_a_logs_are_left_alone_and_told[False]")
+@defect(f"{TESTS}/test_recovery.py::test_foreign_files_are_left_alone_and_reported[False]")
 def a_foreign_file_is_taken_for_one_of_the_logs() -> list[Patch]:
     """The start reads the name of any file with such an ending as an offset."""
     return [(recovery, "file_state", lambda name: name)]
@@ -128,7 +128,7 @@ def a_search_by_time_begins_at_the_start_of_a_segment() -> list[Patch]:
     return [(Segment, "batches_since", lambda self, timestamp, offset: since(self, timestamp, 0))]
 
 
-@defect(f"{TESTS}/test_append.py::test_a_limit_of_size_holds_for_what_the_codec_of_the_topic_makes_of_a_batch")
+@defect(f"{TESTS}/test_append.py::test_size_limits_apply_to_a_batch_after_recompression_by_the_topics_codec")
 def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
     """The topic's codec makes a batch larger, and the log stores it however large it is."""
 
@@ -151,19 +151,19 @@ def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
     return [(ProducerStates, "append", append_dated)]
 
 
-@defect(f"{TESTS}/test_producers.py::test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again[False]")
+@defect(f"{TESTS}/test_producers.py::test_a_truncation_of_uncommitted_records_does_not_read_the_segment[False]")
 def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
     """However small the truncation is, the loop reads all batch headers of the segment."""
     return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
 
 
-@defect(f"{TESTS}/test_deep_cut.py::test_a_log_that_changes_meanwhile_is_read_again[cut]")
+@defect(f"{TESTS}/test_deep_cut.py::test_a_log_that_changes_during_a_deep_cut_is_read_again[cut]")
 def what_was_read_for_a_cut_counts_whatever_the_log_has_become() -> list[Patch]:
     """The state would contain producers of records that are not there any longer."""
     return [(deep_cut, "_state_of", lambda log: None)]
 
 
-@defect(f"{TESTS}/test_manager.py::test_a_configuration_that_no_log_has_any_more_is_forgotten")
+@defect(f"{TESTS}/test_manager.py::test_a_configuration_that_no_log_uses_is_forgotten")
 def every_configuration_is_kept() -> list[Patch]:
     """Each change of a topic's configuration kept the former one in memory for good."""
     return [(shared_configs, "WeakKeyDictionary", dict)]
@@ -175,13 +175,13 @@ def a_jump_of_the_offsets_is_taken_for_a_loss() -> list[Patch]:
     return [(recovery, "_is_jump", lambda end, following: False)]
 
 
-@defect(f"{TESTS}/test_crash.py::test_case_13_no_jump_of_the_offsets_stands_in_for_records_that_were_lost")
+@defect(f"{TESTS}/test_crash.py::test_case_13_a_jump_of_the_offsets_never_hides_lost_records")
 def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
     """The records before the gap may be lost, and nobody could notice."""
     return [(Log, "flush", lambda self: self.recovery_point)]
 
 
-@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_only_so_many_invented_producers")
+@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_a_limited_number_of_invented_producers")
 def any_number_of_invented_producers_is_remembered() -> list[Patch]:
     """Each invented producer costs its sender 70 bytes, and the broker 440 bytes for a day."""
     return [(ProducerStates, "_make_room", lambda self: None)]

@@ -45,7 +45,7 @@ def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
     return [(LogDir, "fail", after_the_checkpoint)]
 
 
-@defect(f"{TESTS}/test_manager.py::test_a_folder_with_the_name_of_a_log_and_nothing_of_one_is_left_alone")
+@defect(f"{TESTS}/test_manager.py::test_a_folder_named_like_a_log_without_log_files_is_left_alone")
 def every_folder_with_the_name_of_a_log_is_one() -> list[Patch]:
     """The start takes somebody's folder for a log, and renames it to a stray because its topic is unknown."""
     return [(opening, "_is_log", lambda storage, folder: True)]
@@ -82,13 +82,13 @@ def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
     return [(LogCopy, "_of_source", of_either)]
 
 
-@defect(f"{TESTS}/test_rivals.py::test_what_is_left_of_a_folder_never_wins_against_a_whole_one")
+@defect(f"{TESTS}/test_rivals.py::test_the_remains_of_a_folder_never_win_against_a_complete_one")
 def of_two_logs_the_first_dirs_is_used() -> list[Patch]:
     """The start uses the first log even if it is an incomplete copy."""
     return _first_dir_wins()
 
 
-@defect(f"{TESTS}/test_rivals.py::test_a_replica_can_be_moved_to_where_remains_of_it_were")
+@defect(f"{TESTS}/test_rivals.py::test_a_replica_can_move_to_a_dir_with_its_old_remains")
 def the_other_of_two_logs_is_left_where_it_is() -> list[Patch]:
     """The next move to that dir finds the name taken, and the dir fails."""
     return [(LogManager, "_displace", lambda self, log, winner: None)]
@@ -144,7 +144,7 @@ def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
 
 @defect(
     f"{TESTS}/test_recovery.py"
-    "::test_a_gap_that_a_compaction_has_left_is_no_hole_where_the_configuration_is_not_known_yet"
+    "::test_a_compaction_gap_is_not_a_hole_before_the_configuration_is_known"
 )
 def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
     """When a log opens, its topic's configuration is not known yet. The start set aside what compaction had left."""
@@ -155,7 +155,7 @@ def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
     return [(recovery._Loader, "_is_compacted_below", is_compacted_below)]
 
 
-@defect(f"{TESTS}/test_move.py::test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_no_dir")
+@defect(f"{TESTS}/test_move.py::test_an_unreadable_foreign_file_ends_no_move_and_fails_no_dir")
 def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch]:
     """A file of an administrator in a log's folder took all logs of its dir offline."""
 
@@ -202,7 +202,7 @@ def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
     return [(Move, "settle", drop_first)]
 
 
-@defect(f"{TESTS}/test_move.py::test_the_step_on_the_loop_syncs_nothing_and_does_little")
+@defect(f"{TESTS}/test_move.py::test_the_switch_on_the_loop_syncs_nothing_and_copies_little")
 def a_move_syncs_on_the_loop() -> list[Patch]:
     """The broker serves nobody meanwhile, for a minute if there are thousands of segments."""
     switch = Move.switch
@@ -257,7 +257,7 @@ def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
     return [(Removals, "delete", and_wait)]
 
 
-@defect("pybroker/log/tests/test_preferred_dirs.py::test_what_clients_can_make_the_broker_remember_is_bounded")
+@defect("pybroker/log/tests/test_preferred_dirs.py::test_the_preferred_dirs_that_clients_request_are_limited")
 def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
     """The broker remembers also partitions that never existed: three requests take half a gigabyte."""
     return [(PreferredDirs, "_forget", lambda self, now_ms: None)]
@@ -278,7 +278,7 @@ def a_wish_for_a_log_dir_that_failed_keeps_the_replica_unmade() -> list[Patch]:
     return [(Moves, "preferred_dir", preferred_dir)]
 
 
-@defect(f"{STARTS}::test_records_deleted_at_a_segments_end_stay_so_when_the_power_is_cut")
+@defect(f"{STARTS}::test_records_deleted_up_to_a_segments_end_stay_deleted_after_a_power_cut")
 def segments_tell_a_start_before_their_folder_is_synced() -> list[Patch]:
     """The checkpoint file omitted a log whose start was its first segment's. A power cut undid the renames of earlier
     segments, and deleted records came back.
@@ -308,19 +308,19 @@ def _old_dir_forgets() -> list[Patch]:
     return [(Move, "_switch", forgetting), (Move, "told_in", told_in_target)]
 
 
-@defect(f"{STARTS}::test_records_deleted_before_a_move_has_settled_stay_so_when_the_process_is_killed")
+@defect(f"{STARTS}::test_records_deleted_before_a_move_settles_stay_deleted_after_a_kill")
 def records_are_deleted_in_the_new_dir_only() -> list[Patch]:
     """The old folder still has the log's name. It contained more records, so the next start chose it."""
     return _old_dir_forgets()
 
 
-@defect(f"{STARTS}::test_records_deleted_before_a_move_stay_so_when_the_power_is_cut_before_it_has_settled")
+@defect(f"{STARTS}::test_records_deleted_before_a_move_stay_deleted_if_the_power_is_cut_before_it_settles")
 def the_old_dir_forgets_a_log_that_has_switched() -> list[Patch]:
     """The old folder may win after a power cut, and no checkpoint says where its log begins."""
     return _old_dir_forgets()
 
 
-@defect(f"{STARTS}::test_a_log_that_is_cut_below_its_start_keeps_what_is_appended_then")
+@defect(f"{STARTS}::test_a_log_truncated_below_its_start_keeps_later_appends")
 def a_start_is_told_that_is_beyond_the_cut() -> list[Patch]:
     """The next start of the broker discarded records that were appended after the truncation."""
     return [(LogStart, "take_back", lambda self, offset: None)]

@@ -12,8 +12,8 @@ from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.replication import replica_manager
 
-ONE_FILE = "pybroker/log/tests/test_removals.py::test_a_deletion_waits_for_the_sync_of_one_file_at_most"
-BOTH = "pybroker/log/tests/test_removals.py::test_both_folders_go_where_a_log_is_deleted_while_its_move_is_synced"
+ONE_FILE = "pybroker/log/tests/test_removals.py::test_a_deletion_waits_for_at_most_one_file_sync"
+BOTH = "pybroker/log/tests/test_removals.py::test_both_folders_are_removed_if_a_log_is_deleted_during_its_move"
 TURNS = "pybroker/log/tests/test_removed_per_turn.py"
 MANY = 1 << 30
 

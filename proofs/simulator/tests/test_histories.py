@@ -70,21 +70,21 @@ def test_histories_differ() -> None:
     assert len({repr(drawn(seed)) for seed in range(50)}) == 50
 
 
-def test_the_report_tells_what_has_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_counts_the_events_of_the_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     assert main(["--seeds", "0-3", "--processes", "1", "--report", str(report)]) == 0
     assert '"histories": 3' in report.read_text()
     assert "3 of 3 histories" in capsys.readouterr().out
 
 
-def test_a_failed_history_says_its_seed_and_what_led_to_it() -> None:
+def test_a_failed_history_reports_its_seed_and_its_last_events() -> None:
     with patched([(Promises, "promise", lambda *_: None)]):
         outcome = next(each for seed in range(20) if (each := run(seed, traced=True)).invariant)
     assert outcome.invariant == "ack"
     assert outcome.trace[-1].endswith(f"VIOLATION {outcome.text}")
 
 
-def test_groups_are_joined_in_histories() -> None:
+def test_histories_have_members_that_join_groups() -> None:
     world = World(24, drawn(24))
     assert min(world.settings.classic_members, world.settings.modern_members) > 1
     assert world.run().invariant == ""
@@ -100,12 +100,12 @@ def test_guests_are_served_and_refused_in_histories() -> None:
     assert min(world.guests.served, world.guests.refused) > world.settings.guests
 
 
-def test_writers_make_up_ids_that_brokers_give_nobody() -> None:
+def test_writers_invent_producer_ids_that_no_broker_assigns() -> None:
     """Brokers allocate ids above those in their logs, so two producers had one id."""
     assert History(drawn(0)).new_producer() > MAX_KNOWN_ID
 
 
-def test_replicas_are_looked_at_before_they_are_deleted() -> None:
+def test_the_oracle_reads_replicas_before_they_are_deleted() -> None:
     """A batch was acknowledged and its topic deleted in one event. The oracle had not seen that the batch was
     committed.
     """
@@ -128,7 +128,7 @@ def test_replicas_are_looked_at_before_they_are_deleted() -> None:
     assert all(ends)
 
 
-def test_what_is_seen_in_the_middle_of_an_event_is_told_after_it() -> None:
+def test_a_violation_within_an_event_is_reported_after_it() -> None:
     def look(oracle: Oracle, process: Process) -> None:
         oracle.fail("agreement", "is broken")
 
@@ -140,7 +140,7 @@ def test_what_is_seen_in_the_middle_of_an_event_is_told_after_it() -> None:
         world.oracle.check()
 
 
-def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
+def test_no_fault_begins_while_the_brokers_are_stopped_at_the_end() -> None:
     """The simulator restarted a stopped broker, and did not stop it again."""
     struck: list[float] = []
 
@@ -154,7 +154,7 @@ def test_no_fault_comes_back_when_the_brokers_are_stopped_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(("is_late", "named_by"), [(False, ""), (True, "ack")])
-def test_what_a_leader_commits_in_the_event_in_which_its_log_dir_fails_is_committed(
+def test_records_committed_in_the_event_of_a_log_dir_failure_are_committed(
     is_late: bool, named_by: str
 ) -> None:
     """Other brokers learned the high watermark before the oracle had looked. What the leader commits later was never
@@ -180,15 +180,15 @@ def test_what_a_leader_commits_in_the_event_in_which_its_log_dir_fails_is_commit
     assert failed
 
 
-def test_a_log_that_a_stop_has_closed_is_looked_at_before_its_machine_is_silent() -> None:
+def test_the_oracle_reads_a_closed_log_before_its_machine_stops() -> None:
     """A follower appended, answered and stopped in one event, and the oracle missed its records."""
     assert run(8451, drawn(8451)).invariant == ""
 
 
-def test_a_store_that_is_restored_again_and_again_makes_nobody_restless() -> None:
+def test_a_store_that_is_restored_repeatedly_causes_no_busy_loop() -> None:
     assert run(6051, drawn(6051)).invariant == ""
 
 
-def test_what_lies_below_a_log_start_need_not_be_what_was_committed() -> None:
+def test_records_below_a_log_start_need_not_equal_committed_records() -> None:
     """A follower came back with a record that nobody else had. By then the log began after it on every broker."""
     assert run(16389, drawn(16389)).invariant == ""

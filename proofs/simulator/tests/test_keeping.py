@@ -61,23 +61,23 @@ def is_allowed(removed: str, folders: dict[str, bytes], committed: bytes) -> boo
 
 
 @pytest.mark.parametrize("committed", [b"", batch(0, 0), CUT], ids=["nothing", "less", "all"])
-def test_a_copy_goes_where_its_log_was_cut_and_has_all_that_was_committed(committed: bytes) -> None:
+def test_a_copy_may_be_removed_if_the_truncated_log_has_all_committed_records(committed: bytes) -> None:
     assert is_allowed(COPY, {LOG: CUT, COPY: OLD}, committed)
 
 
-def test_a_copy_stays_that_has_more_of_what_was_committed_than_its_log() -> None:
+def test_a_copy_with_more_committed_records_than_its_log_must_stay() -> None:
     assert not is_allowed(COPY, {LOG: batch(0, 0), COPY: OLD}, OLD)
     assert not is_allowed(COPY, {COPY: OLD}, OLD)
 
 
-def test_a_log_stays_though_nothing_of_it_was_committed() -> None:
+def test_a_log_without_committed_records_must_stay() -> None:
     assert not is_allowed(LOG, {LOG: OLD}, b"")
     assert not is_allowed(LOG, {LOG: OLD, COPY: CUT}, b"")
     assert is_allowed(LOG, {LOG: OLD, COPY: OLD}, OLD)
 
 
 @pytest.mark.parametrize("topic_id", [None, TOPIC_ID], ids=["unreadable", "known"])
-def test_a_replica_out_of_sync_owes_nothing_of_an_estranged_topic(topic_id: bytes | None) -> None:
+def test_an_out_of_sync_replica_may_lack_records_of_an_estranged_topic(topic_id: bytes | None) -> None:
     world, key = world_with(OLD)
     keeping = world.oracle.keeping
     world.oracle.acked[key] = 2

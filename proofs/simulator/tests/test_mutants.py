@@ -26,6 +26,6 @@ DEFECTS = {each.name: each for each in all_defects() if each.name in HISTORIC an
 
 
 @pytest.mark.parametrize("defect", [DEFECTS[name] for name in HISTORIC], ids=HISTORIC.values())
-def test_a_broken_protocol_is_found_out_in_few_histories(defect: Defect) -> None:
+def test_a_broken_protocol_is_detected_within_few_histories(defect: Defect) -> None:
     found = find(defect, HISTORIES_MORE)
     assert found.is_right, found.line()

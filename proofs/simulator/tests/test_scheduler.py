@@ -27,7 +27,7 @@ async def fail(error: Exception) -> None:
     raise error
 
 
-def test_what_a_task_raises_and_nobody_looks_at_is_told(loop: ProcessLoop) -> None:
+def test_an_exception_of_a_task_that_nobody_awaits_is_reported(loop: ProcessLoop) -> None:
     """asyncio reports it in the task's finalizer, and Python ignores what a finalizer raises."""
     loop.start(fail(ValueError("one")))
     loop.start(fail(NotController("an answer")))
@@ -37,7 +37,7 @@ def test_what_a_task_raises_and_nobody_looks_at_is_told(loop: ProcessLoop) -> No
     loop.scheduler.close()
 
 
-def test_what_a_task_of_a_dead_process_has_raised_is_nobodys_concern(loop: ProcessLoop) -> None:
+def test_an_exception_of_a_dead_process_is_ignored(loop: ProcessLoop) -> None:
     task = loop.start(fail(ValueError()))
     loop.scheduler.run(1.0)
     assert task.done()
@@ -46,7 +46,7 @@ def test_what_a_task_of_a_dead_process_has_raised_is_nobodys_concern(loop: Proce
     loop.scheduler.close()
 
 
-def test_what_a_finalizer_tells_ends_the_history(loop: ProcessLoop) -> None:
+def test_a_failure_reported_by_a_finalizer_ends_the_history(loop: ProcessLoop) -> None:
     loop.call_soon(lambda: loop.create_future().set_exception(ValueError("of a future that goes")))
     loop.call_later(STEP_S, int)
     with pytest.raises(ValueError, match="of a future"):
@@ -66,7 +66,7 @@ def test_a_crash_in_the_background_of_a_broker_is_a_violation() -> None:
     assert "in the background" in outcome.text
 
 
-def test_tasks_of_a_history_that_has_ended_say_nothing_any_more(
+def test_tasks_of_an_ended_history_report_nothing(
     loop: ProcessLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the audit of one group fails, nobody awaits that of the other."""

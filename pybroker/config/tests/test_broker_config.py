@@ -94,7 +94,7 @@ def test_the_load_factor_of_the_cleaners_map_is_a_share(factor: str) -> None:
         BrokerConfig.load([f"log.cleaner.io.buffer.load.factor={factor}"], {})
 
 
-def test_a_variable_of_a_client_is_left_out_and_told() -> None:
+def test_a_variable_of_a_client_is_ignored_and_reported() -> None:
     variables = {"KAFKA_BOOTSTRAP_SERVERS": "b:9092", "KAFKA_NUM_PARTITION": "2", "KAFKA_NUM_IO_THREADS": "2"}
     BrokerConfig.load([], variables)
     assert list(of_environment(variables)) == [
@@ -130,7 +130,7 @@ def test_retention_in_ms_wins_over_minutes_over_hours(
     assert topic_config(BrokerConfig(settings), {}).retention_ms == retention_ms
 
 
-def test_roll_and_flush_have_their_stand_ins() -> None:
+def test_roll_and_flush_settings_have_synonyms() -> None:
     config = BrokerConfig(
         {"log.roll.hours": "2", "log.roll.jitter.hours": "1", "log.flush.scheduler.interval.ms": 9}
     )
@@ -200,7 +200,7 @@ def test_listeners_hear_only_what_changed() -> None:
     assert heard == [{"max.connections"}]
 
 
-def test_a_stored_value_that_cannot_be_used_is_left_out() -> None:
+def test_a_stored_value_that_cannot_be_used_is_ignored() -> None:
     config = BrokerConfig({})
     config.override({"max.connections": "x", "node.id": "9", "gone.key": "1"}, {})
     assert config["max.connections"] == (1 << 31) - 1
@@ -220,7 +220,7 @@ def test_a_topics_key_shows_where_its_value_comes_from() -> None:
     assert describe_topic_key(config, "remote.storage.enable", {}).synonyms == []
 
 
-def test_a_broker_key_shows_its_stand_ins() -> None:
+def test_a_broker_key_shows_its_synonyms() -> None:
     config = BrokerConfig({"log.retention.minutes": "5"})
     shown = describe_broker_key(config, "log.retention.ms")
     assert (shown.text, shown.source) == (None, Source.DEFAULT)
@@ -262,7 +262,7 @@ def test_the_name_of_a_listener_is_only_a_name(text: str) -> None:
     assert between_brokers(config) == Endpoint("SSL", "PLAINTEXT", "a", 1)
 
 
-def test_older_kafkas_port_and_host_are_heard_where_listeners_is_unset() -> None:
+def test_the_older_keys_port_and_host_name_count_if_listeners_is_unset() -> None:
     config = BrokerConfig({"port": "7", "host.name": "h"})
     assert listeners(config) == (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 7),)
 

@@ -105,7 +105,7 @@ def test_text_that_is_not_of_the_type_is_refused(kind: Type, text: str) -> None:
         _key(kind).parse(text)
 
 
-def test_a_time_with_a_unit_is_told_where_it_may_have_one() -> None:
+def test_the_error_for_a_time_with_a_unit_says_where_units_are_allowed() -> None:
     key = KEYS["log.retention.ms"]
     with pytest.raises(ConfigError, match=r"=7d is not a LONG: only pybroker's own verbs take units \(from f"):
         key.parse("7d", "f:1")

@@ -70,7 +70,7 @@ def test_a_private_key_with_lines_that_are_not_continued_is_not_shown(tmp_path: 
     assert {number for number in range(2, 8) if any(f"{file}:{number}" in each for each in told)} == set(range(2, 8))
 
 
-def test_all_that_is_wrong_is_collected_for_who_wants_it(tmp_path: Path) -> None:
+def test_all_errors_are_collected_on_request(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partition=3\nnum.partitions=x\nlog.retention.hours=2\n")
     errors: list[ConfigError] = []
@@ -79,7 +79,7 @@ def test_all_that_is_wrong_is_collected_for_who_wants_it(tmp_path: Path) -> None
     assert config["log.retention.hours"] == 2
 
 
-def test_kafkas_own_file_says_what_is_not_here_and_is_quiet_about_how_work_is_done(tmp_path: Path) -> None:
+def test_for_kafkas_own_file_only_missing_features_are_reported(tmp_path: Path) -> None:
     assert list(of_settings(loaded(tmp_path, KRAFT))) == [
         "without effect, because there are no share and streams groups: "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor"
@@ -100,7 +100,7 @@ def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_nam
 
 
 @pytest.mark.parametrize("key", ["super.users=User:admin", "allow.everyone.if.no.acl.found=true"])
-def test_rights_without_an_authorizer_are_told_that_everybody_may_do_everything(tmp_path: Path, key: str) -> None:
+def test_settings_of_rights_without_an_authorizer_are_reported(tmp_path: Path, key: str) -> None:
     (line,) = of_settings(loaded(tmp_path, key))
     name = key.partition("=")[0]
     assert line == f"without effect, because without an authorizer everybody may do everything: {name}"
@@ -167,7 +167,7 @@ def test_a_controllers_listener_needs_no_entry_in_a_map_that_nobody_has_set(tmp_
         ("zookeper.connect", "zookeeper.connect"),
     ],
 )
-def test_a_slip_in_a_file_is_an_error_with_what_was_meant(tmp_path: Path, name: str, meant: str) -> None:
+def test_a_typing_error_in_a_file_is_an_error_with_a_suggestion(tmp_path: Path, name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name} is unknown: did you mean {meant}\? \(from .*:1\)"):
         loaded(tmp_path, f"{name}=1")
 
@@ -190,12 +190,12 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],
 )
-def test_what_is_asked_for_and_not_here_is_named_with_its_reason(tmp_path: Path, setting: str, says: str) -> None:
+def test_a_requested_feature_that_is_missing_is_named_with_the_reason(tmp_path: Path, setting: str, says: str) -> None:
     (line,) = of_settings(loaded(tmp_path, setting))
     assert says in line
 
 
-def test_a_key_at_its_default_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_key_at_its_default_is_not_reported(tmp_path: Path) -> None:
     text = "metric.reporters=org.apache.kafka.common.metrics.JmxReporter\nssl.client.auth=none"
     assert list(of_settings(loaded(tmp_path, text))) == []
 
@@ -211,7 +211,7 @@ def test_a_zookeeper_that_was_left_over_in_a_file_for_kraft_is_not_used_and_name
     assert loaded(tmp_path, "zookeeper.connect=a:1")["zookeeper.connect"] == "a:1"
 
 
-def test_a_home_folder_that_no_shell_has_put_in_is_told() -> None:
+def test_an_unexpanded_home_folder_is_reported() -> None:
     (told,) = of_settings(BrokerConfig({"log.dirs": "/x,~/data"}))
     assert told.startswith("log.dirs=~/data is not in the home folder")
 
@@ -239,7 +239,7 @@ SECRET = "zookeeper.set.acl is not true: each reader of ZooKeeper learns the bro
         ({"listeners": "SASL_SSL://:1", OF_SASL: "required", "inter.broker.listener.name": "SASL_SSL"}, False),
     ],
 )
-def test_a_secret_that_everybody_can_read_is_told_where_protection_was_wanted(
+def test_a_secret_that_everybody_can_read_is_reported_if_protection_is_set(
     more: dict[str, str], is_told: bool
 ) -> None:
     assert (SECRET in of_settings(BrokerConfig({"zookeeper.connect": "a:1", **more}))) is is_told

@@ -29,7 +29,7 @@ def test_kafkas_own_authorizers_are_taken(name: str) -> None:
         ),
     ],
 )
-def test_an_authorizer_that_could_not_decide_stops_the_start(settings: list[str], says: str) -> None:
+def test_an_authorizer_that_cannot_decide_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         unprotected.check(loaded(*settings), alone=True)
 
@@ -50,6 +50,6 @@ def test_super_users_are_separated_by_semicolons() -> None:
         (SASL, False),
     ],
 )
-def test_an_authorizer_without_a_listener_that_knows_its_clients_is_told(settings: list[str], is_told: bool) -> None:
+def test_an_authorizer_without_an_authenticating_listener_is_reported(settings: list[str], is_told: bool) -> None:
     lines = list(of_settings(loaded(f"authorizer.class.name={rights.STANDARD}", *settings)))
     assert [("all of them are User:ANONYMOUS" in line) for line in lines] == [True] * is_told

@@ -78,7 +78,7 @@ def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
         ([ENABLED, f"sasl.jaas.config={PLAIN}", "listener.name.SASL_PLAINTEXT.plain.sasl.jaas.config=x"], "is unknown"),
     ],
 )
-def test_a_listener_of_sasl_that_cannot_be_as_it_is_meant_stops_the_start(settings: list[str], says: str) -> None:
+def test_a_sasl_listener_with_impossible_settings_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         check(LISTENS, *settings)
     assert "secret" not in str(caught.value)
@@ -127,7 +127,7 @@ def test_without_mechanisms_a_login_module_of_kerberos_counts_as_in_kafka() -> N
         ([SERVICE, f"sasl.jaas.config={KEYTAB.replace('keyTab=', 'keytab=')}"], "option 3 is unknown: .* keyTab"),
     ],
 )
-def test_a_service_of_kerberos_that_cannot_be_stops_the_start(settings: list[str], says: str) -> None:
+def test_an_impossible_kerberos_service_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(LISTENS, BY_KERBEROS, *settings)
 
@@ -175,7 +175,7 @@ def test_cve_2025_27817_kafkas_list_of_urls_that_are_allowed_is_obeyed(monkeypat
             check(*settings, f"sasl.oauthbearer.jwks.endpoint.url={url}")
 
 
-def test_which_tokens_count_is_read() -> None:
+def test_the_settings_of_valid_tokens_are_read() -> None:
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     config = loaded(LISTENS, TOKENS, KEYS, FROM, FOR, f"{OWN}.oauthbearer.sasl.server.callback.handler.class={handler}",
                     f"{OWN}.oauthbearer.sasl.oauthbearer.sub.claim.name=azp")
@@ -200,11 +200,11 @@ def test_which_tokens_count_is_read() -> None:
          "listener.name.controller.sasl.enabled.mechanisms=GSSAPI"],
     ],
 )
-def test_what_has_no_effect_on_who_comes_in_is_accepted(settings: list[str]) -> None:
+def test_settings_that_do_not_affect_authentication_are_accepted(settings: list[str]) -> None:
     check(*settings)
 
 
-def test_keys_of_clients_and_what_else_the_environment_has_stop_no_start() -> None:
+def test_client_keys_and_other_environment_variables_stop_no_start() -> None:
     mine = [LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}"]
     check(*mine, "sasl.mechanism=PLAIN")
     shared = {"KAFKA_SASL_MECHANISM": "PLAIN", "KAFKA_SASL_USERNAME": "a", "KAFKA_SASL_ENABLED_MECHANISM": "PLAIN"}
@@ -221,6 +221,6 @@ def test_several_brokers_may_reach_each_other_by_a_listener_of_sasl() -> None:
         unprotected.check(loaded(*several, "security.inter.broker.protocol=SASL_SSL"), alone=False)
 
 
-def test_what_a_login_module_has_is_a_password() -> None:
+def test_the_options_of_a_login_module_are_secret() -> None:
     config = loaded(f"{OWN}.plain.sasl.jaas.config={PLAIN}")
     assert [(key.name, key.type) for key in config.keys_of_listeners] == [(f"{OWN}.plain.sasl.jaas.config", PASSWORD)]

@@ -31,7 +31,7 @@ def loaded(*settings: str) -> BrokerConfig:
         ("listeners=PLAINTEXT://:9092", "ssl.clientauth", "ssl.client.auth"),
     ],
 )
-def test_a_slip_is_refused_with_what_was_meant(listening: str, name: str, meant: str) -> None:
+def test_a_typing_error_is_refused_with_a_suggestion(listening: str, name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{name} \(from --set\) .*: did you mean {meant}\?"):
         check(loaded(listening, f"{name}=required"))
 
@@ -64,5 +64,5 @@ def test_a_key_of_a_plain_listener_that_asks_for_nothing_is_named() -> None:
          f"{LISTENER}.controller.ssl.client.auth=required"),
     ],
 )
-def test_what_is_no_slip_is_accepted(settings: tuple[str, ...]) -> None:
+def test_correct_keys_are_accepted(settings: tuple[str, ...]) -> None:
     check(loaded(*settings))

@@ -78,5 +78,5 @@ def test_several_brokers_may_have_tls_between_them(settings: list[str]) -> None:
         ["listeners=OUTSIDE://:2", SASL, MECHANISM, "listener.name.outside.ssl.client.auth=required"],
     ],
 )
-def test_what_protects_no_listener_that_is_open_is_accepted(settings: list[str]) -> None:
+def test_settings_that_protect_no_open_listener_are_accepted(settings: list[str]) -> None:
     check(BrokerConfig.load(settings, {}), alone=True)

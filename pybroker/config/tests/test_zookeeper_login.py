@@ -93,11 +93,11 @@ def test_the_section_of_the_file_that_kafka_opts_names_counts(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("text", ["Client {", "Client } {", "Client { { x; } };", f"Client {{ {JAAS} {JAAS} }};"])
-def test_a_file_that_is_none_is_refused(text: str) -> None:
+def test_a_file_that_is_not_a_jaas_file_is_refused(text: str) -> None:
     with pytest.raises(JaasError):
         section(text, "Client")
 
 
-def test_nodes_may_be_the_brokers_alone_by_a_login() -> None:
+def test_a_login_can_restrict_nodes_to_the_brokers() -> None:
     assert list(errors_of(config(set_acl="true", sasl_jaas_config=JAAS), alone=False)) == []
     assert list(errors_of(config(set_acl="true", auth_digest="a:b"), alone=False)) == []

@@ -56,7 +56,7 @@ def test_regular_expressions_are_looked_up_on_another_thread_and_told(node: Node
     assert len(answer.assignment.topic_partitions[0].partitions) == 2
 
 
-def test_an_unknown_or_nameless_group_is_said_to_be_so(node: Node) -> None:
+def test_an_unknown_or_nameless_group_gets_its_error(node: Node) -> None:
     row = describe(node)
     assert (row.error_code, row.error_message) == (errors.GroupIdNotFound.code, "Group g not found.")
     assert describe(node, "").error_code == errors.InvalidGroupId.code

@@ -75,7 +75,7 @@ def consumer(*topics: str) -> bytes:
     return ConsumerProtocolSubscription.encode(0, ConsumerProtocolSubscription(topics=list(topics)))
 
 
-def test_a_member_is_shown_with_what_it_reads(tmp_path: Path) -> None:
+def test_a_member_node_shows_the_topics_that_the_member_reads(tmp_path: Path) -> None:
     async def scenario(store: EmbeddedStore, _: EmbeddedStore) -> None:
         new, old = Group("new", m=Subscription(frozenset({"b", "a"}))), Group("old", m=consumer("t"))
         other = Group("connect", m=b"")
@@ -123,7 +123,7 @@ def test_any_name_is_one_node(tmp_path: Path, name: str, node: str) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_the_next_coordinator_shows_a_member_when_the_last_one_does_not_any_more(tmp_path: Path) -> None:
+def test_the_next_coordinator_shows_a_member_after_the_last_one_has_stopped(tmp_path: Path) -> None:
     async def scenario(first: EmbeddedStore, second: EmbeddedStore) -> None:
         here, there = Group("g", m=consumer("t")), Group("g", m=consumer("t"))
         old, new = nodes(first, here), nodes(second, there)
@@ -165,7 +165,7 @@ def test_a_node_whose_creation_was_not_confirmed_is_made_again(tmp_path: Path) -
     run(tmp_path / "db", scenario)
 
 
-def test_only_so_many_members_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_members_shown_in_zookeeper_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(store: EmbeddedStore, _: EmbeddedStore) -> None:
         monkeypatch.setattr(group_nodes, "MAX_NODES", 3)
         monkeypatch.setattr(group_nodes, "AT_ONCE", 2)

@@ -61,7 +61,7 @@ def test_case_42_a_partition_that_loads_too_long_says_so(
     assert code(node.run(node.commit(5))) == errors.CoordinatorLoadInProgress.code
 
 
-def test_case_42_members_that_wait_are_told_when_the_partition_moves(node: Node) -> None:
+def test_case_42_waiting_members_get_an_error_when_the_partition_moves(node: Node) -> None:
     node.offsets_topic(replicas=(1, 2), isr=(1,))
     node.run(node.join())
     waiting = node.task(node.join())
@@ -99,7 +99,7 @@ def test_a_commit_that_the_replicas_do_not_get_in_time_is_an_error(hasty: Node) 
     assert code(hasty.run(hasty.commit(5))) == errors.CoordinatorNotAvailable.code
 
 
-def test_an_offset_is_not_told_before_the_replicas_have_it(node: Node) -> None:
+def test_an_offset_is_not_returned_before_the_replicas_have_it(node: Node) -> None:
     node.offsets_topic(replicas=(1, 2), isr=(1, 2))
     commit = node.task(node.commit(5))
     fetch = node.task(node.groups.committed(OffsetsAsked("g", None)))
@@ -110,7 +110,7 @@ def test_an_offset_is_not_told_before_the_replicas_have_it(node: Node) -> None:
     assert commit.done()
 
 
-def test_a_member_that_is_gone_is_not_answered_and_disturbs_nobody(node: Node) -> None:
+def test_a_disconnected_member_is_not_answered_and_disturbs_no_other(node: Node) -> None:
     node.offsets_topic()
     node.run(node.join())
     gone = node.task(node.join())
@@ -184,7 +184,7 @@ def test_a_partition_that_could_not_be_loaded_is_loaded_again(node: Node, monkey
     assert code(node.run(node.commit(6))) == errors.NONE
 
 
-def test_what_happens_while_a_partition_cannot_be_loaded_counts_when_it_is(
+def test_events_during_a_failed_load_count_after_loading(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = _refusing(node, monkeypatch, 2)
@@ -195,7 +195,7 @@ def test_what_happens_while_a_partition_cannot_be_loaded_counts_when_it_is(
     assert node.committed() == {}
 
 
-def test_a_partition_that_cannot_be_loaded_is_let_go_with_its_leadership(
+def test_a_partition_that_cannot_be_loaded_is_dropped_with_its_leadership(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = _refusing(node, monkeypatch, 1000)
@@ -231,7 +231,7 @@ def test_groups_of_all_partitions_are_listed(node: Node) -> None:
     assert {each.group_id for each in listed.groups} == {f"g{number}" for number in range(10)}
 
 
-def test_offsets_of_deleted_topics_are_gone_when_the_deletion_is(node: Node) -> None:
+def test_offsets_of_deleted_topics_are_removed_with_the_topic(node: Node) -> None:
     node.offsets_topic()
     node.create("t")
     node.run(node.commit(5))
@@ -246,7 +246,7 @@ def _a_topic_with_an_offset(node: Node) -> None:
     assert node.committed() == {("t", 0): 5}
 
 
-def test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_its_successor(node: Node) -> None:
+def test_offsets_of_a_topic_deleted_without_a_coordinator_do_not_count_for_its_successor(node: Node) -> None:
     _a_topic_with_an_offset(node)
     node.offsets_topic(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1)
     node.delete("t")
@@ -259,7 +259,7 @@ def test_offsets_of_a_topic_that_went_while_nobody_coordinated_are_not_those_of_
     assert node.committed() == {("t", 0): 1}
 
 
-def test_offsets_that_a_refused_deletion_has_left_are_not_those_of_the_next_topic(node: Node) -> None:
+def test_offsets_left_by_a_refused_deletion_do_not_count_for_the_next_topic(node: Node) -> None:
     _a_topic_with_an_offset(node)
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
     node.delete("t")
@@ -284,7 +284,7 @@ def test_an_interrupted_deletion_takes_the_offsets_unless_the_name_is_in_use_aga
     assert node.committed() == ({("t", 0): 5} if made_anew else {})
 
 
-def test_a_timer_that_a_refused_request_has_set_rings(node: Node) -> None:
+def test_a_timer_set_by_a_refused_request_still_fires(node: Node) -> None:
     def decide(shard: GroupShard, result: Result) -> None:
         shard.timers.schedule(result.now.monotonic_ms + 1, lambda later: rung.append(later))
         raise errors.RebalanceInProgress
@@ -361,7 +361,7 @@ class Taken:
 
 
 @pytest.mark.parametrize("error", [errors.InvalidRegularExpression(), ZeroDivisionError()])
-def test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had(node: Node, error: Exception) -> None:
+def test_an_event_that_raises_leaves_no_waiting_request_without_an_answer(node: Node, error: Exception) -> None:
     node.offsets_topic()
     partition = node.groups.partition_of("g")
     token = node.loop.create_future()
@@ -373,7 +373,7 @@ def test_an_event_that_raises_leaves_nobody_waiting_whose_answer_it_had(node: No
     assert event.undone == 1
 
 
-def test_an_append_that_fails_unforeseen_leaves_nobody_waiting(
+def test_an_unexpected_append_error_leaves_no_waiting_request_without_an_answer(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.offsets_topic()
@@ -411,7 +411,7 @@ def test_a_member_that_joins_again_at_once_is_slowed_down_while_too_few_replicas
     assert 1 <= times <= 10
 
 
-def test_a_refusal_that_comes_late_does_not_outlive_the_coordinator(node: Node) -> None:
+def test_a_late_refusal_ends_with_the_coordinator(node: Node) -> None:
     node.offsets_topic()
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
     commit = node.task(node.commit(5))

@@ -144,7 +144,7 @@ def test_a_marker_for_a_partition_that_is_loading_waits_for_it(
         (errors.BrokerNotAvailable, 1, errors.CoordinatorNotAvailable),
     ],
 )
-def test_what_is_not_admitted_is_not_written(
+def test_a_transactional_commit_that_is_not_admitted_is_not_written(
     node: Node,
     transactions: Transactions,
     error: type[KafkaError],
@@ -157,7 +157,7 @@ def test_what_is_not_admitted_is_not_written(
     assert stable(node) == -1
 
 
-def test_an_admission_that_comes_after_the_marker_lets_nothing_in(
+def test_an_admission_after_the_marker_admits_nothing(
     node: Node, transactions: Transactions
 ) -> None:
     transactions.before = lambda: end(node, committed=False, epoch=1)
@@ -165,7 +165,7 @@ def test_an_admission_that_comes_after_the_marker_lets_nothing_in(
     assert stable(node) == -1
 
 
-def test_a_producer_whose_markers_come_all_the_time_is_refused(
+def test_a_producer_with_a_stream_of_markers_is_refused(
     node: Node, transactions: Transactions
 ) -> None:
     transactions.before = lambda: end(node, committed=False)
@@ -199,7 +199,7 @@ def test_a_transactional_batch_holds_the_last_stable_offset_until_its_marker(
     assert log.last_stable_offset == log.log_end_offset
 
 
-def test_an_old_epoch_is_refused_before_anybody_is_asked(
+def test_an_old_epoch_is_refused_without_asking_the_coordinator(
     node: Node, transactions: Transactions
 ) -> None:
     hold(node, 5, epoch=1)
@@ -209,7 +209,7 @@ def test_an_old_epoch_is_refused_before_anybody_is_asked(
     assert stable(node) == 5
 
 
-def test_effects_come_when_the_records_are_safe_and_in_order(node: Node) -> None:
+def test_effects_run_in_order_when_their_records_are_replicated(node: Node) -> None:
     def decide(shard: GroupShard, result: Result) -> None:
         result.write(Record(b"\0\x63", b""))
         result.effects += ["first", "second"]
@@ -226,7 +226,7 @@ def test_effects_come_when_the_records_are_safe_and_in_order(node: Node) -> None
     assert seen == [(1, "first"), (1, "second")]
 
 
-def test_effects_of_a_refused_write_never_come(node: Node) -> None:
+def test_effects_of_a_refused_write_never_run(node: Node) -> None:
     def decide(shard: GroupShard, result: Result) -> None:
         result.write(Record(b"\0\x63", b""))
         result.effects.append("of the write")
@@ -245,7 +245,7 @@ def test_effects_of_a_refused_write_never_come(node: Node) -> None:
     assert seen == ["of the write"]  # of the one that was not refused
 
 
-def test_effects_of_a_late_promise_come_nevertheless(
+def test_effects_run_even_if_the_records_are_replicated_late(
     hasty: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decide(shard: GroupShard, result: Result) -> None:
@@ -265,7 +265,7 @@ def test_effects_of_a_late_promise_come_nevertheless(
     assert seen == ["late"]
 
 
-def test_the_runtime_tells_what_it_hosts(node: Node) -> None:
+def test_the_runtime_returns_the_partitions_that_it_hosts(node: Node) -> None:
     node.offsets_topic(epoch=3)
     runtime = node.groups.runtime
     assert runtime.is_hosted(0)
@@ -277,7 +277,7 @@ def test_the_runtime_tells_what_it_hosts(node: Node) -> None:
         runtime.leader_epoch(99)
 
 
-def test_what_a_loading_shard_is_told_it_hears_when_it_has_loaded(
+def test_events_for_a_loading_shard_are_delivered_after_loading(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def held_up(log: Log, shard: Shard) -> int:

@@ -86,7 +86,7 @@ def test_a_group_that_is_written_again_after_an_unreadable_record_is_whole(node:
     assert node.committed() == {("t", 0): 6}
 
 
-def test_a_batch_whose_inside_cannot_be_read_is_skipped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_with_unreadable_records_is_skipped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.offsets_topic()
     node.run(node.commit(5))
     append(node, Record(b"poison", b""))

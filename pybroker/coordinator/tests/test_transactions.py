@@ -59,7 +59,7 @@ def test_every_partition_gets_its_marker(node: Node) -> None:
         assert markers(node, tp) == [Marker(COMMIT, 0)]
 
 
-def test_the_next_transaction_need_not_wait_where_no_replica_has_to(node: Node) -> None:
+def test_the_next_transaction_need_not_wait_if_no_replica_must_confirm(node: Node) -> None:
     """Markers and completion follow the answer within the turns that it takes to reach a client."""
     producer = node.init()
     for count in range(1, 4):

@@ -81,7 +81,7 @@ def test_first_batch_of_a_transaction_is_admitted_by_the_coordinator(node: Node,
     assert log(node).last_stable_offset == 0
 
 
-def test_later_batches_of_an_open_transaction_ask_nobody(node: Node) -> None:
+def test_later_batches_of_an_open_transaction_need_no_coordinator(node: Node) -> None:
     assert [write(node, sequence) for sequence in range(4)] == ["NONE"] * 4
     assert len(node.transactions.asked) == 1
     end(node, 1)
@@ -122,7 +122,7 @@ def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> N
     ],
 )
 @pytest.mark.parametrize("raised", [False, True])
-def test_refusals_are_told_in_words_that_the_client_knows(
+def test_refusals_are_errors_that_the_client_knows(
     node: Node, said: type[errors.KafkaError], version: int, told: str, raised: bool
 ) -> None:
     setattr(node.transactions, "raised" if raised else "verdict", said())
@@ -142,7 +142,7 @@ def test_batches_of_several_producers_in_one_request_are_refused(node: Node) -> 
     assert len(log(node).producers.verifications) == 0
 
 
-def test_batches_without_transaction_ask_nobody_whatever_the_request_says(node: Node) -> None:
+def test_batches_without_a_transaction_never_need_a_coordinator(node: Node) -> None:
     assert code(node, batch(), transactional_id="x") == "NONE"
     assert code(node, idempotent(0), transactional_id="x") == "NONE"
     assert node.transactions.asked == []
@@ -160,7 +160,7 @@ def test_internal_topics_are_no_part_of_a_clients_transaction(node: Node) -> Non
     assert node.transactions.asked == []
 
 
-def test_fenced_producer_is_told_without_asking(node: Node) -> None:
+def test_a_fenced_producer_gets_its_error_without_asking_the_coordinator(node: Node) -> None:
     assert write(node, epoch=1) == "NONE"
     assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"
     assert len(node.transactions.asked) == 1
@@ -169,7 +169,7 @@ def test_fenced_producer_is_told_without_asking(node: Node) -> None:
 # Sequences
 
 
-def test_transactions_v2_begin_at_sequence_0_also_where_nothing_is_known(node: Node) -> None:
+def test_transactions_v2_begin_at_sequence_0_even_for_an_unknown_producer(node: Node) -> None:
     assert write(node, 5) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert write(node, 0) == "NONE"
     end(node, 1)
@@ -177,13 +177,13 @@ def test_transactions_v2_begin_at_sequence_0_also_where_nothing_is_known(node: N
     assert write(node, 0, epoch=1) == "NONE"
 
 
-def test_transactions_v1_may_go_on_where_nothing_is_known(node: Node) -> None:
+def test_transactions_v1_may_continue_for_an_unknown_producer(node: Node) -> None:
     assert write(node, 5, version=11) == "NONE"
     end(node, 0, version=1)
     assert write(node, 6, version=11) == "NONE"
 
 
-def test_batch_that_the_coordinator_could_not_judge_is_not_overtaken(node: Node) -> None:
+def test_a_batch_without_a_coordinators_answer_is_not_overtaken(node: Node) -> None:
     node.transactions.verdict = errors.NotCoordinator()
     assert write(node, 5, version=11) == "NOT_ENOUGH_REPLICAS"
     node.transactions.verdict = None
@@ -242,7 +242,7 @@ def test_client_that_goes_away_meanwhile_leaves_nothing_held(node: Node) -> None
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_word_that_comes_after_the_end_of_the_transaction_admits_nothing(node: Node, version: int) -> None:
+def test_an_answer_after_the_end_of_the_transaction_admits_nothing(node: Node, version: int) -> None:
     waiting = Waiting(node, transactional(), version)
     end(node, 1)
     node.transactions.word = None
@@ -289,7 +289,7 @@ def test_marker_of_the_transaction_before_does_not_stop_the_next_one(node: Node)
     assert waiting.answered().error_code == 0
 
 
-def test_zombie_that_is_refused_meanwhile_takes_nothing_from_its_successor(node: Node) -> None:
+def test_a_refused_zombie_does_not_affect_its_successor(node: Node) -> None:
     waiting = Waiting(node, transactional(epoch=1))
     node.transactions.word = None
     node.transactions.verdict = errors.ProducerFenced()
@@ -298,7 +298,7 @@ def test_zombie_that_is_refused_meanwhile_takes_nothing_from_its_successor(node:
     assert waiting.answered().error_code == 0
 
 
-def test_topic_created_again_meanwhile_takes_nothing(node: Node) -> None:
+def test_a_topic_created_again_during_the_wait_gets_no_batch(node: Node) -> None:
     waiting = Waiting(node, transactional())
     node.delete()
     node.create(generation=1)
@@ -338,7 +338,7 @@ def asked_for_both(node: Node) -> Callable[[], list[int]]:
     return codes
 
 
-def test_a_partition_that_this_broker_begins_to_lead_meanwhile_was_not_asked_for(node: Node) -> None:
+def test_a_partition_led_only_since_the_wait_began_was_not_verified(node: Node) -> None:
     """Its client repeats that batch; where it is refused for good, aiokafka commits the rest of the transaction."""
     leadership(node, (1, 2), 1)
     codes = asked_for_both(node)
@@ -348,14 +348,14 @@ def test_a_partition_that_this_broker_begins_to_lead_meanwhile_was_not_asked_for
     assert write(node, version=7) == "NONE"
 
 
-def test_a_word_that_was_asked_for_in_an_earlier_leadership_is_asked_for_again(node: Node) -> None:
+def test_a_verification_of_an_earlier_leadership_is_repeated(node: Node) -> None:
     codes = asked_for_both(node)
     leadership(node, (1, 2), 1)
     leadership(node, (1, 1), 2)
     assert codes() == [0, errors.NotLeaderOrFollower.code]
 
 
-def test_two_connections_of_one_producer_both_get_the_word(node: Node) -> None:
+def test_two_connections_of_one_producer_both_get_the_answer(node: Node) -> None:
     first, second = Waiting(node, transactional()), Waiting(node, transactional())
     assert first.answered().error_code == 0
     again = second.answered()

@@ -55,7 +55,7 @@ def test_quotas_are_set_described_and_removed(version: int) -> None:
     run(scenario)
 
 
-def test_a_trial_changes_nothing_and_says_what_is_wrong() -> None:
+def test_validate_only_changes_nothing_and_reports_errors() -> None:
     async def scenario(ask: Administration) -> None:
         entries = [entry(("user", "alice"), producer_byte_rate=1.0), entry(("user", "bob"), producer_byte_rate=-1.0)]
         response = await ask(AlterClientQuotas, 1, Asked(entries=entries, validate_only=True))
@@ -74,7 +74,7 @@ def test_a_filter_that_is_wrong_has_kafkas_code() -> None:
     run(scenario)
 
 
-def test_a_request_of_hundreds_of_entities_is_one_answer_and_knows_what_it_names_twice() -> None:
+def test_a_request_for_hundreds_of_entities_gets_one_answer_and_duplicates_are_found() -> None:
     async def scenario(ask: Administration) -> None:
         entries = [entry(("client-id", str(number)), producer_byte_rate=1.0) for number in range(250)]
         twice = entry(("client-id", "0"), producer_byte_rate=2.0)

@@ -31,7 +31,7 @@ def test_producers_with_their_sequences_and_transactions(node: Node) -> None:
     assert second.coordinator_epoch == -1
 
 
-def test_marker_ends_the_transaction_and_tells_its_coordinator(node: Node) -> None:
+def test_a_marker_ends_the_transaction_and_shows_its_coordinator_epoch(node: Node) -> None:
     node.create()
     records = batch(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, records, 1, NOW)
@@ -42,7 +42,7 @@ def test_marker_ends_the_transaction_and_tells_its_coordinator(node: Node) -> No
     assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (3, -1)
 
 
-def test_only_the_leader_tells(node: Node) -> None:
+def test_only_the_leader_describes_producers(node: Node) -> None:
     node.create(leader=2, replicas=(1, 2))
     assert ask(node).error_code == errors.NotLeaderOrFollower.code
     answer = ask(node, 9)

@@ -57,11 +57,11 @@ def update(node: Node, level: int, version: int = 2, **fields: object) -> Update
     return node.ask(update_features, UpdateFeatures.Request(feature_updates=[key]), version)
 
 
-def test_features_and_their_epoch_are_told(node: Node) -> None:
+def test_features_and_their_epoch_are_returned(node: Node) -> None:
     assert told(node, 4) == (dict(features.SUPPORTED), {TRANSACTIONS: 1}, 3)
 
 
-def test_old_clients_are_not_told_of_features_that_may_be_at_zero(node: Node) -> None:
+def test_old_clients_do_not_get_features_that_may_be_at_zero(node: Node) -> None:
     assert told(node, 3)[0] == {features.METADATA_VERSION: (30, 33)}
 
 
@@ -116,7 +116,7 @@ def test_a_refusal_names_the_feature_at_fault(node: Node) -> None:
     ("failure", "told"),
     [(errors.NotController(), errors.NotController), (errors.UnknownServerError(), errors.FeatureUpdateFailed)],
 )
-def test_a_write_that_fails_is_told(
+def test_a_failed_write_of_features_is_reported(
     node: Node, failure: errors.KafkaError, told: type[errors.KafkaError]
 ) -> None:
     node.controller = FakeController(failure)

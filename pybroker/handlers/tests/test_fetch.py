@@ -163,7 +163,7 @@ def test_followers_answer_from_version_11_on(node: Node) -> None:
     assert partition.error_code == 0
 
 
-def test_new_leader_is_told_from_version_16_on(node: Node) -> None:
+def test_the_new_leader_is_returned_from_version_16_on(node: Node) -> None:
     node.create(replicas=(2, 3), leader=2, epoch=7)
     response = ask(node, 16, 0)
     [partition] = partitions(response)
@@ -185,7 +185,7 @@ def test_fetch_waits_and_is_answered_by_the_append(node: Node) -> None:
     assert partition.high_watermark == 1
 
 
-def test_fetch_that_waited_in_vain_is_answered_empty(node: Node) -> None:
+def test_a_fetch_that_waited_without_success_returns_nothing(node: Node) -> None:
     node.create()
     response = node.run(ask(node, 11, 0, max_wait_ms=1))
     [partition] = partitions(response)
@@ -287,7 +287,7 @@ def test_no_free_slot_is_no_error(make_node: Any) -> None:
     assert (response.error_code, response.session_id) == (0, 0)
 
 
-def test_deleted_topic_in_a_session_is_told(node: Node) -> None:
+def test_a_deleted_topic_in_a_session_is_reported(node: Node) -> None:
     node.create()
     session = open_session(node, 0, version=17)
     node.delete()

@@ -59,7 +59,7 @@ def filled(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
-def test_many_are_answered_as_few_are(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_partitions_are_answered_like_few(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(node)
     asked = request(*[0] * (MANY + 2))  # two that are not there
     asked.topics += request(0, 0, topic="unknown").topics
@@ -70,7 +70,7 @@ def test_many_are_answered_as_few_are(node: Node, version: int, monkeypatch: pyt
     assert node.connection.held == 0
 
 
-def test_a_session_of_many_tells_what_is_new(node: Node) -> None:
+def test_a_session_of_many_partitions_returns_only_changes(node: Node) -> None:
     filled(node)
     session = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12)
     assert len(partitions(session)) == MANY
@@ -131,7 +131,7 @@ def test_a_fetch_of_many_that_is_given_up_while_it_begins_to_wait_leaves_no_trac
     assert node.connection.held == 0
 
 
-def test_all_that_a_fetch_of_many_needs_is_done_in_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_a_fetch_of_many_takes_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """To begin to wait, to end that, to tell what is news, to change a session, to be refused."""
     node.create(partitions=MANY)
     turn = [0]
@@ -175,7 +175,7 @@ def test_all_that_a_fetch_of_many_needs_is_done_in_several_turns(node: Node, mon
     assert max(done.values()) <= 4, done.most_common(3)
 
 
-def test_what_all_fetches_wait_for_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_partitions_that_waiting_fetches_watch_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has waited longest is answered; a fetch of few does not count."""
     monkeypatch.setattr(purgatory, "MOST_WATCHED", 2 * MANY)
     node.create(partitions=MANY)
@@ -220,7 +220,7 @@ def test_errors_of_partitions_leave_nothing_to_the_garbage_collector(node: Node)
         node.ask(fetch, request(*[0] * MANY), 12)
 
 
-def test_what_all_sessions_remember_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_partitions_that_sessions_remember_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", MANY + 2)
     node.create(partitions=MANY)
     sessions = node.replicas.sessions

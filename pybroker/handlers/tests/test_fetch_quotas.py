@@ -61,7 +61,7 @@ def test_a_batch_that_is_larger_than_all_windows_allow_comes_and_is_waited_for(n
     assert told(ask(node, 12, 0))[1] == []
 
 
-def test_what_a_session_has_not_told_it_tells_later(node: Node) -> None:
+def test_a_session_returns_later_what_it_could_not_return_before(node: Node) -> None:
     node.create()
     node.append(VALUE * 8)
     limit(node, 1000)

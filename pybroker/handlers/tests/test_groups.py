@@ -181,7 +181,7 @@ def test_a_sync_must_name_the_protocol_since_version_5(node: Node) -> None:
 
 
 @pytest.mark.parametrize("api", [JoinGroup, SyncGroup, Heartbeat, LeaveGroup])
-def test_a_group_with_members_has_a_name(node: Node, api: Api) -> None:
+def test_a_group_with_members_needs_a_group_id(node: Node, api: Api) -> None:
     assert ask(node, api, 3, group_id="").error_code == errors.InvalidGroupId.code
 
 
@@ -246,7 +246,7 @@ def test_offsets_of_several_groups_are_fetched_at_once(node: Node, version: int)
     assert told == [[(-1, unknown_id), (10, 0)], [(-1, 0)], [(10, 0)]]
 
 
-def test_a_topic_without_id_is_not_told_where_ids_are(node: Node) -> None:
+def test_a_topic_without_id_is_left_out_if_ids_are_returned(node: Node) -> None:
     commit(node)
     node.run(node.commit(5, partition=1))
     node.publish_without("t")
@@ -261,12 +261,12 @@ def test_partitions_that_do_not_exist_cannot_be_committed(node: Node) -> None:
     assert outcomes(commit(node, 10, "u")) == {0: errors.UnknownTopicId.code}
 
 
-def test_a_commit_of_nobody_known_fails_for_each_partition(node: Node) -> None:
+def test_a_commit_of_an_unknown_member_fails_for_each_partition(node: Node) -> None:
     refused = commit(node, 8, "t", 0, 4, generation_id_or_member_epoch=3, member_id="m")
     assert outcomes(refused) == {0: errors.IllegalGeneration.code, 4: 3}
 
 
-def test_without_coordinator_a_fetch_tells_the_error_where_its_version_can(node: Node) -> None:
+def test_without_a_coordinator_a_fetch_returns_the_error_as_its_version_can(node: Node) -> None:
     node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), epoch=1)
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     first = ask(node, OffsetFetch, 1, group_id="g", topics=topics)
@@ -330,7 +330,7 @@ def test_a_transaction_of_no_group_is_invalid(node: Node) -> None:
     assert outcomes(hold(node, 3, 0, group_id="")) == {0: errors.InvalidGroupId.code}
 
 
-def test_semantics_32_unstable_offsets_are_an_error_for_who_wants_stable_ones(node: Node) -> None:
+def test_semantics_32_unstable_offsets_are_an_error_if_stable_ones_are_required(node: Node) -> None:
     hold(node, 5, 0)
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     single = ask(node, OffsetFetch, 7, group_id="g", topics=topics, require_stable=True)

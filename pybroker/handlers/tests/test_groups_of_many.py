@@ -113,7 +113,7 @@ def test_offsets_are_committed_fetched_and_forgotten_part_by_part_as_in_one(
     assert [topic.name for topic in whole[0].topics] == ["t", "empty", "none", "u"]
 
 
-def test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alone(
+def test_an_error_in_one_part_is_the_answer_for_the_whole_group(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients took what stood in the answer for all that was committed."""
@@ -140,7 +140,7 @@ def test_a_group_that_one_part_meets_an_error_of_is_answered_with_that_error_alo
     assert {each.error_code for topic in refused.topics for each in topic.partitions} == {errors.NotCoordinator.code}
 
 
-def test_an_error_of_the_group_is_all_that_a_deletion_of_offsets_tells(node: Node) -> None:
+def test_a_group_error_is_the_only_answer_to_a_deletion_of_offsets(node: Node) -> None:
     response = forget(node)
     assert (response.error_code, response.topics) == (errors.GroupIdNotFound.code, [])
 

@@ -107,7 +107,7 @@ def test_semantics_24_latest_of_read_committed_is_the_last_stable_offset(node: N
     assert found(ask(node, NOW, isolation=0))[0] == 6
 
 
-def test_transaction_that_was_open_when_the_leader_began_hides_nothing_of_what_is_committed(node: Node) -> None:
+def test_a_transaction_open_at_the_leaders_start_hides_no_committed_records(node: Node) -> None:
     fill(node)
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, records, 1, NOW)

@@ -78,7 +78,7 @@ def test_space_of_the_volume(node: Node) -> None:
     assert 0 < result.usable_bytes <= result.total_bytes
 
 
-def test_case_11_offline_dir_is_told(make_node: MakeNode) -> None:
+def test_case_11_an_offline_dir_is_reported(make_node: MakeNode) -> None:
     node = make_node(dirs=2)
     node.logs.dirs[0].fail(OSError(5, "bad disk"), "testing")
     response = node.ask(describe_log_dirs, DescribeLogDirs.Request(topics=None), 4)
@@ -86,7 +86,7 @@ def test_case_11_offline_dir_is_told(make_node: MakeNode) -> None:
     assert codes == {node.paths[0]: errors.KafkaStorageError.code, node.paths[1]: 0}
 
 
-def test_replica_moves_and_is_seen_to_move(make_node: MakeNode) -> None:
+def test_a_replica_moves_and_its_progress_is_visible(make_node: MakeNode) -> None:
     node = make_node(dirs=2)
     partition = node.create()
     node.append(b"a")

@@ -40,7 +40,7 @@ async def with_topics(ask: Administration, **partitions: int) -> None:
     )
 
 
-def test_null_is_all_topics_and_empty_is_none_but_all_in_version_0() -> None:
+def test_null_means_all_topics_and_an_empty_list_none_except_in_version_0() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1, b=2)
         for version in range(1, 14):
@@ -69,7 +69,7 @@ def test_a_topic_is_described_with_leaders_epochs_and_replicas() -> None:
     run(scenario)
 
 
-def test_clients_are_told_the_address_they_came_to() -> None:
+def test_clients_get_the_address_that_they_connected_to() -> None:
     async def scenario(ask: Administration) -> None:
         [broker] = (await ask(Metadata, 12, asking())).brokers
         assert (broker.node_id, broker.host, broker.port) == (1, *LOCAL)
@@ -105,7 +105,7 @@ def test_a_topic_is_not_made_where_the_client_or_the_broker_forbids_it() -> None
     run(forbidden, {"auto.create.topics.enable": "false"})
 
 
-def test_an_auto_creation_that_fails_says_why() -> None:
+def test_a_failed_auto_creation_returns_the_reason() -> None:
     async def scenario(ask: Administration) -> None:
         topics = (await ask(Metadata, 9, asking("a/b", METADATA_TOPIC))).topics
         assert [topic.error_code for topic in topics] == [
@@ -169,7 +169,7 @@ def test_without_an_authorizer_every_operation_is_allowed(version: int) -> None:
     run(scenario)
 
 
-def test_a_partition_whose_leader_is_gone_says_so() -> None:
+def test_a_partition_without_its_leader_returns_leader_not_available() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1)
         endpoint = Endpoint("OTHER", "PLAINTEXT", "h", 1)
@@ -201,7 +201,7 @@ def page_request(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 100])
-def test_pages_of_partitions_lie_end_to_end(limit: int) -> None:
+def test_pages_of_partitions_have_no_gap_and_no_overlap(limit: int) -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=2, b=1, c=3)
         seen: list[tuple[str | None, int]] = []
@@ -256,7 +256,7 @@ def test_the_cluster_is_described_by_brokers_controller_and_id() -> None:
     run(scenario)
 
 
-def test_brokers_that_were_seen_before_are_fenced_and_told_on_request() -> None:
+def test_formerly_known_brokers_are_listed_as_fenced_on_request() -> None:
     async def scenario(ask: Administration) -> None:
         gone = BrokerRegistration(7, 1, (), boot="b")
         for brokers in ({7: gone}, {7: None}):

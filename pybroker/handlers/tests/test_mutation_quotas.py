@@ -57,7 +57,7 @@ async def ask_for(ask: Administration, *names: str, connection: Any = None) -> t
 
 
 @pytest.mark.parametrize("version", [6, 7])
-def test_a_client_that_owes_partitions_is_refused_more_until_they_are_made_up_for(version: int) -> None:
+def test_a_client_over_its_mutation_quota_is_refused_until_it_recovers(version: int) -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await create(ask, version, a=4, b=11) == (0, [0, 0])
@@ -71,7 +71,7 @@ def test_a_client_that_owes_partitions_is_refused_more_until_they_are_made_up_fo
     run(scenario)
 
 
-def test_of_one_request_those_are_done_that_come_before_the_debt() -> None:
+def test_topics_of_a_request_are_created_until_the_quota_is_exceeded() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await create(ask, 7, a=10, b=1, c=1) == (1000, [0, 0, REFUSED])
@@ -79,7 +79,7 @@ def test_of_one_request_those_are_done_that_come_before_the_debt() -> None:
     run(scenario)
 
 
-def test_a_request_of_many_topics_is_looked_at_and_refused_in_turns() -> None:
+def test_a_refused_request_for_many_topics_takes_turns() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         await create(ask, 7, a=11)
@@ -91,7 +91,7 @@ def test_a_request_of_many_topics_is_looked_at_and_refused_in_turns() -> None:
     run(scenario)
 
 
-def test_older_versions_do_it_and_are_held_back() -> None:
+def test_older_versions_succeed_and_are_throttled() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await create(ask, 5, a=10, b=2) == (2000, [0, 0])
@@ -153,7 +153,7 @@ def test_requests_of_brokers_and_of_others_cost_this_client_nothing() -> None:
     run(scenario)
 
 
-def test_a_client_without_rights_learns_nothing_of_topics_and_owes_nothing() -> None:
+def test_a_client_without_rights_learns_nothing_and_uses_no_quota() -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, hidden=12)
         limit(ask, 1)
@@ -173,7 +173,7 @@ def test_a_client_without_rights_learns_nothing_of_topics_and_owes_nothing() -> 
     run(scenario)
 
 
-def test_topics_that_are_created_on_first_use_count_and_are_unknown_while_the_client_owes_some() -> None:
+def test_auto_created_topics_count_and_stay_unknown_while_over_quota() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await ask_for(ask, "a", "b", "c", "d") == (0, [0, 0, 0, UNKNOWN])

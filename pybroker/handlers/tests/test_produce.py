@@ -49,7 +49,7 @@ def code(node: Node, records: Any, version: int = 11, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_version_appends_and_tells_the_offset(node: Node, version: int) -> None:
+def test_every_version_appends_and_returns_the_offset(node: Node, version: int) -> None:
     node.create()
     assert send(node, batch(b"a", b"b"), version) == Partition(index=0, base_offset=0, log_start_offset=0)
     assert send(node, batch(b"c"), version).base_offset == 2
@@ -140,7 +140,7 @@ def test_acks_all_is_answered_when_the_followers_have_it(node: Node) -> None:
     assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
-def test_acks_all_that_is_late_is_told_and_the_records_stay(node: Node) -> None:
+def test_a_late_acks_all_is_an_error_and_the_records_stay(node: Node) -> None:
     partition = node.create(replicas=(1, 2))
     answer = send(node, batch(), acks=-1)
     assert answer.error_code == errors.RequestTimedOut.code
@@ -231,7 +231,7 @@ def test_semantics_4_zstd_needs_version_7(node: Node) -> None:
     assert code(node, records, 7) == "NONE"
 
 
-def test_semantics_13_log_append_time_is_told(node: Node) -> None:
+def test_semantics_13_log_append_time_is_returned(node: Node) -> None:
     node.create(message_timestamp_type="LogAppendTime")
     assert send(node, batch(timestamp=1)).log_append_time_ms == NOW
     node.create("u")
@@ -276,7 +276,7 @@ def test_case_33_old_epoch_of_a_producer(node: Node) -> None:
 # Where to go instead
 
 
-def test_new_leader_is_told_from_version_10_on(node: Node) -> None:
+def test_the_new_leader_is_returned_from_version_10_on(node: Node) -> None:
     node.create(replicas=(2, 3), leader=2, epoch=7)
     response = node.ask(produce, request(batch()), 10)
     answer = response.responses[0].partition_responses[0]

@@ -75,7 +75,7 @@ def test_the_authorizer_is_asked_for_what_it_allows_once_until_an_acl_changes(no
     assert authorizer.asked["User:alice", "u"] == 2 + 1
 
 
-def test_what_is_denied_is_asked_each_time_so_that_the_audit_log_tells_it_again(
+def test_denials_are_not_cached_so_that_the_audit_log_repeats_them(
     node: Node, authorizer: Counting
 ) -> None:
     call = node.call(12)
@@ -98,7 +98,7 @@ def test_another_principal_or_operation_is_asked_for_itself(node: Node, authoriz
     assert authorizer.asked == {("User:alice", "t"): 1, ("User:other", "t"): 2}
 
 
-def test_names_that_are_no_topics_take_no_memory(
+def test_names_that_are_not_topics_take_no_memory(
     node: Node, authorizer: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rights, "MOST_KEPT", 1)
@@ -176,6 +176,6 @@ def test_an_envelope_carries_the_principal_in_kafkas_bytes() -> None:
         (b"\0\0\x02U", bytes(4)),
     ],
 )
-def test_a_principal_that_does_not_parse_is_nobody(principal: bytes, host: bytes) -> None:
+def test_a_principal_that_does_not_parse_is_refused(principal: bytes, host: bytes) -> None:
     with pytest.raises(errors.PrincipalDeserializationFailure):
         identity.decoded(principal, host)

@@ -56,7 +56,7 @@ def test_many_users_are_stored_piece_by_piece_and_those_of_a_user_together(monke
     run(scenario)
 
 
-def test_what_a_long_request_names_twice_of_a_user_is_refused_and_nothing_of_that_user_changes() -> None:
+def test_a_long_request_that_names_a_user_twice_changes_nothing_of_that_user() -> None:
     async def scenario(ask: Administration) -> None:
         first = Request(
             deletions=[deletion(NAMES[0]), deletion(NAMES[1]), deletion("none", 2)],
@@ -75,7 +75,7 @@ def test_what_a_long_request_names_twice_of_a_user_is_refused_and_nothing_of_tha
     run(scenario)
 
 
-def test_of_one_user_no_more_changes_are_looked_at_than_there_can_be_mechanisms() -> None:
+def test_changes_of_one_user_are_limited_by_the_number_of_mechanisms() -> None:
     sizes = [
         len(piece.deletions) + len(piece.upsertions)
         for piece in alter_user_scram_credentials._pieces(

@@ -189,7 +189,7 @@ def test_a_topic_that_a_long_request_names_twice_is_refused() -> None:
     run(scenario)
 
 
-def test_what_another_broker_hands_on_is_served_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forwarded_request_is_served_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(ask: Administration) -> None:
         sizes: list[int] = []
         plain = ask.node.controller.create_topics
@@ -269,7 +269,7 @@ def test_a_partition_that_is_moved_twice_is_refused() -> None:
     run(scenario)
 
 
-def test_the_first_error_of_a_long_request_is_told_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_error_of_a_long_request_is_returned_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(ask: Administration) -> None:
         calls: list[int] = []
 
@@ -318,7 +318,7 @@ def test_partitions_are_added() -> None:
     run(scenario)
 
 
-def test_an_election_that_is_not_needed_is_told_where_it_was_asked_for() -> None:
+def test_an_election_that_is_not_needed_is_reported_for_its_partition() -> None:
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
         asked = ElectLeaders.Request.TopicPartitions(topic="t", partitions=[0, 9])

@@ -126,7 +126,7 @@ def test_a_bad_initialisation_is_refused(node: Node, fields: dict[str, Any], cod
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, OLD_FENCED), (4, FENCED), (5, FENCED)])
-def test_initialisation_says_fenced_as_the_version_knows_it(node: Node, version: int, code: int) -> None:
+def test_initialisation_reports_fencing_by_the_error_of_the_version(node: Node, version: int, code: int) -> None:
     init(node)
     assert init(node, version, producer_id=7, producer_epoch=1)[0] == code
 
@@ -139,7 +139,7 @@ def test_partitions_are_added(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_adding_says_fenced_as_the_version_knows_it(node: Node, version: int) -> None:
+def test_adding_reports_fencing_by_the_error_of_the_version(node: Node, version: int) -> None:
     init(node)
     assert add(node, version, (1000, 5)) == [OLD_FENCED if version < 2 else FENCED]
 
@@ -160,7 +160,7 @@ def test_a_client_adds_no_internal_topic(node: Node, topic: str) -> None:
     assert node.state() == "Empty"
 
 
-def test_brokers_may_only_ask(node: Node) -> None:
+def test_verify_only_is_for_brokers(node: Node) -> None:
     init(node)
     add(node, 4, (1000, 0))
     topics = [AddPartitionsToTxn.Request.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
@@ -212,7 +212,7 @@ def test_a_transaction_ends(node: Node, version: int, committed: bool) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_ending_says_fenced_as_the_version_knows_it(node: Node, version: int) -> None:
+def test_ending_reports_fencing_by_the_error_of_the_version(node: Node, version: int) -> None:
     init(node)
     assert end(node, version, (1000, 9)) == (OLD_FENCED if version < 2 else FENCED, -1, -1)
 
@@ -253,7 +253,7 @@ def test_markers_of_nobody_are_refused(node: Node, id: int, epoch: int) -> None:
     assert node.replicas.find("t", 0).log.log_end_offset == 0
 
 
-def test_no_marker_is_no_answer(node: Node) -> None:
+def test_a_request_without_markers_gets_an_empty_answer(node: Node) -> None:
     answer = ask(node, WriteTxnMarkers, 1, markers=[])
     assert answer.markers == []
 

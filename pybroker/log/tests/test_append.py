@@ -109,7 +109,7 @@ def test_case_57_unknown_codec_is_unsupported(tmp_path):
         log.append_as_leader(records, 0, NOW)
 
 
-def test_log_append_time_dates_every_record_and_is_told(tmp_path):
+def test_log_append_time_dates_every_record_and_is_returned(tmp_path):
     log = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
     info = log.append_as_leader(batch(b"a", b"b", timestamp=5), 0, NOW)
     assert info.log_append_time_ms == NOW
@@ -125,7 +125,7 @@ def test_log_append_time_dates_every_record_and_is_told(tmp_path):
     ],
 )
 @pytest.mark.parametrize("kind", ["uncompressed", "lz4"])
-def test_a_limit_of_size_holds_for_what_the_codec_of_the_topic_makes_of_a_batch(tmp_path, kind, limit, error):
+def test_size_limits_apply_to_a_batch_after_recompression_by_the_topics_codec(tmp_path, kind, limit, error):
     log = open_log(tmp_path, LogConfig(compression_type=kind, **limit))
     records = batch(*[bytes(1_000_000)], codec=Codec.ZSTD)
     assert len(records) < 2000
@@ -161,7 +161,7 @@ def test_a_follower_makes_segments_whose_indexes_can_hold_the_offsets_that_compa
         ("uncompressed", 0),
     ],
 )
-def test_topic_compression_type_rewrites_the_producers(tmp_path, kind, codec):
+def test_the_topics_compression_type_replaces_the_producers(tmp_path, kind, codec):
     log = open_log(tmp_path, LogConfig(compression_type=kind))
     for producers in (Codec.NONE, Codec.ZSTD):
         log.append_as_leader(batch(b"x" * 1000, codec=producers), 0, NOW)
@@ -283,7 +283,7 @@ def test_a_batch_cut_by_the_end_of_the_response_is_left_out(tmp_path):
     assert log.append_as_follower(data[-60:-5][:10], 0, NOW) is None
 
 
-def test_case_26_what_is_of_a_newer_epoch_than_was_asked_for_is_left_out(tmp_path):
+def test_case_26_batches_newer_than_the_requested_epoch_are_left_out(tmp_path):
     log = open_log(tmp_path)
     of_this, of_next = batch(b"a", epoch=5), batch(b"b", base_offset=1, epoch=6)
     assert log.append_as_follower(of_next, 5, NOW) is None

@@ -43,7 +43,7 @@ def test_a_log_whose_first_segment_is_empty_is_compacted(tmp_path):
 
 
 @pytest.mark.parametrize("turn", range(2, 6))
-def test_what_a_log_became_after_a_cut_is_not_compacted_as_what_it_was(tmp_path, turn):
+def test_a_log_truncated_during_a_compaction_is_not_swapped(tmp_path, turn):
     """The log is truncated and written again, beyond its high watermark: a record that may yet be truncated must not
     take an older one along.
     """
@@ -68,7 +68,7 @@ def test_what_a_log_became_after_a_cut_is_not_compacted_as_what_it_was(tmp_path,
 
 
 @pytest.mark.parametrize("turn", range(3, 7))
-def test_a_log_that_is_not_to_be_compacted_any_more_keeps_its_records(tmp_path, turn):
+def test_a_log_whose_policy_no_longer_compacts_keeps_its_records(tmp_path, turn):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"))
@@ -105,7 +105,7 @@ class CutWhileRead(Throttle):
         return 0.0
 
 
-def test_what_was_read_while_the_log_was_cut_is_no_damage(tmp_path):
+def test_data_read_during_a_truncation_do_not_count_as_damage(tmp_path):
     throttle = CutWhileRead()
     made = Compacted(tmp_path, throttle=throttle)
     for _ in range(6):
@@ -134,7 +134,7 @@ def test_a_log_with_a_record_that_has_become_too_large_waits_for_another_limit(t
     assert [(key, len(value)) for _, key, value in records(made.log)] == [(b"a", 4096), (b"b", 1)]
 
 
-def test_an_interruption_is_no_failure_of_the_log(tmp_path):
+def test_an_interrupted_compaction_does_not_make_the_log_uncleanable(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.roll()
@@ -146,7 +146,7 @@ def test_an_interruption_is_no_failure_of_the_log(tmp_path):
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_stays_of_a_compressed_batch_can_be_inflated_again(tmp_path, codec):
+def test_a_compressed_batch_can_be_decompressed_after_compaction(tmp_path, codec):
     """What is left may be far more compressible than the batch was: still nobody may take it for a
     bomb.
     """

@@ -32,7 +32,7 @@ def test_sequences_survive_compaction_and_a_restart_without_snapshots(tmp_path):
     assert (entry.epoch, entry.last_sequence) == (2, 2)
 
 
-def test_aborted_records_go_and_committed_ones_are_compacted(tmp_path):
+def test_aborted_records_are_removed_and_committed_ones_compacted(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"old"), (b"b", b"kept"))
     made.append(
@@ -61,7 +61,7 @@ def test_nothing_of_an_open_transaction_is_compacted(tmp_path):
     assert [value for _, _, value in records(made.log)] == [b"3"]
 
 
-def test_a_marker_behind_the_compacted_part_tells_that_its_records_are_aborted(tmp_path):
+def test_a_marker_behind_the_compacted_part_still_aborts_its_records(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -82,7 +82,7 @@ def test_a_marker_and_its_index_entry_stay_while_a_batch_of_the_transaction_does
     assert [(a.producer_id, a.first_offset, a.last_offset) for a in made.log.aborted_transactions(0, 2)] == [(1, 0, 1)]
 
 
-def test_a_marker_without_a_batch_goes_after_its_horizon(tmp_path):
+def test_a_marker_without_a_batch_is_removed_after_its_horizon(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     made.end(1, producer=1)
@@ -101,7 +101,7 @@ def test_a_marker_without_a_batch_goes_after_its_horizon(tmp_path):
     assert states[3] == [(3, False)]
 
 
-def test_aborted_records_go_before_their_index_is_in_its_file(tmp_path):
+def test_aborted_records_are_removed_before_their_index_entry_is_on_disk(tmp_path):
     """A sealed segment's transaction index is written with the next sync."""
     made = Compacted(tmp_path)
     made.append((b"a", b"old"))
@@ -116,7 +116,7 @@ def test_aborted_records_go_before_their_index_is_in_its_file(tmp_path):
     assert len(made.log.aborted_transactions(0, 10)) == 3
 
 
-def test_a_deletion_holds_behind_an_aborted_transaction_of_the_same_producer_that_an_earlier_round_read(tmp_path):
+def test_a_tombstone_counts_after_an_aborted_transaction_of_an_earlier_round(tmp_path):
     made = Compacted(tmp_path)
     sent = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     made.append((b"k", b"1"), base_sequence=0, **sent)

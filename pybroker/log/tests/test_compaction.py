@@ -120,7 +120,7 @@ def test_a_batch_with_more_keys_than_the_map_makes_the_log_uncleanable(tmp_path,
     assert not made.cleaner.clean_next(Resources(), Interruption())
 
 
-def test_a_log_that_a_setting_kept_from_being_compacted_is_tried_again_when_one_has_changed(tmp_path, caplog):
+def test_an_uncleanable_log_is_tried_again_after_a_setting_changes(tmp_path, caplog):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"))
@@ -202,7 +202,7 @@ def test_a_gap_is_read_from_the_next_record(tmp_path):
     assert [r.offset for r in iterate(made.log.read_bytes(0, 1))] == [2]
 
 
-def test_segments_without_a_record_are_passed_over_where_more_follows(tmp_path):
+def test_empty_segments_are_skipped_if_more_follows(tmp_path):
     made = Compacted(
         tmp_path, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=4000, min_cleanable_dirty_ratio=0.0)
     )
@@ -292,7 +292,7 @@ def test_a_log_that_is_not_compacted_is_left_alone(tmp_path):
     assert not made.clean()
 
 
-def test_snapshots_of_segments_that_were_merged_away_go(tmp_path):
+def test_snapshots_of_merged_segments_are_removed(tmp_path):
     made = Compacted(tmp_path)
     for number in range(5):
         made.append((b"%d" % number, b""))
@@ -302,7 +302,7 @@ def test_snapshots_of_segments_that_were_merged_away_go(tmp_path):
     assert len(made.files(".snapshot")) == 1
 
 
-def test_a_throttle_makes_up_for_what_was_used():
+def test_a_throttle_waits_for_the_bytes_that_were_used():
     throttle = Throttle(1000.0)
     assert throttle.delay(1000, 10.0) == 0.0
     assert throttle.delay(500, 10.0) == pytest.approx(0.5)
@@ -329,7 +329,7 @@ def test_the_active_segment_rolls_by_the_max_compaction_lag(tmp_path):
     assert len(made.log.segments) == 2
 
 
-def test_a_cut_lowers_the_checkpoint_at_once(tmp_path):
+def test_a_truncation_lowers_the_checkpoint_at_once(tmp_path):
     made = Compacted(tmp_path)
     for number in range(3):
         made.append((b"%d" % number, b""))

@@ -68,7 +68,7 @@ def test_a_log_that_is_cut_meanwhile_keeps_what_the_cut_left(tmp_path, turn):
     assert all(offset < 2 for offset, _, _ in records(made.log))
 
 
-def test_retention_may_take_segments_meanwhile(tmp_path):
+def test_retention_may_delete_segments_during_a_compaction(tmp_path):
     config = LogConfig(
         cleanup_policy=frozenset({"compact", "delete"}), min_cleanable_dirty_ratio=0.0, retention_ms=1000
     )
@@ -140,7 +140,7 @@ def test_an_interrupted_compaction_leaves_no_file(tmp_path):
     assert made.clean(roll=False)
 
 
-def test_a_swap_waits_for_a_sync_that_is_at_the_files(tmp_path):
+def test_a_swap_waits_for_a_running_sync(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"))

@@ -171,7 +171,7 @@ def test_case_13_nothing_synced_is_lost_whenever_the_power_is_cut(tmp_path, ever
     assert images > 800 // every
 
 
-def test_case_13_no_jump_of_the_offsets_stands_in_for_records_that_were_lost(tmp_path):
+def test_case_13_a_jump_of_the_offsets_never_hides_lost_records(tmp_path):
     storage = RecordingStorage(str(tmp_path / "life"))
     logs = manager(tmp_path / "life/data", config=CONFIG, storage=storage)
     logs.load()

@@ -154,7 +154,7 @@ def _broken(log: Log, promise: Promise) -> str | None:
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
-def test_case_3_no_key_is_lost_or_resurrected_whenever_a_compaction_is_cut(tmp_path, every):
+def test_case_3_no_key_is_lost_or_resurrected_whenever_a_compaction_is_interrupted(tmp_path, every):
     changes = live(str(tmp_path / "life"))
     images = 0
     for image in crash_images(changes, losses=1, every=every):

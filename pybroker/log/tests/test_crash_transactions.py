@@ -204,7 +204,7 @@ def test_a_planted_bug_is_found(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_a_killed_process_finds_everything_again(tmp_path, seed):
+def test_a_killed_process_loses_no_transaction(tmp_path, seed):
     life = live(str(tmp_path / "life"), seed)
     changes = life.storage.changes
     for image in crash_images(changes, losses=0, every=12):

@@ -225,7 +225,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_what_lacks_a_descriptor_is_refused_whole_and_works_later(tmp_path, name):
+def test_an_operation_without_a_descriptor_is_refused_completely_and_works_later(tmp_path, name):
     act, prepare, options = OPERATIONS[name], PREPARED.get(name, lambda world: None), OPTIONS.get(name, {})
     whole = World(tmp_path / "whole", **options)
     before, before_by_a_start = whole.told(), whole.told_by_a_start()
@@ -277,7 +277,7 @@ def flush(world: World) -> None:
     world.log.keep_start()
 
 
-def test_what_a_sync_without_descriptors_has_left_out_is_synced_by_the_next_one(tmp_path):
+def test_the_next_sync_covers_what_a_sync_without_descriptors_left_out(tmp_path):
     whole = World(tmp_path / "whole")
     unsynced(whole)
     flush(whole)
@@ -305,7 +305,7 @@ def test_a_log_that_cannot_be_set_aside_is_set_aside_later(tmp_path):
         assert world.told() == whole.told()
 
 
-def test_a_topic_of_the_name_waits_until_the_log_that_has_its_folder_is_set_aside(tmp_path):
+def test_a_new_topic_waits_until_the_old_log_of_its_name_is_set_aside(tmp_path):
     world = World(tmp_path)
     world.storage.descriptors_left = 0
     with pytest.raises(errors.KafkaStorageError):
@@ -331,7 +331,7 @@ def test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when
     assert not [path for path in (tmp_path / "a").iterdir() if path.is_dir()]
 
 
-def test_a_start_without_descriptors_has_all_of_a_log_dir_or_nothing(tmp_path):
+def test_a_start_without_descriptors_opens_a_log_dir_completely_or_not_at_all(tmp_path):
     """It is not repeated: a log dir of which it could not open every log is offline."""
     whole = World(tmp_path / "whole")
     for step in count():
@@ -349,7 +349,7 @@ def test_a_start_without_descriptors_has_all_of_a_log_dir_or_nothing(tmp_path):
     assert again.online_dirs
 
 
-def test_a_compaction_without_descriptors_is_made_up_for(tmp_path):
+def test_a_compaction_without_descriptors_is_repeated(tmp_path):
     for step in count():
         storage = FaultyStorage()
         made = Compacted(tmp_path / str(step), storage=storage)
@@ -371,7 +371,7 @@ def test_a_compaction_without_descriptors_is_made_up_for(tmp_path):
             break
 
 
-def test_an_index_that_lags_is_whole_where_the_log_moves(tmp_path):
+def test_an_index_that_lags_is_complete_after_a_move(tmp_path):
     for world in every_step(tmp_path):
         refused = is_refused(abort, world)
         world.heal()
@@ -385,7 +385,7 @@ def test_an_index_that_lags_is_whole_where_the_log_moves(tmp_path):
         assert len(again.get(TP).aborted_transactions(0, 22)) == 3
 
 
-def test_a_disk_that_fails_is_offline_as_ever(tmp_path):
+def test_a_disk_error_still_takes_the_log_dir_offline(tmp_path):
     world = World(tmp_path)
     world.storage.fail("open", errno.EIO)
     assert is_refused(append, world)
@@ -408,7 +408,7 @@ class Scarce(Storage):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
-def test_a_file_is_opened_in_the_place_of_idle_ones(tmp_path, number):
+def test_idle_files_are_closed_to_open_another(tmp_path, number):
     storage = Scarce(tmp_path, 6, number)
     log = open_log(tmp_path, CONFIG, storage=storage)
     storage.make_room = log.log_dir.cache.make_room

@@ -70,7 +70,7 @@ def test_checkpoint_files_forget_a_log_before_another_one_gets_its_name(tmp_path
     assert not logs.may_remember(TP)
 
 
-def test_a_log_that_comes_and_goes_while_the_files_are_written_is_known_to_be_in_them(tmp_path, monkeypatch):
+def test_a_log_created_and_deleted_during_a_checkpoint_write_is_removed_later(tmp_path, monkeypatch):
     """Which logs they would speak of no longer was noted before they spoke of the next one of that name."""
     logs = loaded(tmp_path)
     log_dir = logs.dirs[0]

@@ -39,7 +39,7 @@ def started():
     return log, pool, told, GroupCommit(log, pool.submit)
 
 
-def test_what_is_synced_already_need_not_wait():
+def test_synced_records_need_not_wait():
     log, pool, told, commit = started()
     log.recovery_point = 5
     assert commit.wait(5, told.append)
@@ -47,7 +47,7 @@ def test_what_is_synced_already_need_not_wait():
     assert told == []
 
 
-def test_all_who_came_before_a_sync_are_told_by_it():
+def test_a_sync_completes_all_earlier_waiters():
     log, pool, told, commit = started()
     log.end = 3
     for offset in (1, 2, 3):
@@ -59,7 +59,7 @@ def test_all_who_came_before_a_sync_are_told_by_it():
     assert not pool.waiting
 
 
-def test_one_sync_is_in_flight_and_who_comes_meanwhile_waits_for_the_next():
+def test_only_one_sync_runs_and_later_waiters_get_the_next_one():
     log, pool, told, commit = started()
     log.end = 1
     commit.wait(1, told.append)
@@ -77,7 +77,7 @@ def test_one_sync_is_in_flight_and_who_comes_meanwhile_waits_for_the_next():
     assert log.flushes == 2
 
 
-def test_failure_is_told_to_all_and_nothing_is_acknowledged():
+def test_a_failed_sync_fails_all_waiters():
     log, pool, told, commit = started()
     log.end = 2
     commit.wait(1, told.append)
@@ -88,7 +88,7 @@ def test_failure_is_told_to_all_and_nothing_is_acknowledged():
     assert not pool.waiting
 
 
-def test_a_waiter_may_wait_again_when_it_is_told():
+def test_a_waiter_may_wait_again_in_its_callback():
     log, pool, told, commit = started()
     log.end = 1
 
@@ -102,7 +102,7 @@ def test_a_waiter_may_wait_again_when_it_is_told():
     assert told == [None]
 
 
-def test_a_wait_for_truncated_records_ends_with_an_error_and_nobody_syncs_forever():
+def test_a_wait_for_truncated_records_ends_with_an_error_and_no_endless_sync():
     log, pool, told, commit = started()
     log.end = 5
     commit.wait(5, told.append)

@@ -33,7 +33,7 @@ def known(log):
     return {entry.producer_id for entry in log.producers.active()}
 
 
-def test_a_log_remembers_only_so_many_invented_producers(few, log, caplog):
+def test_a_log_remembers_a_limited_number_of_invented_producers(few, log, caplog):
     for producer in range(1000, 1000 + 10 * LIMIT):
         come(log, [producer])
         assert len(log.producers) <= LIMIT
@@ -86,7 +86,7 @@ def test_a_snapshot_of_too_many_producers_is_read_with_those_seen_last(few, tmp_
     assert len(found) <= LIMIT
 
 
-def test_a_cut_behind_which_producers_were_forgotten_leaves_those_that_are_known(few, log):
+def test_a_truncation_after_forgotten_producers_keeps_the_known_ones(few, log):
     come(log, range(LIMIT + 10))
     log.truncate_to(LIMIT - 5, NOW)
     assert known(log) == set(range(LIMIT // 8, LIMIT - 5))
@@ -94,7 +94,7 @@ def test_a_cut_behind_which_producers_were_forgotten_leaves_those_that_are_known
     assert not append(log, idempotent(0, producer=LIMIT)).duplicate
 
 
-def test_one_looks_again_when_some_have_come(few, log, monkeypatch):
+def test_idle_producers_are_searched_again_after_new_ones(few, log, monkeypatch):
     """Else each producer that comes while all have open transactions would read all the others."""
     looked = []
     longest_idle = idle_producers.longest_idle

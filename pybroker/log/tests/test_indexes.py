@@ -48,7 +48,7 @@ def test_a_saved_index_is_the_same_when_it_is_read_again(offsets, tmp_path):
     assert [again.entry(n) for n in range(len(again))] == [offsets.entry(n) for n in range(5)]
 
 
-def test_appending_goes_on_behind_what_the_file_holds(offsets, tmp_path):
+def test_appends_continue_behind_the_entries_of_the_file(offsets, tmp_path):
     offsets.save()
     again = OffsetIndex(Storage(), FileCache(), str(tmp_path), 1000)
     again.add(1060, 6 * 4096)
@@ -68,7 +68,7 @@ def test_released_entries_that_are_not_saved_stay_in_memory(offsets):
     assert len(offsets) == 5
 
 
-def test_a_large_index_is_mapped_and_let_go_by_the_cache_of_open_files(tmp_path):
+def test_a_large_index_is_mapped_and_released_by_the_cache_of_open_files(tmp_path):
     cache = FileCache(1)
     for base in (0, 1):
         index = OffsetIndex(Storage(), cache, str(tmp_path), base)

@@ -36,7 +36,7 @@ def logs(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"))
 
 
-def test_nothing_is_wrong_with_what_the_log_writes(folder: Path) -> None:
+def test_the_inspection_finds_nothing_in_logs_that_the_broker_wrote(folder: Path) -> None:
     found = inspection.inspect_partition(str(folder))
     assert found.findings == []
     assert len(found.segments) > 3
@@ -87,7 +87,7 @@ def test_damage_is_found_where_it_is(folder: Path, suffix: str, damage: Damage, 
     assert [each for each in findings if each.path == str(path) and problem in each.problem], findings
 
 
-def test_an_entry_of_an_abort_that_did_not_happen_is_found(folder: Path) -> None:
+def test_an_index_entry_without_an_abort_is_found(folder: Path) -> None:
     index = next(folder.glob("*.txnindex"))
     flip(9)(index)
     (finding,) = inspection.inspect_partition(str(folder)).findings
@@ -103,7 +103,7 @@ def test_a_segment_that_reaches_into_the_next_is_found(folder: Path) -> None:
     assert any("with which the next segment begins" in each.problem for each in findings)
 
 
-def test_zeros_that_a_crash_left_in_an_index_are_no_finding(folder: Path) -> None:
+def test_zeros_that_a_crash_left_in_an_index_are_not_reported(folder: Path) -> None:
     for suffix, size in ((".index", 8), (".timeindex", 12)):
         path = sorted(folder.glob(f"*{suffix}"))[-1]
         path.write_bytes(path.read_bytes() + bytes(size * 10))

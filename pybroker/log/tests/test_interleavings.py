@@ -322,7 +322,7 @@ def test_a_folder_sync_that_ends_late_undoes_no_later_one(tmp_path):
     assert disk.has(path, 0)
 
 
-def test_a_folder_sync_brings_nothing_that_came_after_it_began(tmp_path):
+def test_a_folder_sync_covers_nothing_that_came_after_its_start(tmp_path):
     disk, path = Disk(), str(tmp_path / "a")
     meanwhile(disk, lambda: disk.open(path, create=True))
     disk.sync_folder(str(tmp_path))
@@ -331,7 +331,7 @@ def test_a_folder_sync_brings_nothing_that_came_after_it_began(tmp_path):
     assert disk.has(path, 0)
 
 
-def test_an_old_list_of_names_does_not_vouch_for_an_inode_that_is_used_again(tmp_path):
+def test_an_old_list_of_names_does_not_cover_a_reused_inode(tmp_path):
     disk, path = SmallDisk(), str(tmp_path / "a")
 
     def make_anew() -> None:
@@ -346,7 +346,7 @@ def test_an_old_list_of_names_does_not_vouch_for_an_inode_that_is_used_again(tmp
     assert not disk.has(path, 0)
 
 
-def test_a_sync_brings_what_was_there_when_it_began_and_when_it_ends(tmp_path):
+def test_a_sync_covers_the_names_that_exist_from_its_start_to_its_end(tmp_path):
     disk, path = Disk(), str(tmp_path / "a")
     file = disk.open(path, create=True)
     disk.sync_folder(str(tmp_path))
@@ -389,7 +389,7 @@ SCENARIOS = [cut_and_append]
 
 
 @pytest.mark.parametrize("play", SCENARIOS)
-def test_no_order_of_a_sync_and_a_cut_vouches_for_what_is_not_on_the_disk(tmp_path, play):
+def test_no_order_of_sync_and_truncation_covers_unsynced_records(tmp_path, play):
     """Every schedule in which one thread runs up to some step, then the other one to its end."""
     numbers = count()
 
@@ -402,7 +402,7 @@ def test_no_order_of_a_sync_and_a_cut_vouches_for_what_is_not_on_the_disk(tmp_pa
 
 
 @pytest.mark.parametrize("first", range(0, 240, 40))
-def test_no_order_of_threads_vouches_for_what_is_not_on_the_disk(tmp_path, first):
+def test_no_order_of_threads_covers_unsynced_records(tmp_path, first):
     for seed in range(first, first + 40):
         try:
             played(tmp_path / str(seed), Seeded(seed), anything(random.Random(seed)))

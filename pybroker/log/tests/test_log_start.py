@@ -69,7 +69,7 @@ def starts_after_crashes(
 
 
 @pytest.mark.parametrize("offset", [35, 40])
-def test_records_deleted_at_a_segments_end_stay_so_when_the_power_is_cut(tmp_path, offset):
+def test_records_deleted_up_to_a_segments_end_stay_deleted_after_a_power_cut(tmp_path, offset):
     storage = RecordingStorage(str(tmp_path / "live"))
     logs, log = begun(tmp_path / "live", storage=storage)
     delete_records(log, offset)
@@ -85,7 +85,7 @@ def told(root: Path) -> dict[object, int]:
     return checkpoints.read_offsets(Storage(), f"{root}/{checkpoints.LOG_START}")
 
 
-def test_the_checkpoint_tells_a_start_until_the_names_of_the_segments_do(tmp_path):
+def test_the_checkpoint_has_the_log_start_until_the_segment_names_show_it(tmp_path):
     logs, log = begun(tmp_path)
     delete_records(log, 35)
     logs.checkpoint_log_start_offsets()
@@ -97,7 +97,7 @@ def test_the_checkpoint_tells_a_start_until_the_names_of_the_segments_do(tmp_pat
 
 
 @pytest.mark.parametrize("offset", [9, 20, 40])
-def test_records_deleted_before_a_move_has_settled_stay_so_when_the_process_is_killed(tmp_path, offset):
+def test_records_deleted_before_a_move_settles_stay_deleted_after_a_kill(tmp_path, offset):
     logs, log = begun(tmp_path)
     move = logs.move(TP, str(tmp_path / "b"))
     assert move is not None
@@ -107,7 +107,7 @@ def test_records_deleted_before_a_move_has_settled_stay_so_when_the_process_is_k
     assert start_after(tmp_path) == offset
 
 
-def test_records_deleted_before_a_move_stay_so_when_the_power_is_cut_before_it_has_settled(tmp_path):
+def test_records_deleted_before_a_move_stay_deleted_if_the_power_is_cut_before_it_settles(tmp_path):
     storage = RecordingStorage(str(tmp_path / "live"))
     logs, log = begun(tmp_path / "live", ONE_SEGMENT, storage)
     delete_records(log, 25)
@@ -123,7 +123,7 @@ def test_records_deleted_before_a_move_stay_so_when_the_power_is_cut_before_it_h
     assert starts_after_crashes(storage, tmp_path / "crashed", "deleted", ONE_SEGMENT) == {25}
 
 
-def test_the_old_log_dir_no_longer_names_a_log_when_its_move_has_settled(tmp_path):
+def test_the_old_log_dirs_checkpoint_forgets_a_log_after_its_move(tmp_path):
     logs, log = begun(tmp_path)
     delete_records(log, 7)
     move = logs.move(TP, str(tmp_path / "b"))
@@ -137,7 +137,7 @@ def test_the_old_log_dir_no_longer_names_a_log_when_its_move_has_settled(tmp_pat
     assert told(tmp_path / "a") == {}
 
 
-def test_a_log_that_is_cut_below_its_start_keeps_what_is_appended_then(tmp_path):
+def test_a_log_truncated_below_its_start_keeps_later_appends(tmp_path):
     """The leader's log ends below our start: a clean election of it was not possible."""
     _, log = begun(tmp_path)
     delete_records(log, 33)
@@ -148,7 +148,7 @@ def test_a_log_that_is_cut_below_its_start_keeps_what_is_appended_then(tmp_path)
     assert start_after(tmp_path) == 20
 
 
-def test_what_is_kept_of_a_start_is_written_once(tmp_path, monkeypatch):
+def test_a_log_start_is_written_once(tmp_path, monkeypatch):
     _, log = begun(tmp_path)
     delete_records(log, 7)
     written = []

@@ -131,7 +131,7 @@ def test_new_logs_go_where_the_fewest_are(tmp_path):
     assert len({log_dir.directory_id for log_dir in logs.dirs}) == 3
 
 
-def test_a_log_may_be_asked_for_in_a_certain_dir(tmp_path):
+def test_a_log_can_be_requested_in_a_given_dir(tmp_path):
     logs = loaded(tmp_path / "a", tmp_path / "b")
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "b"))
     assert log.folder == str(tmp_path / "b" / "flights-0")
@@ -196,13 +196,13 @@ def test_folders_are_named_topic_dash_partition(name, expected):
     assert parse_folder(name) == expected
 
 
-def test_folders_that_are_no_logs_are_left_alone(tmp_path):
+def test_folders_that_are_not_logs_are_left_alone(tmp_path):
     (tmp_path / "lost+found").mkdir(parents=True)
     assert len(loaded(tmp_path)) == 0
     assert (tmp_path / "lost+found").exists()
 
 
-def test_a_folder_with_the_name_of_a_log_and_nothing_of_one_is_left_alone(tmp_path):
+def test_a_folder_named_like_a_log_without_log_files_is_left_alone(tmp_path):
     photos, old = tmp_path / "photos-2024", tmp_path / "old-0"
     (old / "year").mkdir(parents=True)
     photos.mkdir()
@@ -261,7 +261,7 @@ def test_case_11_failed_dir_is_left_out_and_the_others_serve_on(tmp_path):
     assert (tmp_path / "b" / CLEAN_SHUTDOWN).exists()
 
 
-def test_case_11_all_dirs_failed_is_told(tmp_path):
+def test_case_11_the_failure_of_all_dirs_is_reported(tmp_path):
     storage = FaultyStorage()
     logs = loaded(tmp_path, storage=storage)
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
@@ -363,7 +363,7 @@ def test_background_work_that_comes_too_late_leaves_a_deleted_log_alone(tmp_path
     assert logs.online_dirs
 
 
-def test_what_somebody_else_removes_from_a_folder_first_is_no_error(tmp_path, monkeypatch):
+def test_a_file_that_another_program_has_removed_already_is_not_an_error(tmp_path, monkeypatch):
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in ("a", "b"):
@@ -379,7 +379,7 @@ def test_what_somebody_else_removes_from_a_folder_first_is_no_error(tmp_path, mo
     assert not folder.exists()
 
 
-def test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path):
+def test_a_new_log_ignores_the_start_of_a_deleted_one_of_its_name(tmp_path):
     logs = loaded(tmp_path)
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(40))
@@ -391,7 +391,7 @@ def test_a_new_log_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path):
     assert [value for _, value in contents(loaded(tmp_path).get(tp(0)))] == numbered(20)
 
 
-def test_a_start_takes_logs_that_are_not_there_out_of_the_checkpoints(tmp_path):
+def test_a_start_removes_missing_logs_from_the_checkpoints(tmp_path):
     path = str(tmp_path / checkpoints.LOG_START)
     checkpoints.write_offsets(Storage(), path, {tp(0): 31})
     loaded(tmp_path)
@@ -438,7 +438,7 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path):
     assert read == {tp(0): 2}
 
 
-def test_a_configuration_that_no_log_has_any_more_is_forgotten(tmp_path):
+def test_a_configuration_that_no_log_uses_is_forgotten(tmp_path):
     logs = loaded(tmp_path)
     some = [logs.get_or_create(tp(number), TOPIC_ID, replace(CONFIG, retention_ms=7)) for number in range(2)]
     assert some[0].config is some[1].config

@@ -55,7 +55,7 @@ def folders(root) -> list[str]:
     return sorted(f"{each}/{name}" for each in "ab" for name in os.listdir(root / each) if "-" in name[:3])
 
 
-def test_the_step_on_the_loop_syncs_nothing_and_does_little(tmp_path):
+def test_the_switch_on_the_loop_syncs_nothing_and_copies_little(tmp_path):
     storage = FaultyStorage()
     move = begun(tmp_path, storage, count=50 * SEGMENT)
     move.copy()
@@ -80,7 +80,7 @@ def test_the_transaction_index_of_the_active_segment_is_durable_before_the_log_s
     assert "00000000000000000000.txnindex" in names
 
 
-def test_the_loop_does_not_copy_what_takes_long(tmp_path):
+def test_the_loop_does_not_copy_a_large_rest(tmp_path):
     move = begun(tmp_path)
     move.copy()
     fill(move.log, numbered((REST_SEGMENTS + 2) * SEGMENT))
@@ -101,7 +101,7 @@ def test_the_loop_does_not_copy_a_truncated_log_again(tmp_path):
     assert contents(loaded(tmp_path).get(TP)) == expected
 
 
-def test_the_loop_does_not_wait_for_a_thread_that_is_at_the_files(tmp_path):
+def test_the_loop_does_not_wait_for_a_thread_that_uses_the_files(tmp_path):
     move = begun(tmp_path)
     move.copy()
     with move.log.files.undisturbed(), ThreadPoolExecutor(1) as pool:
@@ -109,7 +109,7 @@ def test_the_loop_does_not_wait_for_a_thread_that_is_at_the_files(tmp_path):
     assert move.switch()
 
 
-def test_records_deleted_behind_the_targets_checkpoint_are_told_there_first(tmp_path):
+def test_the_targets_checkpoint_learns_of_deleted_records_first(tmp_path):
     move = begun(tmp_path)
     move.copy()
     move.log.update_high_watermark(40)
@@ -146,7 +146,7 @@ def test_a_flush_before_the_move_has_settled_syncs_the_copy(tmp_path):
     assert {move.log.active_segment.path, f"{tmp_path}/b/t-0", f"{tmp_path}/b"} <= synced
 
 
-def test_what_was_promised_to_be_on_the_disk_stays_so_when_the_log_switches(tmp_path):
+def test_records_promised_to_be_on_the_disk_stay_there_after_the_switch(tmp_path):
     move = begun(tmp_path)
     move.copy()
     fill(move.log, numbered(3))
@@ -213,7 +213,7 @@ def test_a_stop_settles_a_move(tmp_path):
     assert "a/t-0" not in folders(tmp_path)
 
 
-def test_a_name_that_is_taken_in_the_target_dir_ends_the_move_and_fails_no_dir(tmp_path):
+def test_a_name_taken_in_the_target_dir_ends_the_move_and_fails_no_dir(tmp_path):
     move = begun(tmp_path)
     move.copy()
     os.mkdir(tmp_path / "b" / "t-0")
@@ -223,7 +223,7 @@ def test_a_name_that_is_taken_in_the_target_dir_ends_the_move_and_fails_no_dir(t
     move.log.append_as_leader(batch(b"goes on"), 0, NOW)
 
 
-def test_what_recovery_has_put_aside_comes_along(tmp_path):
+def test_quarantined_data_moves_with_the_log(tmp_path):
     move = begun(tmp_path)
     name = f"{0:020d}.log.quarantined-7"
     (tmp_path / "a" / "t-0" / name).write_bytes(b"damaged")
@@ -239,14 +239,14 @@ def test_a_segment_is_as_old_after_the_move_as_before(tmp_path):
     assert os.stat(move.log.segments[0].path).st_mtime == 1_000_000
 
 
-def test_a_file_that_is_none_of_the_logs_comes_along(tmp_path):
+def test_a_foreign_file_moves_with_the_log(tmp_path):
     move = begun(tmp_path)
     (tmp_path / "a" / "t-0" / "before-upgrade.snapshot").write_bytes(b"mine")
     complete(move)
     assert (tmp_path / "b" / "t-0" / "before-upgrade.snapshot").read_bytes() == b"mine"
 
 
-def test_a_file_of_somebody_else_that_may_not_be_opened_ends_no_move_and_fails_no_dir(tmp_path, caplog):
+def test_an_unreadable_foreign_file_ends_no_move_and_fails_no_dir(tmp_path, caplog):
     storage = FaultyStorage()
     move = begun(tmp_path, storage)
     (tmp_path / "a" / "t-0" / "secret").write_bytes(b"mine")

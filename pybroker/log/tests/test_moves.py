@@ -49,7 +49,7 @@ def test_log_that_was_truncated_during_the_move_is_copied_again(tmp_path):
     assert contents(log) == expected
 
 
-def test_move_ends_with_the_log_or_another_target(tmp_path):
+def test_a_move_ends_if_the_log_is_deleted_or_gets_another_target(tmp_path):
     logs = loaded(tmp_path / "a", tmp_path / "b", tmp_path / "c")
     logs.get_or_create(tp(0), TOPIC_ID, CONFIG, str(tmp_path / "a"))
     first = logs.move(tp(0), str(tmp_path / "b"))

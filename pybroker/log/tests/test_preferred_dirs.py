@@ -6,7 +6,7 @@ from pybroker.topic_partition import TopicPartition
 TP = TopicPartition("t", 0)
 
 
-def test_a_wish_is_told_once() -> None:
+def test_a_preferred_dir_is_returned_once() -> None:
     dirs = PreferredDirs()
     dirs.remember(TP, "/a", 0)
     dirs.remember(TP, "/b", 0)
@@ -14,7 +14,7 @@ def test_a_wish_is_told_once() -> None:
     assert dirs.take(TP, 1) is None
 
 
-def test_what_clients_can_make_the_broker_remember_is_bounded() -> None:
+def test_the_preferred_dirs_that_clients_request_are_limited() -> None:
     dirs = PreferredDirs()
     for number in range(3 * MOST):
         dirs.remember(TopicPartition("t", number), "/a", number % 7)
@@ -23,14 +23,14 @@ def test_what_clients_can_make_the_broker_remember_is_bounded() -> None:
     assert dirs.take(TP, 0) is None
 
 
-def test_a_wish_lasts_for_an_hour() -> None:
+def test_a_preferred_dir_is_remembered_for_an_hour() -> None:
     dirs = PreferredDirs()
     dirs.remember(TP, "/a", 0)
     assert dirs.take(TP, LASTING_MS) is None
     assert len(dirs) == 0
 
 
-def test_a_name_that_no_folder_can_have_is_not_remembered() -> None:
+def test_a_preferred_dir_for_an_impossible_topic_name_is_not_remembered() -> None:
     dirs = PreferredDirs()
     dirs.remember(TopicPartition("x" * 30_000, 0), "/a", 0)
     assert len(dirs) == 0

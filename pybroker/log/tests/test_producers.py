@@ -183,7 +183,7 @@ def bytes_read(monkeypatch, work):
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again(long_log, tmp_path, monkeypatch, is_restarted):
+def test_a_truncation_of_uncommitted_records_does_not_read_the_segment(long_log, tmp_path, monkeypatch, is_restarted):
     log = long_log
     if is_restarted:
         log = open_log(tmp_path, clean=False, high_watermark=SEGMENT - 20)
@@ -196,12 +196,12 @@ def test_a_cut_of_what_is_not_committed_does_not_read_the_segment_again(long_log
     assert append(log, idempotent((SEGMENT - 10) // 3, producer=(SEGMENT - 10) % 3)).first_offset == SEGMENT - 10
 
 
-def test_a_cut_below_what_is_noted_reads_the_log(long_log, monkeypatch):
+def test_a_truncation_below_the_journal_reads_the_log(long_log, monkeypatch):
     assert bytes_read(monkeypatch, lambda: long_log.truncate_to(100, NOW)) > 5000
     assert {e.producer_id: e.last_offset for e in long_log.producers.active()} == {0: 99, 1: 97, 2: 98}
 
 
-def test_a_cut_takes_back_epochs_transactions_and_producers(log):
+def test_a_truncation_restores_epochs_transactions_and_producers(log):
     append(log, transactional(0, producer=1))
     append(log, transactional(0, producer=2))
     end(log, 1, producer=2)
@@ -242,7 +242,7 @@ def test_duplicates_are_known_after_a_clean_restart_from_the_snapshot(tmp_path, 
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "torn", "flipped", "version"])
-def test_case_10_missing_or_corrupt_snapshot_is_made_up_for_from_the_log(tmp_path, damage):
+def test_case_10_a_missing_or_corrupt_snapshot_is_rebuilt_from_the_log(tmp_path, damage):
     log = open_log(tmp_path, LogConfig(segment_bytes=300))
     for sequence in range(10):
         append(log, idempotent(sequence, b"abc"))
@@ -326,7 +326,7 @@ def test_last_stable_offset_waits_for_the_first_of_several_transactions(log):
     assert log.last_stable_offset == 4
 
 
-def test_aborted_transactions_that_overlap_a_range_are_told(tmp_path, log):
+def test_aborted_transactions_that_overlap_a_range_are_returned(tmp_path, log):
     append(log, transactional(0, producer=1))
     append(log, transactional(0, producer=2))
     end(log, 0, producer=1)
@@ -367,7 +367,7 @@ def test_marker_of_an_old_producer_epoch_is_refused_and_of_a_newer_one_fences(lo
     append(log, transactional(0, epoch=3))
 
 
-def test_truncation_takes_producers_and_transactions_back(log):
+def test_truncation_restores_producers_and_transactions(log):
     append(log, transactional(0))
     fill(log, [b"x"])
     end(log, 1)
@@ -378,7 +378,7 @@ def test_truncation_takes_producers_and_transactions_back(log):
     assert append(log, transactional(1)).first_offset == 2
 
 
-def test_batch_that_reaches_beyond_what_is_known_is_no_duplicate(log):
+def test_a_batch_beyond_the_known_sequences_is_not_a_duplicate(log):
     append(log, idempotent(0, b"a", b"b", b"c"))
     with pytest.raises(errors.OutOfOrderSequenceNumber):
         append(log, idempotent(1, b"b", b"c", b"d"))
@@ -386,14 +386,14 @@ def test_batch_that_reaches_beyond_what_is_known_is_no_duplicate(log):
         append(log, idempotent(0, b"a", b"b"))
 
 
-def test_batch_before_the_first_that_is_known_is_no_duplicate(log):
+def test_a_batch_before_the_first_known_one_is_not_a_duplicate(log):
     append(log, idempotent(5))
     with pytest.raises(errors.OutOfOrderSequenceNumber):
         append(log, idempotent(4))
     assert append(log, idempotent(5)).duplicate
 
 
-def test_what_came_before_the_last_batch_of_a_snapshot_is_still_a_duplicate(tmp_path, log):
+def test_a_batch_before_the_last_one_of_a_snapshot_is_still_a_duplicate(tmp_path, log):
     for sequence in range(4):
         append(log, idempotent(sequence))
     log.close()
@@ -403,7 +403,7 @@ def test_what_came_before_the_last_batch_of_a_snapshot_is_still_a_duplicate(tmp_
         assert (again.duplicate, again.first_offset) == (True, sequence)
 
 
-def test_marker_without_records_is_remembered_and_stops_nobody(log):
+def test_a_marker_without_records_is_remembered_and_blocks_no_producer(log):
     end(log, 0, epoch=4, coordinator_epoch=2)
     log.update_high_watermark(1)
     assert log.last_stable_offset == 1
@@ -459,7 +459,7 @@ def test_a_damaged_marker_ends_the_log_and_not_the_start(tmp_path, damage):
     assert open_log(tmp_path, clean=False).log_end_offset == 1
 
 
-def test_deleted_records_of_an_open_transaction_hold_nothing_before_the_log_start(log):
+def test_deleted_records_of_an_open_transaction_do_not_hold_the_last_stable_offset(log):
     append(log, transactional(0))
     fill(log, [b"a", b"b"])
     log.update_high_watermark(3)

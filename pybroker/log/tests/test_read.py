@@ -147,7 +147,7 @@ def test_case_8_record_damaged_on_disk_is_corrupt_and_those_around_it_are_not(lo
     assert next(iterate(log.read(43, 1000).read())).offset == 43
 
 
-def test_case_8_damage_done_while_the_process_runs_is_seen(log):
+def test_case_8_damage_during_the_process_is_detected(log):
     assert len(contents(log)) == 500
     flip(log, 42)
     os.utime(log.segments[0].path, ns=(2**62, 2**62))
@@ -155,7 +155,7 @@ def test_case_8_damage_done_while_the_process_runs_is_seen(log):
         log.read(42, 1000)
 
 
-def test_case_8_damage_is_seen_when_trust_has_lapsed(log):
+def test_case_8_damage_is_detected_after_trust_has_expired(log):
     modified = os.stat(log.segments[0].path).st_mtime_ns
     flip(log, 42)
     os.utime(log.segments[0].path, ns=(modified, modified))
@@ -167,7 +167,7 @@ def test_case_8_damage_is_seen_when_trust_has_lapsed(log):
 @pytest.mark.parametrize(
     "again", [lambda log: log.read(30, 100), lambda log: fill(log, [b"more"])], ids=["read", "append"]
 )
-def test_case_8_damage_is_seen_when_the_file_was_closed_and_is_open_again(log, again):
+def test_case_8_damage_is_detected_after_the_file_was_closed_and_reopened(log, again):
     assert len(contents(log)) == 500
     modified = os.stat(log.segments[0].path).st_mtime_ns
     flip(log, 42)
@@ -178,7 +178,7 @@ def test_case_8_damage_is_seen_when_the_file_was_closed_and_is_open_again(log, a
         log.read(42, 1000)
 
 
-def test_case_8_damage_is_seen_when_the_file_was_open_again_for_a_cut(log):
+def test_case_8_damage_is_detected_after_the_file_was_reopened_for_a_truncation(log):
     assert len(contents(log)) == 500
     modified = os.stat(log.segments[0].path).st_mtime_ns
     flip(log, 42)
@@ -231,7 +231,7 @@ def test_case_2_missing_or_corrupt_index_is_rebuilt(log, damage, suffix):
 
 
 @pytest.mark.parametrize("entry", [(0x7FFF_FFFF, 0x7FFF_FFFF), (0x7FFF_FFFF, 0), (0x7FFF_FFFF, 80)])
-def test_case_2_the_end_of_the_log_is_never_that_of_a_false_index(log, entry):
+def test_case_2_a_wrong_index_does_not_define_the_end_of_the_log(log, entry):
     """No lookup meets an entry that is beyond all offsets, but the end is looked for behind it."""
     log.close()
     path = log.segments[-1].path.removesuffix("log") + "index"

@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_files_that_are_none_of_a_logs_are_left_alone_and_told(folder, caplog, clean):
+def test_foreign_files_are_left_alone_and_reported(folder, caplog, clean):
     names = ["x.log.cleaned", "y.log.swap", "backup.index.deleted", "1.log", "\u0663" * 20 + ".log.swap"]
     for name in names:
         (folder / name).write_bytes(b"mine")
@@ -67,7 +67,7 @@ def last_batch(data):
     return begin
 
 
-def test_case_1_torn_tail_is_cut_and_everything_before_it_is_kept(folder):
+def test_case_1_a_torn_tail_is_truncated_and_everything_before_it_is_kept(folder):
     whole = logs(folder)[-1].read_bytes()
     last = read_header(whole).base_offset
     size = read_header(whole).size
@@ -80,14 +80,14 @@ def test_case_1_torn_tail_is_cut_and_everything_before_it_is_kept(folder):
     assert not list(folder.glob("*quarantined*"))
 
 
-def test_case_1_space_that_was_never_written_is_cut(folder):
+def test_case_1_space_that_was_never_written_is_truncated(folder):
     with open(logs(folder)[-1], "ab") as file:
         file.write(bytes(5000))
     assert len(contents(recovered(folder))) == 60
     assert not list(folder.glob("*quarantined*"))
 
 
-def test_case_6_wrong_crc_in_the_last_batch_is_cut(folder):
+def test_case_6_a_last_batch_with_a_wrong_crc_is_truncated(folder):
     data = bytearray(logs(folder)[-1].read_bytes())
     data[-3] ^= 1
     logs(folder)[-1].write_bytes(data)
@@ -99,7 +99,7 @@ def test_case_6_wrong_crc_in_the_last_batch_is_cut(folder):
 
 
 @pytest.mark.parametrize("point", [0, 59, 60])
-def test_case_6_an_end_that_rotted_in_the_last_batch_is_cut_and_nothing_else(folder, point):
+def test_case_6_a_damaged_end_offset_truncates_only_the_last_batch(folder, point):
     data = bytearray(logs(folder)[-1].read_bytes())
     begin = last_batch(data)
     struct.pack_into(">i", data, begin + LAST_OFFSET_DELTA, -343_937_212)
@@ -134,7 +134,7 @@ def test_case_2_aborted_transactions_stay_hidden_where_indexes_are_lost(tmp_path
 
 
 @pytest.mark.parametrize("claimed", [1 << 32, 1 << 40, (1 << 63) - 1])
-def test_case_6_an_offset_that_rotted_in_the_last_batch_is_cut(folder, claimed):
+def test_case_6_a_last_batch_with_a_damaged_offset_is_truncated(folder, claimed):
     """The CRC does not cover it, and no index could hold it: the log did not open."""
     with open(logs(folder)[-1], "r+b") as file:
         size = read_header(file.read()).size
@@ -174,7 +174,7 @@ def test_case_7_broken_framing_followed_by_data_is_kept_aside(folder):
     assert (folder / f"{last.name}.quarantined-{size}").read_bytes() == data[size:]
 
 
-def test_case_8_damage_below_the_recovery_point_stays_and_is_told_when_read(folder):
+def test_case_8_damage_below_the_recovery_point_stays_and_is_detected_on_read(folder):
     first = logs(folder)[0]
     data = bytearray(first.read_bytes())
     data[-3] ^= 1
@@ -285,7 +285,7 @@ def test_producers_are_replayed_from_the_snapshot_before_the_recovery_point(tmp_
             log.append_as_leader(idempotent(30, bytes(50)), 0, NOW)
 
 
-def test_batches_that_were_under_way_are_known_though_each_lies_in_a_segment_of_its_own(tmp_path):
+def test_in_flight_batches_are_known_even_if_each_is_in_its_own_segment(tmp_path):
     config = LogConfig(segment_bytes=100)
     log = open_log(tmp_path, config)
     for sequence in range(8):
@@ -298,7 +298,7 @@ def test_batches_that_were_under_way_are_known_though_each_lies_in_a_segment_of_
     assert recovered.log_end_offset == 8
 
 
-def test_batches_that_were_under_way_are_known_though_a_long_segment_ends_between_them(tmp_path):
+def test_in_flight_batches_are_known_even_if_a_long_segment_ends_between_them(tmp_path):
     """Its snapshot has the last batch only, and it is too long to be read whole."""
     config = LogConfig(segment_bytes=REACH_BYTES + 100_000)
     log = open_log(tmp_path, config)
@@ -317,7 +317,7 @@ def test_batches_that_were_under_way_are_known_though_a_long_segment_ends_betwee
 
 
 @pytest.mark.parametrize("segment_bytes", [100, 1_000_000])
-def test_batches_whose_acknowledgements_were_lost_before_a_clean_stop_are_known_when_they_come_again(
+def test_batches_resent_after_a_clean_stop_are_recognised(
     tmp_path, segment_bytes
 ):
     """The snapshot at the log's end has the last batch of each producer only; Kafka takes the others for a gap."""
@@ -347,7 +347,7 @@ def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
     assert (folder / f"{second.name}.quarantined-0").exists()
 
 
-def test_a_gap_that_a_compaction_has_left_is_no_hole_where_the_configuration_is_not_known_yet(tmp_path):
+def test_a_compaction_gap_is_not_a_hole_before_the_configuration_is_known(tmp_path):
     folder = tmp_path / "t-0"
     folder.mkdir()
     for base, end in ((0, 5), (10, 20), (20, 25)):
@@ -388,7 +388,7 @@ def test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill(tmp_path, jump
 
 
 @pytest.mark.parametrize("damage", ["before", "behind", "offset"])
-def test_a_jump_is_a_hole_where_something_before_or_behind_it_is_lost(tmp_path, damage):
+def test_a_jump_is_a_hole_if_records_before_or_behind_it_are_lost(tmp_path, damage):
     log = open_log(tmp_path)
     for offset in (0, 1, FAR):
         log.append_as_follower(batch(b"%d" % offset, base_offset=offset), 0, NOW)
@@ -405,7 +405,7 @@ def test_a_jump_is_a_hole_where_something_before_or_behind_it_is_lost(tmp_path, 
     assert (tmp_path / "t-0" / f"{second.name}.quarantined-0").exists()
 
 
-def test_case_5_recovery_can_be_cut_off_anywhere_and_begun_again(tmp_path):
+def test_case_5_recovery_can_be_interrupted_anywhere_and_repeated(tmp_path):
     original = tmp_path / "original"
     log = open_log(original, CONFIG)
     for sequence in range(40):

@@ -43,7 +43,7 @@ def deleted_at_the_first_sync(monkeypatch: pytest.MonkeyPatch, logs, log: Log) -
     return synced, deletions
 
 
-def test_a_deletion_waits_for_the_sync_of_one_file_at_most(tmp_path, monkeypatch):
+def test_a_deletion_waits_for_at_most_one_file_sync(tmp_path, monkeypatch):
     """Metadata wait for deletions: all of the cluster waited for the sync of all segments."""
     logs = manager(tmp_path, config=CONFIG)
     logs.load()
@@ -59,7 +59,7 @@ def test_a_deletion_waits_for_the_sync_of_one_file_at_most(tmp_path, monkeypatch
     assert not logs.dirs[0].offline
 
 
-def test_both_folders_go_where_a_log_is_deleted_while_its_move_is_synced(tmp_path, monkeypatch):
+def test_both_folders_are_removed_if_a_log_is_deleted_during_its_move(tmp_path, monkeypatch):
     """What stayed of the old one under its name would be a log again after the next start."""
     logs = manager(tmp_path / "a", tmp_path / "b", config=CONFIG)
     logs.load()

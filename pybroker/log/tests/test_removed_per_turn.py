@@ -97,7 +97,7 @@ def told(log: Log) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("offset", [COUNT - 3, 2 * REMOVED_PER_TURN + 1, 5, 0])
-def test_a_cut_takes_several_turns(tmp_path, turns, offset):
+def test_a_truncation_takes_several_turns(tmp_path, turns, offset):
     log, expected = (open_log(tmp_path / name, storage=UnsyncedStorage()) for name in "ab")
     fill(log)
     fill(expected)
@@ -127,7 +127,7 @@ def test_a_log_starts_over_in_several_turns(tmp_path, turns, offset):
 
 @pytest.mark.parametrize("number", [COUNT - 1, COUNT - REMOVED_PER_TURN, COUNT - REMOVED_PER_TURN + 1])
 @pytest.mark.parametrize("starts_over", [False, True])
-def test_a_damaged_log_goes_as_a_whole_all_the_same(tmp_path, number, starts_over):
+def test_a_damaged_log_is_still_removed_completely(tmp_path, number, starts_over):
     log = open_log(tmp_path, storage=UnsyncedStorage())
     fill(log)
     log.segments[number].file.write(b"\xff" * 20, 0)
@@ -149,7 +149,7 @@ def test_a_compaction_swaps_in_several_turns(tmp_path, turns):
     assert len(made.log.segments) == 1 + -(-COUNT // REMOVED_PER_TURN)
 
 
-def test_snapshots_that_cannot_be_removed_are_known_still(tmp_path):
+def test_snapshots_that_cannot_be_removed_stay_known(tmp_path):
     class Failing(UnsyncedStorage):
         def unlink(self, path: str) -> None:
             if path.endswith(f"{5:020d}.snapshot"):

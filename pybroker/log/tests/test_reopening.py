@@ -143,7 +143,7 @@ def forget_epochs(folder: Path) -> None:
         forget_epochs,
     ],
 )
-def test_what_others_have_changed_since_is_noticed(tmp_path, change):
+def test_files_changed_since_the_stop_are_noticed(tmp_path, change):
     stopped(tmp_path / "as-closed")
     change(tmp_path / "as-closed" / FOLDER)
     shutil.copytree(tmp_path / "as-closed", tmp_path / "read")
@@ -154,7 +154,7 @@ def test_what_others_have_changed_since_is_noticed(tmp_path, change):
 
 
 @pytest.mark.parametrize("epoch", [8, None])
-def test_a_stop_of_another_broker_says_nothing_of_how_ours_closed_its_logs(tmp_path, epoch):
+def test_the_stop_of_another_broker_does_not_count_as_ours(tmp_path, epoch):
     stopped(tmp_path)
     kept = (tmp_path / closed_logs.FILE_NAME).read_bytes()
     started(tmp_path).close(8)
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_ignored(tmp_path, content):
     assert touched(storage, "open")
 
 
-def test_the_file_goes_with_the_marker_before_a_log_is_opened(tmp_path):
+def test_the_file_and_the_marker_are_removed_before_a_log_is_opened(tmp_path):
     stopped(tmp_path)
     storage = FaultyStorage()
     started(tmp_path, storage)
@@ -186,7 +186,7 @@ def test_the_file_goes_with_the_marker_before_a_log_is_opened(tmp_path):
     assert removed == [CLEAN_SHUTDOWN, closed_logs.FILE_NAME, tmp_path.name]
 
 
-def test_a_killed_broker_leaves_none(tmp_path):
+def test_a_killed_broker_leaves_no_file_of_closed_logs(tmp_path):
     stopped(tmp_path)
     started(tmp_path)
     assert not (tmp_path / closed_logs.FILE_NAME).exists()
@@ -284,7 +284,7 @@ def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records
     assert [kind for kind, _ in touched(storage, "sync", "sync_folder")] == ["sync", "sync_folder"]
 
 
-def test_a_stop_syncs_what_a_cut_has_changed(tmp_path):
+def test_a_stop_syncs_what_a_truncation_has_changed(tmp_path):
     """The marker says that all is on the disk: also that a file is shorter, and which segments are gone."""
     stopped(tmp_path)
     storage = FaultyStorage()

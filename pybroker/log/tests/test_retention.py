@@ -48,7 +48,7 @@ SEGMENTS = [
         ({"retention_ms": 1, "cleanup_policy": frozenset({"compact", "delete"})}, 0, 30, 2),
     ],
 )
-def test_oldest_segments_go_by_time_size_and_log_start(config, log_start, high_watermark, count):
+def test_the_oldest_segments_are_deleted_by_time_size_and_log_start(config, log_start, high_watermark, count):
     assert expired_count(SEGMENTS, LogConfig(**config), log_start, high_watermark, 250, NOW) == count
 
 
@@ -105,7 +105,7 @@ def test_nothing_beyond_the_high_watermark_is_deleted(log):
     assert contents(log)[-1][0] == 49
 
 
-def test_segments_of_records_without_timestamps_go_by_the_files_age(tmp_path):
+def test_segments_without_timestamps_are_deleted_by_the_age_of_the_file(tmp_path):
     log = open_log(tmp_path, LogConfig(retention_ms=1000))
     log.append_as_leader(batch(b"a", timestamp=-1), 0, NOW)
     log.update_high_watermark(1)
@@ -114,7 +114,7 @@ def test_segments_of_records_without_timestamps_go_by_the_files_age(tmp_path):
     assert apply_retention(log, modified_ms + 1100) == 1
 
 
-def test_records_below_a_raised_log_start_are_out_of_range_and_their_segments_go(log):
+def test_records_below_a_raised_log_start_are_out_of_range_and_deleted(log):
     log.raise_log_start_offset(25)
     with pytest.raises(errors.OffsetOutOfRange):
         log.read(24, 1000)
@@ -148,7 +148,7 @@ def test_truncation_removes_every_record_from_an_offset_on(tmp_path, log, offset
     assert contents(open_log(tmp_path)) == [*before[:offset], (offset, b"new")]
 
 
-def test_a_batch_that_spans_the_offset_goes_as_a_whole(tmp_path):
+def test_a_batch_that_spans_the_offset_is_removed_completely(tmp_path):
     log = open_log(tmp_path)
     log.append_as_leader(batch(b"a", b"b"), 0, NOW)
     log.append_as_leader(batch(b"c", b"d"), 0, NOW)

@@ -43,7 +43,7 @@ def folders(root: Path) -> list[str]:
     return sorted(f"{parent}/{name[0]}{name[1][32:] if len(name) > 1 else ''}" for parent, name in names)
 
 
-def test_what_is_left_of_a_folder_never_wins_against_a_whole_one(tmp_path):
+def test_the_remains_of_a_folder_never_win_against_a_complete_one(tmp_path):
     for number in range(4):
         root = tmp_path / str(number)
         two_copies(root)
@@ -62,7 +62,7 @@ def test_of_two_equal_copies_one_stays(tmp_path):
     assert folders(tmp_path) == ["a/t-0"]
 
 
-def test_a_log_that_has_what_the_better_one_lacks_is_kept_as_a_stray(tmp_path):
+def test_a_rival_with_records_that_the_winner_lacks_becomes_a_stray(tmp_path):
     two_copies(tmp_path)
     shutil.move(tmp_path / "b", tmp_path / "away")
     logs = loaded(tmp_path)
@@ -107,7 +107,7 @@ def test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoi
     assert (log.log_start_offset, log.high_watermark) == (15, 18)
 
 
-def test_of_two_topics_of_one_name_the_metadata_choose(tmp_path):
+def test_the_metadata_choose_between_two_topics_of_one_name(tmp_path):
     logs = loaded(tmp_path)
     fill(logs.get_or_create(TP, TOPIC_ID, CONFIG, str(tmp_path / "a")), numbered(9))
     logs = manager(tmp_path / "b", config=CONFIG)
@@ -123,7 +123,7 @@ def test_of_two_topics_of_one_name_the_metadata_choose(tmp_path):
     assert loaded(tmp_path).get(TP).log_end_offset == 2
 
 
-def test_a_replica_can_be_moved_to_where_remains_of_it_were(tmp_path):
+def test_a_replica_can_move_to_a_dir_with_its_old_remains(tmp_path):
     two_copies(tmp_path)
     next((tmp_path / "b" / "t-0").glob("*.log")).unlink()
     logs = loaded(tmp_path)

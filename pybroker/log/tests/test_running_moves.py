@@ -49,7 +49,7 @@ def test_a_deletion_takes_the_name_of_every_folder(tmp_path, is_cancelled):
     assert logs.get_or_create(TP, OTHER_ID, CONFIG, str(tmp_path / "a")).log_end_offset == 0
 
 
-def test_the_move_before_is_seen_again_where_the_one_on_top_of_it_is_given_up(tmp_path):
+def test_a_first_move_is_visible_again_after_a_second_one_was_given_up(tmp_path):
     logs, log = switched(tmp_path)
     first = logs.moving_to(TP)
     second = logs.move(TP, str(tmp_path / "c"))
@@ -72,7 +72,7 @@ def test_a_move_on_top_of_another_ends_first(tmp_path):
     assert [value for _, value in contents(log)] == numbered(20)
 
 
-def test_a_deletion_takes_the_old_folders_name_where_the_new_ones_disk_has_failed(tmp_path):
+def test_a_deletion_renames_the_old_folder_if_the_new_ones_disk_has_failed(tmp_path):
     logs, log = switched(tmp_path)
     log.log_dir.fail(OSError(errno.EIO, "broken"), "testing")
     with pytest.raises(errors.KafkaStorageError):
@@ -92,7 +92,7 @@ def test_a_disk_that_has_failed_is_not_copied_from(tmp_path):
             step()
 
 
-def test_a_folder_with_records_is_not_taken_for_that_of_a_new_log(tmp_path):
+def test_an_old_folder_with_records_is_not_used_for_a_new_log(tmp_path):
     logs, _ = switched(tmp_path)
     logs.close()
     logs = manager(tmp_path / "a", tmp_path / "b", tmp_path / "c", config=CONFIG)
@@ -103,7 +103,7 @@ def test_a_folder_with_records_is_not_taken_for_that_of_a_new_log(tmp_path):
     assert logs.get(TP._replace(topic="new")) is None
 
 
-def test_what_a_move_could_not_end_for_a_lack_of_descriptors_ends_later(tmp_path):
+def test_a_move_that_lacked_descriptors_ends_later(tmp_path):
     storage = FaultyStorage()
     logs, log = switched(tmp_path, storage)
     move = logs.moving_to(TP)

@@ -65,7 +65,7 @@ def test_log_dir_is_claimed_once_and_keeps_its_id(tmp_path):
     ("cluster", "node", "text"),
     [("aXk", 1, "cluster Qm9, this is aXk"), ("Qm9", 2, "node 1, this is 2")],
 )
-def test_log_dir_of_somebody_else_is_refused_and_says_what_to_do(tmp_path, cluster, node, text):
+def test_the_log_dir_of_another_broker_is_refused_with_a_remedy(tmp_path, cluster, node, text):
     meta_properties.claim(Storage(), str(tmp_path), "Qm9", 1)
     with pytest.raises(meta_properties.WrongOwner, match=text):
         meta_properties.claim(Storage(), str(tmp_path), cluster, node)
@@ -111,7 +111,7 @@ def test_an_epoch_in_which_nothing_was_written_is_replaced(epochs):
     assert epochs.entries == [(0, 0), (2, 10), (6, 30)]
 
 
-def test_epochs_are_cut_with_the_log(epochs):
+def test_epochs_are_truncated_with_the_log(epochs):
     epochs.truncate_from_end(30)
     assert epochs.entries == [(0, 0), (2, 10)]
     assert epochs.latest == 2

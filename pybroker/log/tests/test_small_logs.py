@@ -65,7 +65,7 @@ def grown(log):
 
 
 @pytest.mark.parametrize("change", [deleted, rolled, grown])
-def test_a_log_that_does_not_tell_all_of_its_producers_quickly_takes_a_snapshot(tmp_path, log, change):
+def test_a_log_whose_producers_take_long_to_read_gets_a_snapshot(tmp_path, log, change):
     change(log)
     expected = state(log)
     log.close()

@@ -18,7 +18,7 @@ class Holder:
         self.is_open = False
 
 
-def test_an_open_file_lives_as_long_as_somebody_refers_to_it(tmp_path):
+def test_an_open_file_stays_open_while_it_is_referenced(tmp_path):
     file = Storage().open(str(tmp_path / "x"), create=True)
     file.write(b"hello", 3)
     fd = file.fileno()
@@ -29,7 +29,7 @@ def test_an_open_file_lives_as_long_as_somebody_refers_to_it(tmp_path):
         os.fstat(fd)
 
 
-def test_others_writes_are_noticed_once_and_our_own_are_not(tmp_path):
+def test_foreign_writes_to_a_file_are_noticed_once_and_own_writes_are_not(tmp_path):
     path = tmp_path / "x"
     file = Storage().open(str(path), create=True)
     file.write(b"hello", 0)

@@ -15,7 +15,7 @@ from pybroker.tests.waiting import PATIENCE_S, until
 from pyclient.protocol import errors
 
 
-def test_case_12_who_waits_for_a_sync_that_fails_does_not_try_again(tmp_path):
+def test_case_12_a_waiter_of_a_failed_sync_does_not_retry(tmp_path):
     storage = FaultyStorage()
     log = loaded(tmp_path, storage=storage).get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(3))
@@ -32,7 +32,7 @@ def test_case_12_who_waits_for_a_sync_that_fails_does_not_try_again(tmp_path):
     assert log.recovery_point == 0
 
 
-def test_a_sync_of_names_that_fails_fails_who_waits_for_it(tmp_path):
+def test_a_failed_sync_of_names_fails_its_waiters(tmp_path):
     storage = FaultyStorage()
     logs = loaded(tmp_path, storage=storage)
     first, second = (logs.get_or_create(tp(index), TOPIC_ID, CONFIG) for index in range(2))
@@ -46,7 +46,7 @@ def test_a_sync_of_names_that_fails_fails_who_waits_for_it(tmp_path):
 
 
 @pytest.mark.parametrize("epoch_changes", [False, True])
-def test_a_segment_made_during_a_sync_of_names_needs_another_one(tmp_path, epoch_changes):
+def test_a_segment_created_during_a_sync_of_names_needs_another_sync(tmp_path, epoch_changes):
     class Rolling(Storage):
         def sync_folder(self, path):
             super().sync_folder(path)
@@ -68,7 +68,7 @@ def test_a_segment_made_during_a_sync_of_names_needs_another_one(tmp_path, epoch
     assert not log.files.durability.names_synced
 
 
-def test_a_sync_while_a_segment_is_being_made_does_not_vouch_for_its_name(tmp_path):
+def test_a_sync_during_the_creation_of_a_segment_does_not_cover_its_name(tmp_path):
     class Syncing(Storage):
         def open(self, path, *, create=False):
             if create and path.endswith(".log") and armed:

@@ -56,7 +56,7 @@ def test_a_log_without_records_is_read_synced_and_closed_without_files(logs: Log
     assert files(found) == EMPTY
 
 
-def test_after_a_crash_it_is_as_empty_as_before(logs: LogManager, tmp_path: Path) -> None:
+def test_an_unwritten_log_is_still_empty_after_a_crash(logs: LogManager, tmp_path: Path) -> None:
     log = make(logs)
     again = open_log(tmp_path, clean=False)
     assert files(again) == EMPTY
@@ -70,7 +70,7 @@ def test_a_log_that_begins_later_keeps_its_start_in_the_name_of_a_file(tmp_path:
     assert f"{7:020d}.log" in files(log)
 
 
-def test_a_cut_of_an_unwritten_log_leaves_it_empty(logs: LogManager) -> None:
+def test_a_truncation_of_an_unwritten_log_leaves_it_empty(logs: LogManager) -> None:
     log = make(logs)
     log.truncate_to(0, NOW)
     log.truncate_fully_and_start_at(5, NOW)

@@ -20,7 +20,7 @@ def limit(harness: Harness, *, broker: float | None = None, address: float | Non
 
 
 @scenario()
-async def test_those_behind_a_connection_that_came_too_early_wait_in_the_backlog(harness: Harness) -> None:
+async def test_connections_behind_one_that_came_too_early_wait_in_the_backlog(harness: Harness) -> None:
     limit(harness, broker=0.1)
     first, second, third = [await harness.connect() for _ in range(3)]
     assert await first.ask(ECHO, 1) == (1, b"")
@@ -34,7 +34,7 @@ async def test_those_behind_a_connection_that_came_too_early_wait_in_the_backlog
 
 
 @scenario()
-async def test_one_that_comes_too_often_from_its_address_is_closed_after_a_delay(harness: Harness) -> None:
+async def test_a_connection_from_an_address_over_its_rate_is_closed_after_a_delay(harness: Harness) -> None:
     limits = limit(harness, address=0.1)
     first, second = await harness.connect(), await harness.connect()
     assert await first.ask(ECHO, 1) == (1, b"")
@@ -50,7 +50,7 @@ async def test_one_that_comes_too_often_from_its_address_is_closed_after_a_delay
 
 
 @scenario()
-async def test_only_so_many_wait_to_be_closed(harness: Harness) -> None:
+async def test_the_number_of_connections_that_wait_to_be_closed_is_limited(harness: Harness) -> None:
     limits = limit(harness, address=0.1)
     clients = [await harness.connect() for _ in range(MOST_DELAYED + 2)]
     assert await clients[0].ask(ECHO, 1) == (1, b"")

@@ -61,7 +61,7 @@ def test_a_finite_field_is_seen_however_the_hello_is_cut(
     assert read(hello(groups, shares, record), step) == (True, is_slow)
 
 
-def test_what_our_own_clients_say_is_no_trouble() -> None:
+def test_the_hellos_of_our_own_clients_are_accepted() -> None:
     outgoing = ssl.MemoryBIO()
     begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
@@ -75,7 +75,7 @@ def test_records_of_other_types_hide_nothing() -> None:
     assert read(data[:cut] + b"\x14\3\3\0\1\1" + data[cut:]) == (True, True)
 
 
-def test_what_is_no_hello_is_left_to_openssl() -> None:
+def test_a_message_that_is_not_a_hello_is_left_to_openssl() -> None:
     assert read(b"\x16\3\1\xff\xff") == (True, False)
     assert read(b"\x16\3\1\0\4\2\0\0\0") == (True, False)
 

@@ -122,7 +122,7 @@ async def test_waiting_requests_of_a_closed_connection_are_cancelled(harness: Ha
     assert not harness.server.connections
 
 
-def test_a_future_that_fails_after_its_connection_closed_is_no_complaint(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_future_that_fails_after_its_connection_closed_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     @scenario()
     async def fail(harness: Harness) -> None:
         client = await harness.connect()

@@ -27,7 +27,7 @@ def test_both_sides_prove_that_they_know_the_secret() -> None:
     assert server.on_message(client.on_answer(answer)) == (b"", 2)
 
 
-def test_without_the_secret_neither_side_is_taken_for_a_broker() -> None:
+def test_a_side_without_the_secret_is_not_accepted_as_a_broker() -> None:
     server = peer_secret.Server(b"secret", 1, bytes(32))
     client = peer_secret.Client(b"guess", 2, 1, bytes(32))
     answer, _ = server.on_message(client.first)
@@ -37,7 +37,7 @@ def test_without_the_secret_neither_side_is_taken_for_a_broker() -> None:
         server.on_message(peer_secret.proof(b"guess", b"client", client.first, answer[:36]))
 
 
-def test_the_proof_of_a_server_is_none_of_a_client() -> None:
+def test_the_proof_of_a_server_does_not_work_for_a_client() -> None:
     server = peer_secret.Server(b"secret", 1, bytes(32))
     client = peer_secret.Client(b"secret", 2, 1, bytes(32))
     answer, _ = server.on_message(client.first)
@@ -45,7 +45,7 @@ def test_the_proof_of_a_server_is_none_of_a_client() -> None:
         server.on_message(answer[36:])
 
 
-def test_another_broker_at_that_address_is_found_out() -> None:
+def test_another_broker_at_that_address_is_detected() -> None:
     server = peer_secret.Server(b"secret", 3, bytes(32))
     client = peer_secret.Client(b"secret", 2, 1, bytes(32))
     answer, _ = server.on_message(client.first)

@@ -56,7 +56,7 @@ async def test_case_50_connections_above_max_connections_wait_for_their_turn(
 
 
 @scenario(Limits(max_connections=3, silent_s=5.0))
-async def test_those_who_send_nothing_keep_nobody_out(harness: Harness) -> None:
+async def test_silent_connections_keep_no_client_out(harness: Harness) -> None:
     known = await harness.connect()
     assert await known.ask(ECHO, 1) == (1, b"")
     silent = [await harness.connect() for _ in range(2)]
@@ -75,14 +75,14 @@ async def test_those_who_send_nothing_keep_nobody_out(harness: Harness) -> None:
 
 
 @scenario(Limits(max_connections=1, silent_s=0.001))
-async def test_one_that_waits_is_let_in_as_soon_as_another_has_been_silent_for_long(harness: Harness) -> None:
+async def test_a_waiting_connection_is_accepted_when_another_one_has_been_silent_for_long(harness: Harness) -> None:
     silent, late = await harness.connect(), await harness.connect()
     assert await late.ask(ECHO, 1) == (1, b"")
     assert await silent.is_closed()
 
 
 @scenario(Limits(per_listener={"PLAINTEXT": 1}))
-async def test_raised_limits_let_those_in_that_wait(harness: Harness) -> None:
+async def test_raised_limits_admit_waiting_connections(harness: Harness) -> None:
     known, late = await harness.connect(), await harness.connect()
     assert await known.ask(ECHO, 1) == (1, b"")
     late.send(ECHO, 2)
@@ -109,7 +109,7 @@ async def test_case_50_a_flood_of_connections_leaves_nothing_behind(harness: Har
 
 
 @scenario()
-async def test_shutdown_answers_what_is_in_work_and_accepts_nothing_new(harness: Harness) -> None:
+async def test_shutdown_answers_requests_in_progress_and_accepts_no_new_ones(harness: Harness) -> None:
     quiet, busy = await harness.connect(), await harness.connect()
     busy.send(WAIT, 1)
     await harness.until(lambda: len(harness.waiting) == 1)
@@ -183,7 +183,7 @@ def test_overrides_are_by_address_whatever_form_they_come_in() -> None:
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "no.such.host.invalid:1"])
-def test_bad_overrides_are_told(text: str) -> None:
+def test_bad_overrides_are_reported(text: str) -> None:
     with pytest.raises(ConfigError, match="overrides"):
         parse_overrides(text)
 

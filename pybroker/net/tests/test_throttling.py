@@ -172,7 +172,7 @@ def test_new_quotas_free_those_that_wait_because_of_the_old_ones() -> None:
     assert (alice.held, carol.held, server.loop.timers) == (0, 0, [])
 
 
-def test_what_a_handler_does_later_counts_step_by_step_and_not_what_it_waits() -> None:
+def test_the_later_steps_of_a_handler_count_without_its_waiting_time() -> None:
     async def main() -> None:
         steps: list[float] = []
         waited = asyncio.get_running_loop().create_future()
@@ -238,7 +238,7 @@ async def test_an_open_connection_is_muted_and_read_again(harness: Harness) -> N
 
 
 @scenario()
-async def test_answers_that_have_to_be_waited_for_mute_as_well(harness: Harness) -> None:
+async def test_delayed_answers_mute_the_connection_as_well(harness: Harness) -> None:
     throttling = with_quotas(harness, request_percentage=0.000001)
     client = await harness.connect()
     client.send(WAIT, 1)
@@ -255,7 +255,7 @@ async def test_answers_that_have_to_be_waited_for_mute_as_well(harness: Harness)
     assert throttling._muted == {}
 
 
-def test_a_share_that_a_connection_keeps_ends_with_the_quotas_that_it_is_of() -> None:
+def test_a_cached_share_ends_when_its_quotas_change() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     assert server.ask(alice, 10_000, Told()).throttle_time_ms == 0
     kept = alice.share
@@ -269,7 +269,7 @@ def test_a_share_that_a_connection_keeps_ends_with_the_quotas_that_it_is_of() ->
     assert alice.share.produce is None
 
 
-def test_a_connection_that_may_turn_out_to_be_a_brokers_keeps_no_share() -> None:
+def test_a_connection_that_may_belong_to_a_broker_keeps_no_share() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     alice.authentication = object()
     assert server.ask(alice, 12_000, Told()).throttle_time_ms == 2000

@@ -113,7 +113,7 @@ async def test_large_requests_and_replies_by_tls_arrive_whole(harness: Harness) 
 
 
 @scenario(secured=server())
-async def test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted(harness: Harness) -> None:
+async def test_an_unread_large_reply_is_encrypted_only_in_part(harness: Harness) -> None:
     connected = await harness.connect_tls(client())
     connected.send(BULK, 1, b"%d" % (20 * MB))
     await harness.until(lambda: any(each.unsent for each in harness.server.connections))
@@ -126,7 +126,7 @@ async def test_of_a_large_reply_that_is_not_read_only_a_piece_is_encrypted(harne
 
 
 @scenario(secured=server())
-async def test_a_reply_that_waits_comes_by_tls_when_it_is_there(harness: Harness) -> None:
+async def test_a_delayed_reply_is_sent_over_tls_when_it_is_ready(harness: Harness) -> None:
     connected = await harness.connect_tls(client())
     connected.send(WAIT, 1)
     await harness.until(lambda: bool(harness.waiting))
@@ -135,7 +135,7 @@ async def test_a_reply_that_waits_comes_by_tls_when_it_is_there(harness: Harness
 
 
 @scenario(Limits(queued_bytes=3 * MB), secured=server())
-async def test_at_the_limit_of_memory_tls_waits_and_goes_on(harness: Harness) -> None:
+async def test_tls_waits_at_the_memory_limit_and_continues(harness: Harness) -> None:
     first, second = [await harness.connect_tls(client()) for _ in range(2)]
     body = b"x" * (2 * MB)
     whole = frame(ECHO, 1, body)
@@ -168,7 +168,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_case_58_what_is_no_handshake_closes_and_is_told(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_case_58_a_bad_handshake_is_closed_and_logged(what: str, caplog: pytest.LogCaptureFixture) -> None:
     data, told = BAD[what]
 
     @scenario(secured=server())
@@ -185,7 +185,7 @@ def test_case_58_what_is_no_handshake_closes_and_is_told(what: str, caplog: pyte
 
 
 @scenario(secured=server())
-async def test_what_is_no_tls_after_the_handshake_closes_that_connection_only(harness: Harness) -> None:
+async def test_bytes_that_are_not_tls_after_the_handshake_close_only_that_connection(harness: Harness) -> None:
     near = socket.create_connection(("127.0.0.1", harness.tls_port))
     near.setblocking(False)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -204,7 +204,7 @@ async def test_what_is_no_tls_after_the_handshake_closes_that_connection_only(ha
 
 
 @scenario(Limits(max_handshakes=3, max_per_ip=20), secured=server())
-async def test_handshakes_that_do_not_go_on_give_way_to_new_ones(harness: Harness) -> None:
+async def test_stalled_handshakes_are_closed_for_new_ones(harness: Harness) -> None:
     silent = [await raw(harness) for _ in range(5)]
     half = [await raw(harness, hello()[:100]) for _ in range(5)]
     assert await is_served(harness)
@@ -212,7 +212,7 @@ async def test_handshakes_that_do_not_go_on_give_way_to_new_ones(harness: Harnes
     assert all([await each.is_closed() for each in (*silent, *half[:2])])
 
 
-def test_a_hello_that_asks_for_a_finite_field_costs_no_step(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hello_with_a_finite_field_costs_no_handshake_step(caplog: pytest.LogCaptureFixture) -> None:
     @scenario(secured=server())
     async def run(harness: Harness) -> None:
         handshakes = harness.server.handshakes["OUTSIDE"]
@@ -333,7 +333,7 @@ async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_
     ],
     ids=["no certificate", "of another CA", "that trusts another CA", "without a principal"],
 )
-def test_clients_that_must_not_come_in_are_refused_with_a_reason(
+def test_clients_without_access_are_refused_with_a_reason(
     context: ssl.SSLContext, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

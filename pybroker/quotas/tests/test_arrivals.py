@@ -17,7 +17,7 @@ def arrivals(
     return made
 
 
-def test_those_behind_wait_for_one_that_came_too_early() -> None:
+def test_later_connections_wait_for_one_that_came_too_early() -> None:
     made = arrivals(2)
     assert [made.accept("A", 0) for _ in range(20)] == [0] * 20
     assert made.accept("A", 0) == 500
@@ -37,7 +37,7 @@ def test_the_listener_of_the_brokers_has_no_part_in_the_rate_of_all() -> None:
     assert made.accept("A", 0) == 0
 
 
-def test_a_rate_of_nothing_lets_one_in_a_second() -> None:
+def test_a_rate_of_zero_admits_one_connection_per_second() -> None:
     assert arrivals(0).accept("A", 0) == 1000
 
 
@@ -56,7 +56,7 @@ def test_an_address_is_the_same_however_it_is_written() -> None:
     assert made.refuse("::2", 0) == 0
 
 
-def test_new_rates_hold_at_once_and_none_is_none() -> None:
+def test_new_rates_apply_at_once_and_no_rate_means_no_limit() -> None:
     made = arrivals(1, {"A": 1}, **{"10.0.0.1": 1})
     assert made.is_limited
     made.update(None, {}, {})
@@ -64,7 +64,7 @@ def test_new_rates_hold_at_once_and_none_is_none() -> None:
     assert [made.accept("A", 0) + made.refuse("10.0.0.1", 0) for _ in range(50)] == [0] * 50
 
 
-def test_as_many_addresses_are_remembered_as_may_be() -> None:
+def test_the_number_of_remembered_addresses_is_limited() -> None:
     made = arrivals(**{DEFAULT: 5})
     for number in range(MOST_CLIENTS + 100):
         made.refuse(str(number), number)

@@ -33,7 +33,7 @@ def bound(made: ClientQuotas, user: str = "alice", client: str | None = "app") -
 
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))
-def test_the_most_special_quota_holds(level: int) -> None:
+def test_the_most_specific_quota_applies(level: int) -> None:
     below = {entity: 1000.0 + number for number, entity in enumerate(LEVELS) if number >= level}
     assert bound(quotas(below)) == 1000 + level
 
@@ -48,7 +48,7 @@ def test_the_most_special_quota_holds(level: int) -> None:
         (Entity(None, "app"), [("alice", "other")]),
     ],
 )
-def test_a_quota_holds_for_nobody_else(entity: Entity, others: list[tuple[str, str]]) -> None:
+def test_a_quota_applies_to_no_other_client(entity: Entity, others: list[tuple[str, str]]) -> None:
     made = quotas({entity: 5.0})
     assert bound(made) == 5
     assert [bound(made, *other) for other in others] == [None] * len(others)
@@ -67,7 +67,7 @@ def test_a_quota_holds_for_nobody_else(entity: Entity, others: list[tuple[str, s
         (Entity("alice", "app"), set()),
     ],
 )
-def test_those_that_a_quota_is_set_for_use_it_together(entity: Entity, is_shared: set[tuple[str, str]]) -> None:
+def test_the_clients_of_one_quota_share_it(entity: Entity, is_shared: set[tuple[str, str]]) -> None:
     made = quotas({entity: 5.0})
     own = made.share("User:alice", "app", 0).produce
     assert own is not None
@@ -114,7 +114,7 @@ def test_no_delay_for_time_is_longer_than_a_window() -> None:
     assert share.request.use(100, 0) == 1000
 
 
-def test_a_use_that_would_be_too_much_is_put_off_unless_it_is_the_only_one() -> None:
+def test_a_use_over_the_quota_is_delayed_unless_it_is_the_only_one() -> None:
     made = quotas({Entity("alice"): 1000.0}, FETCH)
     fetch = made.share("User:alice", "app", 0).fetch
     assert fetch is not None
@@ -125,7 +125,7 @@ def test_a_use_that_would_be_too_much_is_put_off_unless_it_is_the_only_one() -> 
     assert fetch.use_or_wait(1, 20_000) == (True, 0)
 
 
-def test_as_many_clients_are_remembered_as_may_be() -> None:
+def test_the_number_of_remembered_clients_is_limited() -> None:
     made = quotas({Entity(None, DEFAULT): 1000.0})
     for number in range(2 * MOST_CLIENTS):
         share = made.share("User:alice", str(number), number)
@@ -136,7 +136,7 @@ def test_as_many_clients_are_remembered_as_may_be() -> None:
 
 
 @pytest.mark.parametrize("key", [PRODUCE, MUTATIONS])
-def test_those_who_make_up_client_ids_let_nobody_off_who_has_used_too_much(key: str) -> None:
+def test_invented_client_ids_do_not_make_the_broker_forget_usage(key: str) -> None:
     made = quotas({Entity("alice"): 1000.0, Entity(None, DEFAULT): 1000.0}, key)
 
     def use(user: str, client: str, amount: float) -> float:
@@ -155,7 +155,7 @@ def test_those_who_make_up_client_ids_let_nobody_off_who_has_used_too_much(key: 
     assert use("alice", "app", 0) == delay_ms
 
 
-def test_the_clients_of_a_user_gain_nothing_by_other_ids_and_each_has_what_is_set_for_any_client() -> None:
+def test_a_user_gains_nothing_by_other_client_ids() -> None:
     """In Kafka the quota of the default client is for each id, so only one of a user limits the user."""
 
     def without_delay(entity: Entity) -> int:
@@ -174,7 +174,7 @@ def test_the_clients_of_a_user_gain_nothing_by_other_ids_and_each_has_what_is_se
         assert without_delay(own) == 100 * 10_000
 
 
-def test_the_quotas_of_addresses_are_none_of_clients() -> None:
+def test_quotas_of_addresses_do_not_apply_to_clients() -> None:
     assert not has_client_quotas({Entity(ip="10.0.0.1"): {CONNECTIONS: 1.0}, Entity("alice"): {}})
     assert has_client_quotas({Entity("alice"): {PRODUCE: 1.0}})
 

@@ -19,7 +19,7 @@ def rate(*records: tuple[int, float], windows: Windows = SECONDS) -> Rate:
     return made
 
 
-def test_windows_that_are_not_over_count_as_whole() -> None:
+def test_unfinished_windows_count_as_whole() -> None:
     made = rate((0, 20_000))
     assert (made.measured_ms(0), made.per_second(0)) == (10_000, 2000)
     assert (made.measured_ms(500), made.per_second(500)) == (10_500, pytest.approx(1904.76, abs=0.01))
@@ -55,7 +55,7 @@ def test_samples_are_forgotten_when_nothing_was_recorded_in_them_for_all_windows
     assert made.measured_ms(12_500) == 10_000
 
 
-def test_what_is_taken_back_was_never_there() -> None:
+def test_a_use_that_is_taken_back_does_not_count() -> None:
     made = rate((0, 500), (2000, 9000), (2000, -9000))
     assert made.until_ms(50, 2000) == 0
     assert made.per_second(2000) == 50

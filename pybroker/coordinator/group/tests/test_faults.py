@@ -150,7 +150,7 @@ def test_an_offset_that_is_to_be_kept_for_ever_is_kept() -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 7, 1_001])
-def test_ids_that_nobody_comes_for_are_bounded_and_their_groups_go_with_them(groups: int) -> None:
+def test_unused_member_ids_are_limited_and_removed_with_their_groups(groups: int) -> None:
     driver = Driver()
     first = driver.join(group="new0").answer.member_id
     for number in range(1, 1_001):
@@ -179,7 +179,7 @@ def test_a_rebalance_waits_no_longer_for_an_id_that_others_took_the_place_of() -
     assert driver.join(new).code == errors.UnknownMemberId.code
 
 
-def test_a_group_with_offsets_outlives_an_id_that_nobody_comes_for() -> None:
+def test_a_group_with_offsets_outlives_an_unused_member_id() -> None:
     driver = Driver()
     driver.commit({("t", 0): 5})
     driver.join()

@@ -119,7 +119,7 @@ def test_offsets_of_topics_that_the_group_reads_cannot_be_deleted() -> None:
     assert driver.committed() == {("t", 0): 5}
 
 
-def test_offsets_of_a_group_that_is_no_consumer_cannot_be_deleted_while_it_has_members() -> None:
+def test_offsets_of_a_nonconsumer_group_with_members_cannot_be_deleted() -> None:
     driver = Driver()
     assert driver.delete_offsets("t").code == errors.GroupIdNotFound.code
     driver.stable(1, protocol_type="connect")

@@ -257,7 +257,7 @@ def test_the_log_replayed_gives_the_durable_state_of_the_living_shard(
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_loading_leaves_out_does_not_matter(seed: int) -> None:
+def test_records_that_loading_skips_do_not_matter(seed: int) -> None:
     crowd = Crowd(seed)
     for _ in range(STEPS):
         crowd.step()

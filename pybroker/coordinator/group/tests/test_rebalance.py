@@ -45,7 +45,7 @@ def test_a_member_that_does_not_sync_within_the_rebalance_timeout_is_evicted() -
     assert driver.heartbeat(leader, 1).code == errors.RebalanceInProgress.code
 
 
-def test_a_member_that_joins_with_rebalance_timeout_0_is_out_before_it_can_sync() -> None:
+def test_a_member_with_rebalance_timeout_0_is_evicted_before_it_can_sync() -> None:
     driver = Driver()
     member, joined = driver.member(rebalance_ms=0)
     driver.pass_ms(10)
@@ -96,13 +96,13 @@ def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_does_not() 
     assert driver.group().state == "PreparingRebalance"
 
 
-def test_a_follower_that_says_something_new_starts_a_rebalance() -> None:
+def test_a_follower_with_new_metadata_starts_a_rebalance() -> None:
     driver = Driver()
     _, follower = driver.stable(2)
     assert driver.join(follower, protocols={"range": B}).waits
 
 
-def test_a_response_that_was_lost_is_given_again() -> None:
+def test_a_lost_join_response_is_sent_again() -> None:
     driver = Driver()
     leader, _ = driver.member()[0], driver.member()
     driver.pass_ms(1)
@@ -128,7 +128,7 @@ def test_a_leader_that_leaves_is_followed_by_the_next_member() -> None:
     assert {each.answer.leader for each in joins} == {second}
 
 
-def test_a_leader_that_does_not_join_loses_the_lead_to_one_who_has() -> None:
+def test_a_leader_that_does_not_rejoin_loses_the_lead_to_a_member_that_has() -> None:
     driver = Driver()
     static = driver.member(instance="i1", session_ms=60_000, rebalance_ms=5_000)[0]
     second = driver.member(session_ms=60_000, rebalance_ms=5_000)[0]
@@ -217,7 +217,7 @@ def test_generations_go_on_when_the_group_has_been_empty() -> None:
     assert driver.group().generation == 3
 
 
-def test_nobody_is_left_when_the_first_member_leaves_before_the_rebalance_ends() -> None:
+def test_a_group_is_empty_if_its_first_member_leaves_before_the_rebalance_ends() -> None:
     driver = Driver(replace(QUICK, initial_rebalance_delay_ms=3_000))
     member, joined = driver.member()
     driver.leave((member, None))

@@ -31,7 +31,7 @@ def test_semantics_25_older_clients_join_at_once() -> None:
     assert joined.answer.generation_id == 1
 
 
-def test_semantics_25_an_id_that_nobody_gave_out_is_unknown() -> None:
+def test_semantics_25_an_id_that_was_never_assigned_is_unknown() -> None:
     driver = Driver()
     assert driver.join("mine").code == errors.UnknownMemberId.code
     driver.stable(1)
@@ -71,7 +71,7 @@ def test_semantics_26_session_timeouts_have_bounds(session_ms: int) -> None:
     assert driver.join(session_ms=session_ms).code == errors.InvalidSessionTimeout.code
 
 
-def test_semantics_26_only_the_leader_is_told_the_members() -> None:
+def test_semantics_26_only_the_leader_gets_the_members() -> None:
     driver = Driver()
     (first, led), (second, followed) = driver.member(), driver.member()
     driver.pass_ms(1)
@@ -149,7 +149,7 @@ def test_semantics_29_the_member_that_was_replaced_is_fenced_everywhere() -> Non
         assert ticket.code == errors.FencedInstanceId.code
 
 
-def test_semantics_29_what_the_replaced_member_waits_for_is_answered() -> None:
+def test_semantics_29_the_waiting_request_of_a_replaced_member_is_answered() -> None:
     driver = Driver()
     waiting = driver.join(instance="i1")
     driver.join(instance="i1")
@@ -234,7 +234,7 @@ def test_semantics_30_a_member_that_leaves_while_joining_is_answered() -> None:
     assert joining.code == errors.UnknownMemberId.code
 
 
-def test_semantics_31_who_is_no_member_commits_only_into_an_empty_group() -> None:
+def test_semantics_31_a_client_that_is_not_a_member_commits_only_to_an_empty_group() -> None:
     driver = Driver()
     assert driver.commit({("t", 0): 5}).code == errors.NONE
     [member] = driver.stable(1)
@@ -273,7 +273,7 @@ def test_semantics_31_metadata_is_measured_as_java_does(metadata: str | None, co
     assert bool(driver.shard.groups) == (code == errors.NONE)
 
 
-def test_semantics_32_what_is_not_committed_is_minus_one_without_error() -> None:
+def test_semantics_32_a_missing_offset_is_minus_one_without_error() -> None:
     driver = Driver()
     ticket = driver.send(lambda result: driver.shard.fetch(OffsetsAsked("", [("t", [0, 1])]), result))
     [(topic, offsets)] = ticket.answer
@@ -315,7 +315,7 @@ def test_a_member_with_more_protocols_than_any_client_has_is_refused() -> None:
     assert driver.join(protocols=protocols).code == errors.MemberIdRequired.code
 
 
-def test_a_member_says_no_more_than_its_groups_record_can_hold() -> None:
+def test_the_metadata_of_a_member_are_limited_by_its_groups_record() -> None:
     """Each member of 90 MB was kept until its session ended."""
     driver = Driver()
     half = b"x" * (1 << 19)

@@ -113,7 +113,7 @@ def test_offsets_of_deleted_topics_are_not_brought_back_by_a_commit() -> None:
     assert driver.committed() == {("u", 0): 6}
 
 
-def test_what_a_transaction_holds_does_not_expire_and_keeps_its_group() -> None:
+def test_pending_offsets_do_not_expire_and_keep_their_group() -> None:
     driver = Driver(replace(QUICK, offsets_retention_ms=100, offsets_check_interval_ms=1_000))
     driver.commit({("t", 0): 3, ("t", 1): 3})
     driver.commit_in_transaction({("t", 0): 5}, FIRST)
@@ -155,7 +155,7 @@ def test_a_fenced_static_member_cannot_commit() -> None:
     assert unknown.code == errors.UnknownMemberId.code
 
 
-def test_old_clients_name_no_member_and_may_commit_though_there_are_some() -> None:
+def test_old_clients_may_commit_to_a_group_with_members_without_naming_one() -> None:
     driver = Driver()
     driver.stable(1)
     assert driver.commit_in_transaction({("t", 0): 5}, FIRST, version=0).code == errors.NONE

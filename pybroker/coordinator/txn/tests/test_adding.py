@@ -23,7 +23,7 @@ def test_the_first_partition_begins_the_transaction() -> None:
     assert (driver.state.started_ms, driver.state.updated_ms) == (WALL + 5, WALL + 10)
 
 
-def test_what_is_in_it_is_not_written_again() -> None:
+def test_adding_a_partition_twice_writes_nothing() -> None:
     driver = Driver()
     producer = driver.init()
     driver.add(producer, A, B)
@@ -92,7 +92,7 @@ def test_an_unknown_id_has_no_owner() -> None:
         driver.verify(Producer(1, 0), A, id="unknown")
 
 
-def test_what_is_not_in_the_transaction_may_not_be_written_to() -> None:
+def test_a_partition_outside_the_transaction_may_not_be_written() -> None:
     driver = Driver()
     producer = driver.init()
     assert driver.verify(producer, A) == ["TRANSACTION_ABORTABLE"]

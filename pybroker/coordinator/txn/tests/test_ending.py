@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("committed", [True, False])
 
 
 @BOTH
-def test_v1_ends_in_the_same_epoch_and_is_told_nobody(committed: bool) -> None:
+def test_v1_ends_in_the_same_epoch_and_returns_no_producer(committed: bool) -> None:
     driver = Driver(level=0)
     producer = driver.init()
     driver.add(producer, A, B, version=0)
@@ -76,7 +76,7 @@ def test_a_producer_that_ends_the_next_transaction_while_markers_are_written_has
 
 @pytest.mark.parametrize("version", [0, 2])
 @BOTH
-def test_the_other_outcome_is_no_retry(version: int, committed: bool) -> None:
+def test_an_end_with_the_other_outcome_is_not_a_retry(version: int, committed: bool) -> None:
     driver = Driver(level=version)
     producer = driver.init()
     driver.transaction(producer, committed, version=version)
@@ -99,7 +99,7 @@ def test_v1_refuses_an_abort_of_nothing() -> None:
         driver.abort(producer, version=0)
 
 
-def test_v2_aborts_what_has_not_begun() -> None:
+def test_v2_aborts_a_transaction_that_never_began() -> None:
     driver = Driver()
     producer = driver.init()
     following = driver.abort(producer)
@@ -190,7 +190,7 @@ def test_an_ending_is_completed_once() -> None:
     assert len(driver.log) == written
 
 
-def test_what_was_prepared_is_ended_by_the_next_coordinator() -> None:
+def test_the_next_coordinator_completes_a_prepared_transaction() -> None:
     """Fault 36: the coordinator is killed between Prepare and the markers."""
     driver = Driver()
     producer = driver.init()

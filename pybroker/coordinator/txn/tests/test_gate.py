@@ -63,7 +63,7 @@ def admit(coordinator: Coordinator, *, add: bool, **settings: str) -> list[str |
     return asyncio.run(run())
 
 
-def test_asking_tells_what_is_in_the_transaction() -> None:
+def test_verifying_returns_which_partitions_are_in_the_transaction() -> None:
     coordinator = Coordinator()
     assert admit(coordinator, add=False) == [None, "TRANSACTION_ABORTABLE"]
     assert coordinator.asked == [("verify", "x", PRODUCER)]
@@ -81,11 +81,11 @@ def test_an_error_is_that_of_every_partition(add: bool) -> None:
 
 
 @pytest.mark.parametrize("add", [True, False])
-def test_a_writer_that_is_fenced_is_told_as_writers_are(add: bool) -> None:
+def test_a_fenced_writer_gets_the_error_of_a_producer(add: bool) -> None:
     assert admit(Coordinator(errors.ProducerFenced()), add=add) == ["INVALID_PRODUCER_EPOCH"] * 2
 
 
-def test_adding_waits_a_little_for_the_transaction_before() -> None:
+def test_adding_waits_briefly_for_the_previous_transaction() -> None:
     coordinator = Coordinator(errors.ConcurrentTransactions(), errors.ConcurrentTransactions())
     assert admit(coordinator, add=True) == [None, None]
     assert len(coordinator.asked) == 3
@@ -97,7 +97,7 @@ def test_adding_does_not_wait_for_ever() -> None:
     assert len(coordinator.asked) == 6
 
 
-def test_asking_does_not_wait() -> None:
+def test_verifying_does_not_wait() -> None:
     coordinator = Coordinator(errors.ConcurrentTransactions())
     assert admit(coordinator, add=False) == ["CONCURRENT_TRANSACTIONS"] * 2
 

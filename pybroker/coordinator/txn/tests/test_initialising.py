@@ -34,7 +34,7 @@ def test_a_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_taking_over_aborts_what_is_going_on(level: int) -> None:
+def test_taking_over_aborts_the_open_transaction(level: int) -> None:
     driver = Driver(level=level)
     zombie = driver.init()
     driver.add(zombie, version=level)

@@ -202,7 +202,7 @@ def test_the_completion_is_written_again_when_it_was_refused() -> None:
     assert world.completed == [wanted]
 
 
-def test_an_ending_stops_where_the_shard_has_gone() -> None:
+def test_the_end_of_a_transaction_stops_when_the_shard_is_unloaded() -> None:
     world = World()
     world.unreachable = {HERE}
     send(world, A)
@@ -228,7 +228,7 @@ def test_an_unexpected_failure_is_tried_again() -> None:
     assert send(world, A) in world.completed
 
 
-def test_closing_lets_endings_go() -> None:
+def test_closing_cancels_running_ends_of_transactions() -> None:
     world = World()
     world.unreachable = {HERE}
 

@@ -54,7 +54,7 @@ def write(replicas: Replicas, *topics: str) -> list[str | None]:
     return asyncio.run(run())
 
 
-def test_markers_are_written_at_once_and_told_when_they_are_safe() -> None:
+def test_markers_are_written_at_once_and_confirmed_when_they_are_replicated() -> None:
     replicas = Replicas()
     replicas.promises = {"slow": None}
     assert write(replicas, "fast", "slow", OFFSETS_TOPIC) == [None, None, None]

@@ -111,7 +111,7 @@ def test_transactions_are_listed_by_filter(wanted: dict[str, Any], found: list[s
     assert driver.list(Filter(**wanted)) == found
 
 
-def test_states_that_do_not_exist_are_told() -> None:
+def test_unknown_states_in_a_filter_are_returned() -> None:
     assert read_states([]) == (None, [])
     assert read_states(["Ongoing", "Nonsense"]) == (frozenset({ONGOING}), ["Nonsense"])
     assert read_states(["Nonsense"]) == (frozenset(), ["Nonsense"])

@@ -110,7 +110,7 @@ def test_a_fetch_is_checked_where_it_names_a_member(
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, errors.IllegalGeneration.code), (6, STALE)])
-def test_a_transaction_hears_of_a_stale_epoch_since_its_topics_have_ids(version: int, code: int) -> None:
+def test_a_transactional_commit_with_topic_ids_gets_stale_member_epoch(version: int, code: int) -> None:
     driver, one, _ = two_members()
     topic, asked = (
         TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic,

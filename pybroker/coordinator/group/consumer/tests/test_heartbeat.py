@@ -62,7 +62,7 @@ def test_a_full_heartbeat_is_answered_with_the_assignment() -> None:
     assert driver.told(answer) == ALL
 
 
-def test_a_member_gives_back_before_another_gets() -> None:
+def test_a_member_revokes_partitions_before_another_gets_them() -> None:
     driver = Driver()
     one = Client(driver, "one").come()
     other = Client(driver, "other").come()
@@ -98,7 +98,7 @@ def test_the_last_member_leaves_an_empty_group() -> None:
     assert driver.consumers().epoch == 3
 
 
-def test_a_silent_member_is_out_after_its_session() -> None:
+def test_a_silent_member_is_evicted_after_its_session() -> None:
     driver = Driver(pace=Pace(session_timeout_ms=1_000, assignment_interval_ms=0))
     one = Client(driver, "one").come()
     Client(driver, "other").come()
@@ -111,7 +111,7 @@ def test_a_silent_member_is_out_after_its_session() -> None:
     assert one.has == ALL
 
 
-def test_a_member_that_does_not_give_back_is_out_after_its_rebalance_timeout() -> None:
+def test_a_member_that_does_not_revoke_is_evicted_after_its_rebalance_timeout() -> None:
     driver = Driver()
     driver.come("slow", rebalance_ms=10_000)
     driver.come("other")
@@ -179,14 +179,14 @@ def test_version_0_gives_a_member_its_id() -> None:
     assert answer.answer.member_id in driver.consumers().members
 
 
-def test_an_unknown_member_is_told_so() -> None:
+def test_an_unknown_member_gets_unknown_member_id() -> None:
     driver = Driver()
     driver.come()
     assert driver.beat("stranger", 2).code == errors.UnknownMemberId.code
     assert driver.beat("stranger", LEAVE).code == errors.UnknownMemberId.code
 
 
-def test_a_full_group_takes_nobody_new() -> None:
+def test_a_full_group_takes_no_new_member() -> None:
     driver = Driver(settings=ConsumerSettings(max_size=1))
     driver.come()
     assert driver.come("other").code == errors.GroupMaxSizeReached.code
@@ -222,7 +222,7 @@ def test_other_changes_of_the_metadata_make_no_epoch() -> None:
     assert driver.consumers().epoch == 2
 
 
-def test_a_changed_subscription_takes_away_what_is_not_read_any_more() -> None:
+def test_a_changed_subscription_revokes_topics_that_are_no_longer_read() -> None:
     driver = Driver(image_of(t=2, u=2))
     client = Client(driver, "m").come("t", "u")
     client.take(driver.beat("m", client.epoch, has=client.has, subscribed_topic_names=["u"]))
@@ -307,7 +307,7 @@ def test_a_static_member_that_is_there_is_not_replaced() -> None:
     assert driver.beat("x", 2, instance_id="j").code == errors.UnknownMemberId.code
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session() -> None:
+def test_a_static_member_that_stays_away_is_evicted_after_its_session() -> None:
     driver = Driver()
     driver.come("one", instance_id="i")
     driver.beat("one", LEAVE_STATIC, instance_id="i")
@@ -329,7 +329,7 @@ def test_a_refused_write_changes_nothing() -> None:
     driver.pass_ms(45_000)
 
 
-def test_what_is_loaded_goes_on() -> None:
+def test_a_loaded_group_continues() -> None:
     driver = Driver()
     clients = [Client(driver, name).come() for name in ("one", "other")]
     clients[0].beat()
@@ -375,7 +375,7 @@ def test_a_deleted_group_is_gone_and_offsets_of_an_empty_one_may_be_committed() 
     assert driver.committed() == {}
 
 
-def test_a_member_whose_end_could_not_be_written_is_out_after_another_session() -> None:
+def test_a_member_whose_eviction_could_not_be_written_is_evicted_after_another_session() -> None:
     driver = Driver(pace=Pace(session_timeout_ms=1_000))
     driver.come()
     driver.refuse = errors.CoordinatorNotAvailable

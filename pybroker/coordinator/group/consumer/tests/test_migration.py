@@ -80,7 +80,7 @@ class Classic:
         self.has = read(self.driver.sync(self.id, self.generation).answer.assignment)
 
 
-def test_the_first_consumer_upgrades_the_group_and_nobody_loses_anything_by_that() -> None:
+def test_the_first_consumer_upgrades_the_group_and_no_member_loses_a_partition() -> None:
     driver = Driver()
     member_id = classic_group(driver)
     new = Client(driver, "new").come()
@@ -249,7 +249,7 @@ def test_classic_members_may_not_join_where_migration_is_off_or_protocols_differ
     assert driver.join(protocols={"sticky": metadata("t")}).code == inconsistent
 
 
-def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
+def test_a_classic_member_that_does_not_join_or_sync_in_time_is_evicted() -> None:
     driver = Driver()
     old = Classic(driver, classic_group(driver, rebalance_ms=20_000, session_ms=30_000), ALL)
     Client(driver, "new").come()
@@ -338,7 +338,7 @@ def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partiti
     assert driver.consumers().classic_members == 0
 
 
-def test_what_a_cooperative_member_reads_on_through_a_broken_rebalance_is_not_given_away() -> None:
+def test_partitions_that_a_cooperative_member_reads_through_a_failed_rebalance_stay() -> None:
     driver = Driver()
     protocols = {"cooperative-sticky": metadata("t", has=ALL)}
     first, joined = driver.member(protocols=protocols)
