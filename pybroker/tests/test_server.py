@@ -20,7 +20,7 @@ from pybroker.config import BrokerConfig
 from pybroker.log.files.file_cache import FileCache
 from pybroker.net import limits
 from pybroker.server import Broker, StartError
-from pybroker.tests.waiting import PATIENCE_S
+from pybroker.tests.waiting import PATIENCE_S, until_async
 
 
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:
@@ -76,8 +76,7 @@ def test_logs_use_descriptors_until_connections_need_them(tmp_path: Path, monkey
         for _ in range(4):
             _, writer = await asyncio.open_connection(host, port)
             writer.close()
-        while len(lent) < 1 + 2 * 4:
-            await asyncio.sleep(0)
+        await until_async(lambda: len(lent) == 1 + 2 * 4)
         await broker.stop()
 
     in_loop(scenario)
