@@ -318,7 +318,9 @@ def test_what_nobody_names_many_of_takes_no_turn_of_the_loop(
         ),
         (
             p.DescribeConfigs, 4,
-            {"resources": [{"resource_type": AclResourceType.TOPIC, "resource_name": OWN, "configuration_keys": None}] * 1000},
+            {"resources": [{
+                "resource_type": AclResourceType.TOPIC, "resource_name": OWN, "configuration_keys": None,
+            }] * 1000},
             lambda answer: answer.results,
         ),
     ],
