@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from pybroker.short_cache import cached_if_short
 
 _LEAST = 1 << 31
 
@@ -16,7 +16,7 @@ def java_hash(text: str) -> int:
     return value
 
 
-@lru_cache(maxsize=16_384)
+@cached_if_short(16_384)
 def partition_for(id: str, partitions: int) -> int:
     """Returns ``abs(hash(id)) % partitions``, with Java's signed hash and Kafka's ``abs``.
 

@@ -7,13 +7,13 @@ with its own version. The versions written are those of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, Protocol
 
 from cy.wire.buffer import DecodeError
 from pybroker.coordinator.group.members import Member, Members
 from pybroker.coordinator.group.offsets import NEVER_MS, CommittedOffset
 from pybroker.coordinator.shard import Record
+from pybroker.short_cache import cached_if_short
 from pyclient.protocol.records import (
     ConsumerProtocolSubscription,
     GroupMetadataKey,
@@ -54,14 +54,14 @@ def record_type(key: bytes) -> int:
     return int.from_bytes(key[:2], "big") if len(key) >= 2 else -1
 
 
-@lru_cache(maxsize=_KNOWN_KEYS)
+@cached_if_short(_KNOWN_KEYS)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Returns the key of a committed offset."""
     message = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return OffsetCommitKey.encode(_OFFSET_KEY_VERSION, message)
 
 
-@lru_cache(maxsize=_KNOWN_KEYS)
+@cached_if_short(_KNOWN_KEYS)
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
     """Parses group, topic and partition. Raises DecodeError."""
     message = OffsetCommitKey.decode(key)

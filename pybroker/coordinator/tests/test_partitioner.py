@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pybroker.coordinator.partitioner import java_hash, partition_for
+from pybroker.short_cache import LONGEST, cached_if_short
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,17 @@ def test_the_smallest_hash_has_a_partition() -> None:
 
 def test_groups_are_where_kafka_has_them() -> None:
     assert partition_for("g1", 50) == 42
+
+
+def test_results_of_long_texts_are_not_cached() -> None:
+    """Thousands of 32 KB each were: a client may choose the names of groups."""
+    made: list[tuple[str, int]] = []
+
+    @cached_if_short(2)
+    def make(text: str, number: int) -> int:
+        made.append((text, number))
+        return number
+
+    short, long = "g" * LONGEST, "g" * (LONGEST + 1)
+    assert [make(short, 1), make(short, 1), make(long, 1), make(long, 1), make(short, 2)] == [1, 1, 1, 1, 2]
+    assert made == [(short, 1), (long, 1), (long, 1), (short, 2)]
