@@ -20,6 +20,8 @@ USER: Final = "User:"
 HASH: Final = "sha512"
 KEPT: Final = 1_000
 """For how many tokens derived credentials are cached: computing one takes a millisecond."""
+USUAL_CHARACTERS: Final = 500
+"""A token whose principals have this many characters counts for two, as it takes as much memory."""
 
 
 class Token(NamedTuple):
@@ -44,6 +46,11 @@ class Token(NamedTuple):
         """The principals that may renew, expire and describe it."""
         return self.owner, self.requester, *self.renewers
 
+    @property
+    def weight(self) -> int:
+        """For how many tokens it counts."""
+        return 1 + sum(map(len, self.principals)) // USUAL_CHARACTERS
+
 
 Tokens = Mapping[str, Token]
 """The tokens by id."""
@@ -61,21 +68,21 @@ class KnownTokens:
         """``key`` is ``delegation.token.secret.key``."""
         self._key = key
         self._ids: dict[bytes, str] = {}
-        self._requesters: dict[str, str] = {}
+        self._counted: dict[str, Token] = {}
         self._counts = Counter[str]()
 
     def update(self, tokens: Mapping[str, Token | None]) -> None:
         """Replaces these tokens; None removes one."""
         for token_id, token in tokens.items():
-            if (before := self._requesters.pop(token_id, None)) is not None:
-                self._counts[before] -= 1
-                if not self._counts[before]:
-                    del self._counts[before]
+            if (before := self._counted.pop(token_id, None)) is not None:
+                self._counts[before.requester] -= before.weight
+                if not self._counts[before.requester]:
+                    del self._counts[before.requester]
             if token is None:
                 self._ids.pop(mac(self._key, token_id), None)
             else:
-                self._requesters[token_id] = token.requester
-                self._counts[token.requester] += 1
+                self._counted[token_id] = token
+                self._counts[token.requester] += token.weight
                 if before is None:
                     self._ids[mac(self._key, token_id)] = token_id
 
@@ -84,7 +91,7 @@ class KnownTokens:
         return self._ids.get(proof)
 
     def requested_by(self, principal: str) -> int:
-        """Returns how many tokens the principal has requested."""
+        """Returns how many tokens the principal has requested, by their weights."""
         return self._counts[principal]
 
 

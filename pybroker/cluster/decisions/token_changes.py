@@ -15,7 +15,7 @@ from pyclient.protocol import errors
 MOST_BYTES: Final = 1 << 14
 """The limit of a token's node, which many renewers would make long."""
 MOST_TOKENS: Final = 10_000
-"""How many tokens one requester may have. Kafka has no limit, but every broker keeps all of them."""
+"""How many tokens one requester may have, by their weights. Kafka has no limit, but every broker keeps all of them."""
 REMOVED_AT_ONCE: Final = 500
 
 

@@ -31,6 +31,18 @@ def test_tokens_are_counted_for_each_principal_that_has_asked() -> None:
     assert [known.requested_by(each) for each in (BOB, CAROL)] == [1, 0]
 
 
+def test_a_token_with_many_renewers_counts_for_several() -> None:
+    """A user without any right could store 160 MB of renewers' names in each broker."""
+    known = KnownTokens(KEY)
+    long = token("t1")._replace(renewers=("User:" + "x" * 1_495,))
+    assert long.weight == 4
+    known.update({"t1": long, "t2": token("t2")})
+    known.update({"t1": long._replace(expires_ms=2)})
+    assert known.requested_by(BOB) == 5
+    known.update({"t1": None})
+    assert known.requested_by(BOB) == 1
+
+
 def test_no_mac_is_computed_to_find_a_token() -> None:
     known = KnownTokens(KEY)
     known.update({f"t{number}": token(f"t{number}") for number in range(100)})
