@@ -24,6 +24,10 @@ from pyclient.protocol.errors import IllegalSaslState, KafkaError
 _key = struct.Struct(">h")
 _length = struct.Struct(">i")
 UNKNOWN: Final = -1
+MOST_OF_STRANGERS: Final = 64 << 20
+"""The bytes of incomplete frames that the unauthenticated clients of a listener may have together."""
+LARGE: Final = 16 << 10
+"""An incomplete frame of more bytes may have to give way: a login rarely has so many."""
 
 
 class Says(Protocol):
@@ -76,6 +80,21 @@ class SaslConnection(Connection):
         """Closes the connection, because there are too many, or too many unauthenticated ones."""
         complaint.refused(self._server.log, self, f"{why}, and gives way to others")
         self.close()
+
+    def _serve_frames(self) -> None:
+        super()._serve_frames()
+        if self.sasl.is_strange and self._reader.taken > LARGE:
+            self._limit_strangers()
+
+    def _limit_strangers(self) -> None:
+        """Closes the oldest unauthenticated clients of the listener that hold much of a frame, if all hold too much."""
+        large = [each for each in self._server.strangers[self.listener_name] if each._reader.taken > LARGE]
+        held = sum(each._reader.taken for each in large)
+        for each in large:
+            if held <= MOST_OF_STRANGERS:
+                break
+            held -= each._reader.taken
+            each.give_way("it had a long frame and had not authenticated")
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:
         sasl = self.sasl

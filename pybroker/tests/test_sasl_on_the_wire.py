@@ -9,18 +9,20 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers import ROWS
+from pybroker.net import sasl_connection
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.sasl_connection import SaslConnection
 from pybroker.security.sasl import authentication
 from pybroker.tests.test_sasl import SETTINGS, add_users, address
 from pybroker.tests.test_tls import Running, running
-from pybroker.tests.waiting import PATIENCE_S
+from pybroker.tests.waiting import PATIENCE_S, until
 from pyclient.protocol import (
     ApiVersions,
     DescribeConfigs,
@@ -140,6 +142,30 @@ def test_a_frame_longer_than_its_listener_allows_ends_the_connection_with_one_li
         assert long.receive() is None
     (line,) = caplog.messages
     assert line.endswith(f"to {listener}: frame length {most + 1} is not in 0..{most}")
+
+
+def test_long_frames_of_those_who_have_not_said_who_they_are_have_one_limit(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand of them could hold half a gigabyte for as long as they came again."""
+    monkeypatch.setattr(sasl_connection, "LARGE", 1_000)
+    monkeypatch.setattr(sasl_connection, "MOST_OF_STRANGERS", 10_000)
+    body = joined(ApiVersions.encode_request(3, 7, "raw", ApiVersions.Request(client_software_name="x" * 3_900)))
+    short, *long = (Raw(served) for _ in range(6))
+
+    def holds_much(raw: Raw) -> bool:
+        own = raw.socket.getsockname()[:2]
+        found = [each for each in list(served.broker.net.connections) if each.peer_address == own]
+        return any(each._reader.taken > 1_000 for each in found)
+
+    short.socket.sendall(body[:100])
+    for each in long:
+        each.socket.sendall(body[:3_500])
+        until(partial(holds_much, each))
+    assert [each.receive() for each in long[:3]] == [None] * 3
+    for each, begin in ((short, 100), (long[3], 3_500), (long[4], 3_500)):
+        each.socket.sendall(body[begin:])
+        assert each.receive() is not None
 
 
 def test_a_long_frame_is_read_after_the_client_has_authenticated(served: Running) -> None:
