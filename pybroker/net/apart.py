@@ -1,8 +1,8 @@
 """Decodes large requests and encodes large responses on a thread that releases the GIL often.
 
-On the loop a message has a budget (``LOOP_UNITS``, about a millisecond); larger messages are handled here. A route
-limits how many parts a request may have (``most_units``), because a part is larger in memory than on the wire. So a
-decoded request takes little more than its bytes and about ten megabytes.
+On the loop a message has a budget (``LOOP_UNITS``, ``ENCODED_UNITS``: about a millisecond); larger messages are
+handled here. A route limits how many parts a request may have (``most_units``), because a part is larger in memory than
+on the wire. So a decoded request takes little more than its bytes and about ten megabytes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.net.routes import Route
 
 LOOP_UNITS: Final = 20_000
-"""The limit for a message that is decoded or encoded on the loop (``Reader.spend``: a unit is about 40 bytes and 40
-ns).
-"""
+"""The limit for a message that is decoded on the loop (``Reader.spend``: a unit is about 40 bytes and 40 ns)."""
+ENCODED_UNITS: Final = 2 * LOOP_UNITS
+"""The limit for a message that is encoded on the loop (``Writer.spend``: a unit is about 20 ns)."""
+
 
 class Apart:
     """The thread for large messages."""

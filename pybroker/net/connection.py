@@ -29,7 +29,7 @@ from cy.wire.frames import FrameError
 from pybroker import waiting
 from pybroker.loop_watch import STALL_S
 from pybroker.net import complaint
-from pybroker.net.apart import LOOP_UNITS
+from pybroker.net.apart import ENCODED_UNITS, LOOP_UNITS
 from pybroker.net.channel import Accepted, Channel, Server
 from pybroker.net.reply import Reply
 from pybroker.net.routes import Refused, Route
@@ -178,7 +178,7 @@ class Connection(Channel):
                 is_ready = type(result) is route.response
             if is_ready and not self._replies:
                 try:
-                    self._out.append(route.encode(version, correlation_id, result, LOOP_UNITS))
+                    self._out.append(route.encode(version, correlation_id, result, ENCODED_UNITS))
                     return
                 except TooMuch:
                     pass  # _set encodes it apart
@@ -281,7 +281,7 @@ class Connection(Channel):
         if result is not None:
             route, version, correlation_id = reply.route, reply.version, reply.correlation_id
             try:
-                reply.data = route.encode(version, correlation_id, result, LOOP_UNITS)
+                reply.data = route.encode(version, correlation_id, result, ENCODED_UNITS)
             except TooMuch:
                 reply.source = self._server.apart.encode(route, version, correlation_id, result)
                 reply.source.add_done_callback(partial(self._on_encoded, reply))
