@@ -16,14 +16,14 @@ from pyclient.protocol import errors
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocols (for consumers: assignors) with the member's metadata, in the order of preference."""
-_BYTES_OF_A_MEMBER: Final = 200
+BYTES_OF_A_MEMBER: Final = 200
 """What a member adds to the record of its group at least, roughly."""
 
 
 def size_of(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
     """Returns how many bytes a member has that says this of itself, roughly."""
     said = sum(len(name) + len(metadata) for name, metadata in protocols)
-    return _BYTES_OF_A_MEMBER + len(client_id) + len(instance_id or "") + said
+    return BYTES_OF_A_MEMBER + len(client_id) + len(instance_id or "") + said
 
 
 class Member:

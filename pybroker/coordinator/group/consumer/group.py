@@ -74,6 +74,8 @@ class ConsumerGroup:
         self.owners: dict[bytes, dict[int, str]] = {}
         """Topic id → partition → the member that has it or has not revoked it yet."""
         self.subscriptions = Subscriptions()
+        self.size = 0
+        """The sum of the members' sizes."""
         self.assignors: dict[str, int] = {}
         """How many members prefer each assignor."""
         self.classic_members = 0
@@ -308,6 +310,7 @@ class ConsumerGroup:
             self._count(before, -1)
 
     def _count(self, member: ConsumerMember, by: int) -> None:
+        self.size += by * member.size
         (self.subscriptions.add if by > 0 else self.subscriptions.remove)(member)
         if member.assignor is not None:
             count(self.assignors, (member.assignor,), by)
@@ -338,4 +341,5 @@ def _says_the_same(one: ConsumerMember, other: ConsumerMember) -> bool:
         and one.regex == other.regex
         and one.assignor == other.assignor
         and one.classic == other.classic
+        and (one.client_id, one.instance_id, one.rack_id) == (other.client_id, other.instance_id, other.rack_id)
     )

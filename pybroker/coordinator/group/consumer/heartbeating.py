@@ -39,6 +39,10 @@ them.
 """
 
 
+MOST_BYTES = 16 << 20
+"""How many bytes the members of a group may report, roughly. Kafka has no such limit."""
+
+
 def check(request: Request, version: int, assignors: Collection[str]) -> None:
     """Checks the fields of a request that do not depend on the group. Raises InvalidRequest, UnsupportedAssignor."""
     epoch = request.member_epoch
@@ -97,7 +101,9 @@ def beat(group: ConsumerGroup, request: Request, caller: Caller, result: Result)
     member_id = request.member_id
     check_room(group, member_id)
     member = _member(group, request, member_id or group.context.new_id(), result)
-    step(group, member, _updated(member, request, caller), request, result, caller.sees)
+    updated = _updated(member, request, caller)
+    check_size(group, updated)
+    step(group, member, updated, request, result, caller.sees)
 
 
 # Nothing new
@@ -156,6 +162,14 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
         raise errors.GroupMaxSizeReached(
             f"The consumer group has reached its maximum capacity of {most} members."
         )
+
+
+def check_size(group: ConsumerGroup, updated: ConsumerMember) -> None:
+    """Raises GroupMaxSizeReached if the members would report too much. Each may always report less than before."""
+    member = group.members.get(updated.id) or group.static_member(updated.instance_id)
+    before, now = 0 if member is None else member.size, updated.size
+    if now > before and group.size - before + now > MOST_BYTES:
+        raise errors.GroupMaxSizeReached(f"The members of the consumer group may report {MOST_BYTES} bytes together.")
 
 
 def _member(

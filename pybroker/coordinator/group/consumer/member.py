@@ -15,7 +15,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from pybroker.coordinator.group.members import Protocols
+from pybroker.coordinator.group.members import BYTES_OF_A_MEMBER, Protocols
 
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -75,6 +75,14 @@ class ConsumerMember:
     assigned: Owned = field(default_factory=_nothing)
     pending_revocation: Owned = field(default_factory=_nothing)
     classic: ClassicFacts | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has reported, roughly."""
+        names = (self.id, self.client_id, self.instance_id or "", self.rack_id or "", self.regex)
+        said = sum(map(len, names)) + sum(map(len, self.topics))
+        protocols = () if self.classic is None else self.classic.protocols
+        return BYTES_OF_A_MEMBER + said + sum(len(name) + len(metadata) for name, metadata in protocols)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Returns whether it has the target assignment of that epoch."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pybroker.coordinator.group.consumer import heartbeating
 from pybroker.coordinator.group.consumer.heartbeating import MOST_NAMES
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace
 from pybroker.coordinator.group.consumer.tests.driver import (
@@ -191,6 +192,23 @@ def test_a_full_group_takes_no_new_member() -> None:
     driver.come()
     assert driver.come("other").code == errors.GroupMaxSizeReached.code
     assert driver.come("m").code == 0
+
+
+def test_the_members_of_a_group_report_together_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member whose names have 128 KB stays for 45 seconds: thousands a second filled the memory."""
+    monkeypatch.setattr(heartbeating, "MOST_BYTES", 5_000)
+    driver = Driver()
+    assert driver.come(client="c" * 2_000).code == 0
+    second = Client(driver, "second").come()
+    assert driver.come("third", client="c" * 3_000).code == errors.GroupMaxSizeReached.code
+    assert driver.beat("second", second.epoch, rack_id="r" * 3_000).code == errors.GroupMaxSizeReached.code
+    assert driver.come(client="c").code == 0
+    assert driver.come("third", client="c" * 3_000).code == 0
+    group = driver.consumers()
+    assert group.size == sum(member.size for member in group.members.values()) == driver.again().consumers().size
+    for member in ("m", "second", "third"):
+        driver.beat(member, LEAVE)
+    assert driver.consumers().size == 0
 
 
 def test_a_topic_that_grows_is_assigned_again() -> None:
