@@ -11,13 +11,18 @@ from cy.other_name import PAGE, OtherName, own_names
 
 K = TypeVar("K", bound=type)
 
-_CONNECT: Final = "a client connects by itself; connect() does so now"
-_CLOSE: Final = "close(), or a with block"
+_CONNECT: Final = "not needed: a client connects by itself; connect() does so now"
+_CLOSE: Final = "close(), or the end of a with block"
+_CONNECTED: Final = "connect(), which raises if no broker answers"
+_REBALANCED: Final = "not needed: poll() takes over and gives up partitions"
 
 OF_PRODUCER: Final[Mapping[str, str]] = {
     "produce": "send()",
     "produce_batch": "send_many()",
     "send_batch": "send_many()",
+    "create_batch": "send_many()",
+    "purge": "close(timeout=0)",
+    "bootstrap_connected": _CONNECTED,
     "poll": "not needed: callbacks are called without it",
     "start": _CONNECT,
     "stop": _CLOSE,
@@ -37,11 +42,24 @@ OF_CONSUMER: Final[Mapping[str, str]] = {
     "highwater": "end_offsets(), or current_lag()",
     "store_offsets": "commit(record), with enable_auto_commit=False",
     "consumer_group_metadata": "group_metadata()",
+    "memberid": "group_metadata().member_id",
+    "last_stable_offset": "end_offsets(), with isolation_level='read_committed'",
+    "seek_to_committed": "seek(partition, offset), with the offset of committed()",
+    **dict.fromkeys(("incremental_assign", "incremental_unassign"), _REBALANCED),
+    "bootstrap_connected": _CONNECTED,
 }
 OF_ADMIN: Final[Mapping[str, str]] = {
     "start": _CONNECT,
     "alter_configs": "incremental_alter_configs()",
     "delete_groups": "delete_consumer_groups()",
+    "describe_groups": "describe_consumer_groups()",
+    "list_group_offsets": "list_consumer_group_offsets()",
+    **dict.fromkeys(("alter_group_offsets", "reset_group_offsets"), "alter_consumer_group_offsets()"),
+    "delete_group_offsets": "delete_consumer_group_offsets()",
+    "remove_group_members": "remove_members_from_consumer_group()",
+    "list_partition_offsets": "list_offsets()",
+    "describe_topic_partitions": "describe_topics()",
+    "poll": "not needed: each method waits, and returns its results",
 }
 BLOCKING: Final[Mapping[str, str]] = {
     "__aenter__": "with, because this class blocks; the class of the same name in pyclient.aio takes async with",

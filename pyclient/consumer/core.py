@@ -328,7 +328,8 @@ class ConsumerCore:
     def check_wait(self) -> None:
         """Raises IllegalState if there is nothing to wait for, as Java's client does."""
         if self.subscription.is_empty:
-            raise IllegalState("poll() without a subscription: call subscribe() or assign() first")
+            how = "call subscribe() or assign() first, and await it in pyclient.aio"
+            raise IllegalState(f"poll() without a subscription: {how}")
 
     def take(self, limit: int, most: int = NO_LIMIT) -> list[Chunk]:
         """Returns the next records, at most ``limit`` records and ``most`` bytes. Raises errors of fetches."""
