@@ -134,7 +134,8 @@ def delete(cluster: Cluster, output: str, names: tuple[str, ...], mechanisms: tu
                         [UserScramCredentialDeletion(name, each.mechanism)], check=False
                     )
                     errors |= done.errors
-    show(output, COLUMNS, rows((name, infos) for name, infos in gone.items() if name not in errors), none="no users")
+    ended = rows((name, infos) for name, infos in gone.items() if name not in errors)
+    show(output, COLUMNS, ended, none="" if errors else "no users")
     if dry_run:
         nothing_was_changed()
     return failures("user", errors)
