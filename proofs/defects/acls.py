@@ -22,7 +22,7 @@ def acls_that_cannot_be_read_are_none() -> list[Patch]:
     return [(loading, "UNREADABLE", ())]
 
 
-@defect(f"{NODES}::test_one_of_several_acls_goes_and_the_others_stay")
+@defect(f"{NODES}::test_one_of_several_acls_is_deleted_and_the_others_stay")
 def all_acls_of_a_resource_go_with_one() -> list[Patch]:
     """The broker opens a resource to everybody when it loses one of its ACLs (CVE-2024-27309)."""
     steps = acl_changes._steps
@@ -60,7 +60,7 @@ def a_change_is_answered_before_it_counts() -> list[Patch]:
     return [(Forwarding, "_catch_up", answer_at_once)]
 
 
-@defect(f"{NODES}::test_a_controller_whose_term_is_over_does_not_say_that_it_is_so_already[delete]")
+@defect(f"{NODES}::test_a_deposed_controller_does_not_report_that_nothing_changed[delete]")
 def what_is_so_already_is_not_confirmed() -> list[Patch]:
     """A deposed controller answers that there is nothing to revoke, and the user keeps the right."""
     return [(Plan, "confirmed", lambda self: self)]

@@ -14,7 +14,7 @@ from pyclient.protocol import scram
 TESTS = "pybroker/security/sasl/tests/test_authentication.py"
 
 
-@defect(f"{TESTS}::test_of_every_api_only_those_that_begin_are_admitted_before_and_the_steps_during")
+@defect(f"{TESTS}::test_only_some_apis_are_admitted_before_and_during_authentication")
 def every_request_may_come_before() -> list[Patch]:
     """Clients need no password."""
     return [(Authentication, "admit", lambda self, api_key, now_s: None)]
@@ -32,7 +32,7 @@ def any_proof_will_do() -> list[Patch]:
     return [(scram, "is_proved", lambda mechanism, stored, message, proof: True)]
 
 
-@defect(f"{TESTS}::test_an_unknown_user_gets_a_challenge_as_any_other_and_the_same_one_each_time")
+@defect(f"{TESTS}::test_an_unknown_user_always_gets_the_same_plausible_challenge")
 def unknown_users_are_told_at_once() -> list[Patch]:
     """An attacker can find out which user names exist."""
 
@@ -45,7 +45,7 @@ def unknown_users_are_told_at_once() -> list[Patch]:
     return [(ScramUsers, "credential", known)]
 
 
-@defect(f"{TESTS}::test_a_client_that_comes_again_keeps_its_name_and_its_mechanism")
+@defect(f"{TESTS}::test_re_authentication_keeps_user_and_mechanism")
 def a_client_comes_again_as_somebody_else() -> list[Patch]:
     """A client that authenticates again as another user acts with the rights of the first one."""
     know = Authentication._know
@@ -57,7 +57,7 @@ def a_client_comes_again_as_somebody_else() -> list[Patch]:
     return [(Authentication, "_know", change)]
 
 
-@defect(f"{TESTS}::test_a_session_ends_unless_the_client_says_again_who_it_is")
+@defect(f"{TESTS}::test_a_session_ends_unless_the_client_re_authenticates")
 def sessions_never_end() -> list[Patch]:
     """A user whose password was deleted stays as long as the connection does."""
     begin = Authentication.__init__

@@ -14,7 +14,7 @@ from pybroker.cli.demo.leaving import Leaving
 from pybroker.cli.log import strays
 
 
-@defect("pybroker/cli/tests/test_health.py::test_a_partition_that_has_not_noticed_who_is_not_there_is_an_error")
+@defect("pybroker/cli/tests/test_health.py::test_a_partition_counting_an_absent_broker_is_an_error")
 def a_leader_that_is_not_there_is_healthy() -> list[Patch]:
     """A partition whose leader or ISR is a dead broker seems to accept records."""
 
@@ -37,7 +37,7 @@ def one_replica_among_three_brokers_is_healthy() -> list[Patch]:
 
 @defect(
     "pybroker/cli/tests/test_strays.py"
-    "::test_a_log_whose_broker_has_not_heard_that_its_topic_is_lost_is_adopted_with_the_strays"
+    "::test_a_log_of_a_lost_topic_that_is_not_a_stray_yet_is_adopted_too"
 )
 def logs_that_are_not_yet_strays_are_left_behind() -> list[Patch]:
     """A topic comes back without the records of its most complete replica."""
@@ -50,19 +50,19 @@ def every_signal_is_a_failure() -> list[Patch]:
     return [(ending, "after_signal", lambda: 1)]
 
 
-@defect("pybroker/cli/tests/test_ending.py::test_names_that_are_no_text_are_refused_in_a_line")
+@defect("pybroker/cli/tests/test_ending.py::test_names_that_are_not_text_are_refused_in_a_line")
 def names_that_are_no_text_go_to_the_client() -> list[Patch]:
     """The client fails with a traceback for a name that is not UTF-8."""
     return [(verbs, "refuse_no_text", lambda context: None)]
 
 
-@defect("pybroker/cli/tests/test_formats.py::test_a_negative_time_which_the_protocol_takes_for_the_end_is_no_place")
+@defect("pybroker/cli/tests/test_formats.py::test_a_negative_time_is_not_a_place")
 def a_negative_time_is_the_end() -> list[Patch]:
     """``topic trim --before @-1`` deletes all records."""
     return [(places, "_not_negative", lambda ms: ms)]
 
 
-@defect("pybroker/cli/tests/test_ending.py::test_a_full_disk_behind_stdout_is_told_in_a_line")
+@defect("pybroker/cli/tests/test_ending.py::test_a_full_disk_behind_stdout_is_reported_in_a_line")
 def a_full_disk_is_not_foreseen() -> list[Patch]:
     """The user sees a traceback instead of an explanation."""
     return [(ending, "IS_FULL", frozenset())]
@@ -74,7 +74,7 @@ def a_table_is_as_wide_as_it_is() -> list[Patch]:
     return [(output, "fitted", lambda columns, rows, *more: tables.plain(columns, rows))]
 
 
-@defect("pybroker/cli/tests/test_wrong_addresses.py::test_a_verb_that_waits_for_it_says_so")
+@defect("pybroker/cli/tests/test_wrong_addresses.py::test_a_verb_that_waits_for_a_wrong_address_says_so")
 def a_verb_waits_without_a_word() -> list[Patch]:
     """The message comes only after a minute or two, and does not name the setting."""
     return [(wrong_addresses, "wrong", lambda bootstrap: iter(()))]

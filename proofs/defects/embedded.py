@@ -24,7 +24,7 @@ def an_embedded_broker_obeys_the_environment() -> list[Patch]:
     return [(embedded, "brokers_environment", embedded.environment)]
 
 
-@defect("pybroker/tests/test_ready_line.py::test_what_others_print_before_the_ready_line_is_passed_over")
+@defect("pybroker/tests/test_ready_line.py::test_other_output_before_the_ready_line_is_skipped")
 def only_the_ready_line_begins_a_line() -> list[Patch]:
     """A sitecustomize that prints hides the ready line, and the start fails."""
     return [(embedded, "READY", re.compile(rf"\A{embedded.READY.pattern}"))]
@@ -52,7 +52,7 @@ def every_group_of_a_test_waits_three_seconds() -> list[Patch]:
     return [(embedded, "DEFAULTS", {})]
 
 
-@defect(f"{FILE}::test_a_broker_that_nobody_holds_any_more_ends")
+@defect(f"{FILE}::test_an_unreferenced_broker_ends")
 def a_broker_that_nobody_holds_runs_on() -> list[Patch]:
     """A reference to its pipe keeps the broker alive."""
     held: list[OwnedProcess] = []
@@ -65,7 +65,7 @@ def a_broker_that_nobody_holds_runs_on() -> list[Patch]:
     return [(OwnedProcess, "start", start_and_hold), (OwnedProcess, "forget", lambda self: None)]
 
 
-@defect(f"{FAULTS}::test_a_halted_broker_is_left_at_once_and_in_order")
+@defect(f"{FAULTS}::test_a_suspended_broker_is_closed_at_once_and_cleanly")
 def a_halted_broker_is_waited_for() -> list[Patch]:
     """A halted broker cannot handle SIGTERM. It is killed only after ``STOP_S``."""
 

@@ -79,19 +79,19 @@ def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
     return [(SocketServer, "_feed", feed)]
 
 
-@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_store_that_cannot_be_had_does_not_pass_the_trial")
+@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_an_unusable_store_does_not_pass_the_trial")
 def a_key_store_is_accepted_untried() -> list[Patch]:
     """The broker accepts the change, but fails at its next start."""
     return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]
 
 
-@defect(f"{BETWEEN}::test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker")
+@defect(f"{BETWEEN}::test_a_client_with_the_secret_but_no_certificate_is_not_a_broker")
 def the_secret_makes_a_broker_without_a_certificate() -> list[Patch]:
     """Everybody who can read the coordination store may pose as a broker."""
     return [(BrokerTls, "refusal", lambda self, listener, principal: None)]
 
 
-@defect(f"{BETWEEN}::test_a_broker_whose_certificate_does_not_fit_is_not_talked_to[host]")
+@defect(f"{BETWEEN}::test_a_broker_with_an_unsuitable_certificate_gets_no_requests[host]")
 def a_broker_does_not_look_at_the_host_of_another() -> list[Patch]:
     """Every holder of a certificate from the authority may pose as every broker."""
     return [(listener_tls.ListenerTls, "client_context", property(lambda self: self._made.probe))]

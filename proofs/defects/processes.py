@@ -66,7 +66,7 @@ def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
     return [(Member, "_is_wanted", is_wanted)]
 
 
-@defect("pybroker/tests/test_members.py::test_a_broker_that_is_killed_while_its_process_comes_up_has_none_afterwards")
+@defect("pybroker/tests/test_members.py::test_a_broker_killed_during_its_start_has_no_process_afterwards")
 def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
     """At the time of the kill there was no process."""
 
@@ -78,7 +78,7 @@ def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
     return [(Member, "kill_and_hold", kill_and_hold)]
 
 
-@defect("pybroker/tests/test_fleet.py::test_the_folder_of_a_broker_that_is_to_be_started_again_is_not_for_others")
+@defect("pybroker/tests/test_fleet.py::test_the_folder_of_a_broker_to_be_restarted_is_refused_to_others")
 def the_folder_of_a_broker_that_restarts_is_free() -> list[Patch]:
     """A joining broker takes the folder, and the supervisor's own broker cannot come back."""
     return [(Locks, "reserve", lambda self, folder: None)]
@@ -90,13 +90,13 @@ def a_start_that_fails_leaves_its_folders() -> list[Patch]:
     return [(data_folder, "remove_unused", lambda folders: None)]
 
 
-@defect("pybroker/tests/test_loop_watch.py::test_the_stack_is_told_on_one_line_the_innermost_function_first")
+@defect("pybroker/tests/test_loop_watch.py::test_the_stack_is_logged_on_one_line_innermost_function_first")
 def the_stack_of_a_held_loop_is_told_on_many_lines() -> list[Patch]:
     """A refused start on a slow machine prints its reason among lines that are not log lines."""
     return [(loop_watch, "stack_line", lambda frame: "\n" + "".join(traceback.format_stack(frame)).rstrip())]
 
 
-@defect("pybroker/tests/test_diagnostics.py::test_a_broker_stops_though_nobody_reads_its_stderr")
+@defect("pybroker/tests/test_diagnostics.py::test_a_broker_stops_if_nobody_reads_its_stderr")
 def a_log_line_waits_for_whoever_reads_stderr() -> list[Patch]:
     """A broker whose stderr was a pipe that nobody read stood still when the pipe was full."""
     return [(diagnostics, "has_reader", lambda stream: False)]

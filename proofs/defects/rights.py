@@ -10,7 +10,7 @@ from pybroker.replication.fetching import Fetch
 TESTS = "pybroker/tests/test_rights_in_time.py"
 
 
-@defect(f"{TESTS}::test_a_fetch_that_waits_does_not_get_what_has_been_forbidden_meanwhile")
+@defect(f"{TESTS}::test_a_waiting_fetch_returns_no_topic_that_was_forbidden_meanwhile")
 def a_fetch_that_waits_is_asked_for_once() -> list[Patch]:
     """As in Kafka, a waiting client goes on reading after its right was revoked."""
     return [(PermittedFetch, "read_again", Fetch.read_again)]

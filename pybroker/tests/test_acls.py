@@ -73,7 +73,7 @@ def may(broker: Broker, name: str, principal: str = "User:alice", operation: Acl
     return broker.authorizer.authorize(principal, "10.0.0.1", operation, TOPIC, name)
 
 
-def test_an_acl_counts_when_the_answer_comes_and_elsewhere_when_others_follow(tmp_path: Path) -> None:
+def test_an_acl_counts_from_its_answer_on_and_later_at_other_brokers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path, **AUTHORIZED) as cluster:
             for node_id in (1, 2):
@@ -129,7 +129,7 @@ def test_acls_are_described_by_resource_and_deleted_by_filter(tmp_path: Path) ->
     in_loop(scenario)
 
 
-def test_an_acl_that_cannot_be_stops_no_other(tmp_path: Path) -> None:
+def test_an_invalid_acl_does_not_stop_the_others(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path, **AUTHORIZED) as cluster:
             broker = await cluster.start(1)
@@ -252,7 +252,7 @@ def test_an_acl_that_the_store_kept_is_deleted_by_the_next_filter(
     in_loop(scenario)
 
 
-def test_the_acls_of_one_resource_count_where_turns_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_end_by_the_number_of_acls_even_of_one_resource(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delete_acls, "PIECE", 4)
 
     async def scenario() -> None:
@@ -318,7 +318,7 @@ def test_the_settings_of_an_authorizer_are_obeyed(tmp_path: Path, everyone: str)
     in_loop(scenario)
 
 
-def test_the_audit_log_names_the_request_also_one_that_was_handed_on(
+def test_the_audit_log_names_forwarded_requests_too(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

@@ -60,7 +60,7 @@ def test_a_user_is_read_as_kafkas_tool_reads_it(text: str, user: FirstUser) -> N
         ('SCRAM-SHA-256=[name=a,password="hunter2]', "field 2 must be one of"),
     ],
 )
-def test_what_is_no_user_is_refused_without_its_text(text: str, says: str) -> None:
+def test_an_invalid_user_is_refused_without_showing_the_text(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         first_users(StartOptions(add_scram=(text,)))
     assert "hunter2" not in str(caught.value)
@@ -125,14 +125,14 @@ def test_users_of_run_get_their_passwords_whatever_is_stored(tmp_path: Path) -> 
     in_loop(scenario)
 
 
-def test_a_password_that_cannot_be_read_is_set_and_not_added() -> None:
+def test_an_unreadable_password_is_replaced() -> None:
     added, changed = (first_users(StartOptions(add_scram=(ADMIN,), set_scram=is_set))[0] for is_set in (False, True))
     assert (added.is_met("broken"), changed.is_met("broken"), added.is_met(None)) == (True, False, False)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_first_user_comes_in_and_no_list_of_processes_and_no_log_shows_the_password(
+def test_the_first_user_logs_in_and_no_process_list_or_log_shows_the_password(
     tmp_path: Path, processes: int
 ) -> None:
     from confluent_kafka.admin import AdminClient

@@ -48,7 +48,7 @@ async def create(broker: Broker) -> None:
     )
 
 
-def test_case_28_acks_all_goes_on_while_brokers_stop_one_after_the_other(tmp_path: Path) -> None:
+def test_case_28_acks_all_continues_while_brokers_stop_one_by_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             brokers = await three(cluster)

@@ -104,7 +104,7 @@ def test_an_expired_token_lets_nobody_in_and_the_controller_removes_it(served: R
     assert token.token_id not in served.broker.metadata.image.tokens
 
 
-def test_a_token_is_no_user_and_a_user_no_token(served: Running) -> None:
+def test_tokens_and_users_are_not_interchangeable(served: Running) -> None:
     token = new(served)
     refused_login(served, by_token(token) | {"sasl_tokenauth": False})
     user = {"sasl_username": "alice", "sasl_password": USERS["alice"]}
@@ -112,7 +112,7 @@ def test_a_token_is_no_user_and_a_user_no_token(served: Running) -> None:
     refused_login(served, by_token(token) | {"sasl_password": "wrong"})
 
 
-def test_a_client_without_a_name_or_that_asks_for_others_is_refused(served: Running) -> None:
+def test_anonymous_clients_and_requests_for_others_are_refused(served: Running) -> None:
     with Admin(address(served, "PLAINTEXT")) as anonymous:
         with pytest.raises(errors.DelegationTokenRequestNotAllowed):
             anonymous.create_delegation_token()
@@ -129,7 +129,7 @@ def test_a_client_without_a_name_or_that_asks_for_others_is_refused(served: Runn
         assert "User:alice" not in [each.owner for each in bob.describe_delegation_tokens()]
 
 
-def test_a_user_gets_only_so_many_tokens_until_one_is_removed(
+def test_a_user_has_a_limited_number_of_tokens(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with admin(served, login("bob")) as bob:
@@ -141,7 +141,7 @@ def test_a_user_gets_only_so_many_tokens_until_one_is_removed(
         bob.expire_delegation_token(bob.create_delegation_token().hmac)
 
 
-def test_the_secret_is_told_to_nobody(served: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_secret_is_never_shown(served: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = new(served)
     refused_login(served, by_token(token) | {"sasl_password": "wrong"})
@@ -156,7 +156,7 @@ def test_the_secret_is_told_to_nobody(served: Running, caplog: pytest.LogCapture
         assert secret not in repr(token)
 
 
-def test_rights_to_users_and_tokens_open_those_of_others(served: Running) -> None:
+def test_rights_to_users_and_tokens_show_those_of_others(served: Running) -> None:
     kinds = AclResourceType
     with admin(served, login("bob")) as bob:
         allow(served, AclOperation.CREATE_TOKENS, kinds.USER, "User:alice")

@@ -86,7 +86,7 @@ def read_until(reading: int, end: bytes) -> str:
 
 
 @pytest.mark.nightly
-def test_a_broker_serves_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
+def test_a_broker_serves_if_nobody_reads_its_stderr(tmp_path: Path) -> None:
     words = command("--port", 0, "--data-dir", tmp_path, "--log-level", "debug")
     with full_pipe() as (reading, writing), logging_to(writing, words) as process:
         ready = READY.fullmatch(line_of(process))
@@ -101,7 +101,7 @@ def test_a_broker_serves_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_broker_stops_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
+def test_a_broker_stops_if_nobody_reads_its_stderr(tmp_path: Path) -> None:
     words = command("--port", 0, "--data-dir", tmp_path)
     with full_pipe() as (_, writing), logging_to(writing, words) as process:
         assert READY.fullmatch(line_of(process))
@@ -110,7 +110,7 @@ def test_a_broker_stops_though_nobody_reads_its_stderr(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_what_was_dropped_is_told_once_when_there_is_room_again() -> None:
+def test_dropped_lines_are_reported_once_when_there_is_room_again() -> None:
     with full_pipe() as (reading, writing), logging_to(writing, [sys.executable, "-c", LOGGING]) as process:
         assert line_of(process) == "logged\n"
         told = read_until(reading, b"were dropped")
@@ -135,7 +135,7 @@ def test_the_thread_that_logs_writes_the_line_where_stderr_is_a_file(tmp_path: P
     assert (tmp_path / "log").read_text().endswith("test: the last\n")
 
 
-def test_what_a_client_has_chosen_makes_no_line_of_its_own() -> None:
+def test_text_chosen_by_a_client_cannot_forge_a_log_line() -> None:
     """A group may be called ``g\\nPrincipal = User:admin is Denied …``, and its name is in many lines."""
     forged = "g\r\nPrincipal = User:admin\x1b[31m\u2028is Denied"
     record = logging.makeLogRecord({"msg": "group %s is empty", "args": (forged,), "levelname": "INFO"})

@@ -59,7 +59,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_it_is_ready_when_entered_and_nothing_is_left_when_left() -> None:
+def test_an_embedded_broker_is_ready_on_entry_and_leaves_nothing_on_exit() -> None:
     with pybroker.run() as broker:
         host, port = broker.bootstrap_servers.split(":")
         socket.create_connection((host, int(port))).close()
@@ -78,7 +78,7 @@ def test_settings_are_kafkas_with_underscores() -> None:
         pytest.fail("not reached")
 
 
-def test_a_key_that_is_unknown_is_told_in_the_callers_words() -> None:
+def test_an_unknown_key_is_reported_as_the_caller_wrote_it() -> None:
     with pytest.raises(BrokerFailed, match=r"foo is unknown \(from an argument of pybroker\.run\(\)\)"):
         pybroker.run(foo=1).__enter__()
 
@@ -162,7 +162,7 @@ def test_a_broker_that_was_not_started_says_so() -> None:
     assert repr(broker) == "<pybroker.EmbeddedBroker not started, not running>"
 
 
-def test_a_broker_that_nobody_holds_any_more_ends() -> None:
+def test_an_unreferenced_broker_ends() -> None:
     broker = pybroker.run()
     pid, folder = broker.pid, broker.data_dir
     del broker
@@ -170,14 +170,14 @@ def test_a_broker_that_nobody_holds_any_more_ends() -> None:
     until(lambda: not is_alive(pid) and not folder.exists())
 
 
-def test_what_a_broker_logged_that_did_not_start_is_with_the_error() -> None:
+def test_the_error_of_a_failed_start_has_the_brokers_log() -> None:
     with pytest.raises(pybroker.BrokerFailed) as caught:
         pybroker.run(log_segment_bytes=1)
     assert "log.segment.bytes=1 is below" in caught.value.log
     assert pickle.loads(pickle.dumps(caught.value)).log == caught.value.log
 
 
-def test_an_event_loop_starts_and_stops_it_and_goes_on_meanwhile() -> None:
+def test_an_event_loop_starts_and_stops_a_broker_without_blocking() -> None:
     async def turns() -> tuple[int, int]:
         count = 0
 
@@ -216,7 +216,7 @@ def test_an_interrupt_of_the_whole_process_group_leaves_the_broker_alone() -> No
     assert (owner.returncode, out) == (0, "['t']\n")
 
 
-def test_what_is_exported_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     assert {name for name in pybroker.__all__ if getattr(pybroker, name, None) is None} == set()
     assert re.match(r"\d+\.\d+", pybroker.__version__)
     with pytest.raises(AttributeError, match="has no attribute 'runn'"):

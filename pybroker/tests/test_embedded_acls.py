@@ -31,7 +31,7 @@ def bindings(*acls: Acl) -> list[AclBinding]:
     return first_acls(StartOptions(add_acl=tuple(text for acl in acls for text in texts(acl))))
 
 
-def test_an_acl_is_what_one_types() -> None:
+def test_an_acl_is_made_from_its_short_form() -> None:
     assert bindings(Acl("alice", "READ", "DescribeConfigs", topic="flights")) == [
         AclBinding(
             ResourcePattern(AclResourceType.TOPIC, "flights"),
@@ -53,7 +53,7 @@ def test_an_acl_is_what_one_types() -> None:
     ]
 
 
-def test_an_acl_shows_how_it_was_typed() -> None:
+def test_an_acl_is_shown_in_its_short_form() -> None:
     for acl in (
         Acl("User:alice", "READ", "WRITE", topic="flights"),
         Acl("User:*", "ALL", group="my-", prefixed=True, deny=True, host="::1"),
@@ -72,7 +72,7 @@ def test_an_acl_shows_how_it_was_typed() -> None:
         (("alice", "FLY"), {"topic": "t"}, "'FLY' is not an operation; the operations are ALL, READ"),
     ],
 )
-def test_what_is_no_acl_is_refused(arguments: tuple[str, ...], named: dict[str, str], says: str) -> None:
+def test_a_value_that_is_not_an_acl_is_refused(arguments: tuple[str, ...], named: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Acl(*arguments, **named)  # type: ignore[arg-type]
 
@@ -82,7 +82,7 @@ def test_the_words_of_the_short_form_are_the_brokers() -> None:
     assert AUTHORIZER == {rights.AUTHORIZER: rights.STANDARD}
 
 
-def test_what_is_no_acl_on_the_command_line_is_refused() -> None:
+def test_an_invalid_acl_on_the_command_line_is_refused() -> None:
     for text in ("x", "[]", '["TOPIC","t","LITERAL","alice","*","READ","ALLOW"]', "[1,2,3,4,5,6,7]"):
         with pytest.raises(ConfigError, match="--add-acl"):
             first_acls(StartOptions(add_acl=(text,)))

@@ -77,7 +77,7 @@ def test_a_broker_that_is_killed_while_it_makes_the_logs_of_a_topic_makes_the_ot
             assert [each.result(60).offset for each in sent] == [0] * (partitions - 1) + [1]
 
 
-def test_a_halted_broker_answers_nothing_until_it_goes_on() -> None:
+def test_a_suspended_broker_answers_nothing_until_it_continues() -> None:
     with pybroker.run() as broker:
         broker.pause()
         with pytest.raises(KafkaError), Admin(broker.bootstrap_servers, default_api_timeout_ms=300) as admin:
@@ -86,7 +86,7 @@ def test_a_halted_broker_answers_nothing_until_it_goes_on() -> None:
         assert topics(broker) == set()
 
 
-def test_a_halted_broker_is_left_at_once_and_in_order() -> None:
+def test_a_suspended_broker_is_closed_at_once_and_cleanly() -> None:
     with pybroker.run() as broker:
         os.kill(broker.pid, signal.SIGSTOP)
     assert "stopped" in broker.log, "it was killed"
@@ -138,7 +138,7 @@ def test_all_of_several_are_killed_and_restarted_where_they_were(two: pybroker.E
     until(lambda: ids(two) == {1, 2})
 
 
-def test_one_of_several_is_halted_and_is_missing_until_it_goes_on(two: pybroker.EmbeddedBroker) -> None:
+def test_one_of_several_brokers_is_suspended_and_missing_until_it_continues(two: pybroker.EmbeddedBroker) -> None:
     two.pause(2)
     with Admin(two.bootstrap_servers.split(",")[0]) as admin:
         until(lambda: {node.id for node in admin.describe_cluster().brokers} == {1})
@@ -146,7 +146,7 @@ def test_one_of_several_is_halted_and_is_missing_until_it_goes_on(two: pybroker.
         until(lambda: {node.id for node in admin.describe_cluster().brokers} == {1, 2})
 
 
-def test_a_broker_that_is_not_there_cannot_be_killed(two: pybroker.EmbeddedBroker) -> None:
+def test_an_unknown_broker_cannot_be_killed(two: pybroker.EmbeddedBroker) -> None:
     with pytest.raises(ValueError, match="there is no broker 3: there are 1, 2"):
         two.kill(3)
     with pybroker.run(node_id=7) as broker, pytest.raises(ValueError, match="there are 7"):

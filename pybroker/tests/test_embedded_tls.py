@@ -25,7 +25,7 @@ def broker() -> Iterator[pybroker.EmbeddedBroker]:
         yield running
 
 
-def test_our_client_comes_in_by_the_settings_that_the_broker_gives(broker: pybroker.EmbeddedBroker) -> None:
+def test_our_client_connects_by_the_settings_that_the_broker_returns(broker: pybroker.EmbeddedBroker) -> None:
     with Producer(**broker.client_settings()) as producer:
         producer.send("ours", b"hello").result(timeout=PATIENCE_S)
     with Consumer(**broker.client_settings(), topics=["ours"], auto_offset_reset="earliest") as consumer:
@@ -126,7 +126,7 @@ def test_java_gets_the_files_as_pem(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_no_library_and_two_ways_to_choose_listeners_are_refused() -> None:
+def test_unknown_libraries_and_contradicting_listeners_are_refused() -> None:
     with pytest.raises(ValueError, match="library='rdkafka' is not one of pyclient, confluent-kafka"):
         settings_for("rdkafka", "localhost:1", None, None)
     with pytest.raises(ValueError, match="tls and sasl already set listeners: give only one"):

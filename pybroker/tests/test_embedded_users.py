@@ -91,7 +91,7 @@ def test_attribute_of_another_library_is_answered_with_its_name_here(name: str, 
         {"acls": []},
     ],
 )
-def test_acls_go_with_whatever_knows_users_and_with_those_for_everybody(arguments: dict[str, object]) -> None:
+def test_acls_need_users_or_apply_to_everybody(arguments: dict[str, object]) -> None:
     pybroker.EmbeddedBroker(**arguments)  # type: ignore[arg-type]
 
 
@@ -100,7 +100,7 @@ def test_several_super_users_are_a_list() -> None:
     assert setting("log_dirs", ["a", "b"]) == ("log.dirs", "a,b")
 
 
-def test_without_users_nothing_is_set() -> None:
+def test_without_users_no_setting_changes() -> None:
     assert passwords(None, None) is None
 
 
@@ -134,7 +134,7 @@ def own_broker(request: pytest.FixtureRequest) -> Iterator[pybroker.EmbeddedBrok
         yield broker
 
 
-def test_clients_of_every_library_come_in_also_after_a_restart(own_broker: pybroker.EmbeddedBroker) -> None:
+def test_clients_of_every_library_log_in_even_after_a_restart(own_broker: pybroker.EmbeddedBroker) -> None:
     import confluent_kafka
     from aiokafka import AIOKafkaProducer
     from kafka import KafkaProducer
@@ -193,7 +193,7 @@ def test_users_get_their_passwords_in_a_kept_folder_and_a_change_outlives_a_rest
 
 
 @pytest.mark.nightly
-def test_several_brokers_let_in_users_and_each_other(tmp_path: Path) -> None:
+def test_several_brokers_accept_users_and_each_other(tmp_path: Path) -> None:
     with (
         pybroker.run(3, tls=True, sasl="SCRAM-SHA-256", users=USERS, default_replication_factor=3) as cluster,
         Producer(**cluster.client_settings("alice"), acks="all") as producer,

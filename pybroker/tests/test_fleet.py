@@ -130,7 +130,7 @@ if "--member" in sys.orig_argv:
 """
 
 
-def test_what_else_a_broker_prints_is_logged_and_it_is_heard_all_the_same(tmp_path: Path) -> None:
+def test_other_output_of_a_broker_is_logged_and_its_messages_still_arrive(tmp_path: Path) -> None:
     """Also after its hello, and more than a pipe holds."""
     (tmp_path / "sitecustomize.py").write_text(SITE.replace("HERE", str(tmp_path)))
     with fleet(tmp_path / "data", "--processes", 2, env={"PYTHONPATH": str(tmp_path)}) as running:
@@ -141,7 +141,7 @@ def test_what_else_a_broker_prints_is_logged_and_it_is_heard_all_the_same(tmp_pa
     assert ended.err.count("says b'moremore") == 20
 
 
-def test_a_taken_port_of_one_is_told_by_it_and_ends_all(tmp_path: Path) -> None:
+def test_a_taken_port_of_one_broker_is_reported_and_ends_all(tmp_path: Path) -> None:
     port = consecutive_ports(2)
     with socket.create_server(("127.0.0.1", port + 1)):
         ended = run("--port", port, "--data-dir", tmp_path, "--processes", 2)
@@ -159,14 +159,14 @@ def test_a_taken_port_of_one_is_told_by_it_and_ends_all(tmp_path: Path) -> None:
         (("--set", "log.segment.bytes=12"), "log.segment.bytes=12 is below"),
     ],
 )
-def test_misuse_is_one_line_before_any_broker_starts(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_one_line_before_a_broker_starts(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
     ended = run("--data-dir", tmp_path / "data", "--processes", 2, *arguments)
     assert ended.code == 2, ended
     assert told in one_line(ended.err)
     assert not (tmp_path / "data").exists()
 
 
-def test_a_folder_of_several_is_refused_to_others_as_long_as_they_run(tmp_path: Path) -> None:
+def test_the_folder_of_running_brokers_is_refused_to_others(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
         for arguments in (("--processes", 2), ("--node-id", 2)):
             ended = run("--port", 0, "--data-dir", tmp_path, *arguments)
@@ -190,7 +190,7 @@ def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Pat
     assert why in one_line(ended.err)
 
 
-def test_the_folder_of_a_broker_that_is_to_be_started_again_is_not_for_others(tmp_path: Path) -> None:
+def test_the_folder_of_a_broker_to_be_restarted_is_refused_to_others(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2, "--restart-delay", 60) as running:
         os.kill(running.pids[1], signal.SIGKILL)
         until(lambda: not is_alive(running.pids[1]))
@@ -314,7 +314,7 @@ def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Pa
         assert not (tmp_path / "data" / "coordination.db").exists()
 
 
-def test_a_client_that_knocks_while_several_start_gets_internal_topics_with_all_their_replicas(tmp_path: Path) -> None:
+def test_a_client_during_the_start_of_several_gets_fully_replicated_internal_topics(tmp_path: Path) -> None:
     """The factor of a topic stays for good."""
     port = consecutive_ports(3)
     knock = "import sys, pyclient; pyclient.Consumer(sys.argv[1], group_id='g', topics=['t']).poll(60)"

@@ -84,7 +84,7 @@ def test_a_topic_is_known_to_the_broker_that_answers_its_creation(tmp_path: Path
     in_loop(main)
 
 
-def test_any_broker_makes_what_is_missing_and_names_the_controller(tmp_path: Path) -> None:
+def test_any_broker_creates_missing_topics_and_names_the_controller(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             for node_id in (1, 2, 3):
@@ -133,7 +133,7 @@ def test_settings_of_a_broker_are_in_effect_there_and_loggers_stay_local(tmp_pat
     in_loop(main)
 
 
-def test_a_client_cannot_pass_for_a_broker(tmp_path: Path) -> None:
+def test_a_client_cannot_pretend_to_be_a_broker(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             broker = await cluster.start(1)

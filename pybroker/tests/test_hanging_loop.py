@@ -65,7 +65,7 @@ def registered(bootstrap: str) -> set[int]:
     return {0, 1, 2, 3}  # not known
 
 
-def test_a_controller_that_hangs_is_replaced_on_zookeeper_and_rejoins_when_it_goes_on(tmp_path: Path) -> None:
+def test_a_hanging_controller_is_replaced_on_zookeeper_and_rejoins_afterwards(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HANGS.format(path=str(tmp_path / "pipe-PID")))
     env = {"PYTHONPATH": str(tmp_path)}
     settings = ("--set", "zookeeper.session.timeout.ms=3000", "--set", "default.replication.factor=3")
@@ -94,7 +94,7 @@ def test_a_controller_that_hangs_is_replaced_on_zookeeper_and_rejoins_when_it_go
             assert running.stop().code == 0
 
 
-def test_a_broker_that_hangs_is_gone_soon_after_its_supervisor(tmp_path: Path) -> None:
+def test_a_hanging_broker_ends_soon_after_its_supervisor(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HANGS.format(path=str(tmp_path / "pipe-PID")))
     with fleet(tmp_path / "data", "--processes", 2, env={"PYTHONPATH": str(tmp_path)}) as running:
         Hang(tmp_path, running.pids[1]).begin()

@@ -43,7 +43,7 @@ def watched(work: float, wait: float = 0.0) -> LoopWatch:
     return asyncio.run(run())
 
 
-def test_a_loop_that_was_held_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stall_of_the_loop_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     watch = watched(work=0.4)
     assert watch.stalls >= 1
     assert watch.longest_s > 0.2
@@ -65,7 +65,7 @@ def test_a_callback_that_waits_uses_no_cpu() -> None:
         (STACK_S * 2, STALL_S / 2, logging.INFO),
     ],
 )
-def test_a_loop_that_waited_for_the_machine_is_told_only_where_that_lasts(
+def test_a_stall_without_cpu_time_is_logged_only_if_it_lasts(
     caplog: pytest.LogCaptureFixture, stall_s: float, cpu_s: float, level: int
 ) -> None:
     caplog.set_level(logging.DEBUG, loop_watch.logger.name)
@@ -75,7 +75,7 @@ def test_a_loop_that_waited_for_the_machine_is_told_only_where_that_lasts(
     assert [record.levelno for record in caplog.records] == [level]
 
 
-def test_a_line_that_nobody_wants_keeps_no_other_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_suppressed_line_delays_no_other_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, loop_watch.logger.name)
     loop = asyncio.new_event_loop()
     watch = LoopWatch(loop)
@@ -89,7 +89,7 @@ def a_long_computation() -> None:
     time.sleep(STACK_S * 2)
 
 
-def test_another_thread_sees_the_silence_and_logs_the_stack_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_thread_logs_the_stack_during_a_stall(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> float:
         watch = LoopWatch(asyncio.get_running_loop())
         watch.start()
@@ -109,7 +109,7 @@ def test_another_thread_sees_the_silence_and_logs_the_stack_while_it_lasts(caplo
     assert asyncio.run(run()) > STACK_S / 2
 
 
-def test_the_stack_is_told_on_one_line_the_innermost_function_first(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_stack_is_logged_on_one_line_innermost_function_first(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         watch = LoopWatch(asyncio.get_running_loop())
         watch.start()
@@ -123,7 +123,7 @@ def test_the_stack_is_told_on_one_line_the_innermost_function_first(caplog: pyte
     assert re.search(rf"it is at {re.escape(__name__)}:\d+ a_long_computation < {re.escape(__name__)}:\d+ run <", told)
 
 
-def test_what_held_the_loop_is_named_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cause_of_a_stall_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_watch, "LINE_S", 0.0)
     caplog.set_level(logging.DEBUG, loop_watch.logger.name)
 

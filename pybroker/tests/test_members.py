@@ -84,7 +84,7 @@ def kept(
     asyncio.run(run())
 
 
-def test_starts_that_fail_follow_each_other_more_and_more_slowly(
+def test_failed_starts_are_repeated_with_growing_pauses(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """On a full disk a broker was started every second, for ever."""
@@ -103,7 +103,7 @@ def test_starts_that_fail_follow_each_other_more_and_more_slowly(
 
 
 @pytest.mark.parametrize(("code", "level"), [(0, logging.INFO), (1, logging.WARNING)])
-def test_a_broker_that_was_asked_to_end_is_no_warning(
+def test_the_requested_end_of_a_broker_is_not_a_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, level: int
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -131,7 +131,7 @@ def test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_re
     kept(monkeypatch, tmp_path, scenario)
 
 
-def test_a_broker_that_is_killed_while_its_process_comes_up_has_none_afterwards(
+def test_a_broker_killed_during_its_start_has_no_process_afterwards(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def scenario(member: Member, processes: Processes) -> None:

@@ -49,7 +49,7 @@ def is_offline(broker: Broker, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("restarts", [1, 2])
-def test_what_was_there_alone_is_offline_until_the_disk_is_back(tmp_path: Path, restarts: int) -> None:
+def test_partitions_of_a_missing_disk_are_offline_until_it_is_back(tmp_path: Path, restarts: int) -> None:
     disk = tmp_path / "disk-b"
     dirs = f"{tmp_path}/disk-a,{disk}"
 
@@ -90,7 +90,7 @@ def test_a_dir_that_was_taken_out_of_log_dirs_is_missing_too(tmp_path: Path) -> 
     in_loop(scenario)
 
 
-def test_a_person_gives_a_disk_up(tmp_path: Path) -> None:
+def test_an_administrator_gives_a_disk_up(tmp_path: Path) -> None:
     disk = tmp_path / "disk-b"
     dirs = f"{tmp_path}/disk-a,{disk}"
 
@@ -111,7 +111,7 @@ def test_a_person_gives_a_disk_up(tmp_path: Path) -> None:
     in_loop(scenario)
 
 
-def test_a_dir_that_a_person_adds_is_used_at_once(tmp_path: Path) -> None:
+def test_a_dir_that_an_administrator_adds_is_used_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             await with_logs(cluster, f"{tmp_path}/a,{tmp_path}/b")
@@ -126,7 +126,7 @@ def test_a_dir_that_a_person_adds_is_used_at_once(tmp_path: Path) -> None:
     in_loop(scenario)
 
 
-def test_what_others_have_is_fetched_by_a_broker_whose_disks_are_all_new(tmp_path: Path) -> None:
+def test_a_broker_with_new_disks_fetches_from_other_replicas(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             first, _ = await with_logs(cluster, f"{tmp_path}/a,{tmp_path}/b", 2)

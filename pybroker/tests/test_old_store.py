@@ -11,7 +11,7 @@ from pybroker.tests.cluster import Cluster, in_loop
 from pybroker.tests.test_replication import create, has_led
 
 
-def test_a_new_producer_gets_no_id_of_which_a_log_has_batches(tmp_path: Path) -> None:
+def test_a_new_producer_gets_no_id_that_a_log_knows(tmp_path: Path) -> None:
     """Its first batch was taken for a retry of the other producer's: acknowledged, and not written."""
 
     async def scenario() -> None:

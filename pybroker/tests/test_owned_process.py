@@ -22,7 +22,7 @@ def owned() -> Iterator[OwnedProcess]:
     process.forget()
 
 
-def test_a_signal_while_it_starts_is_met_when_it_is_known(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_during_the_start_takes_effect_later(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that came before would leave a process behind that nobody ends."""
     known: list[int | None] = []
     make = subprocess.Popen
@@ -42,7 +42,7 @@ def test_a_signal_while_it_starts_is_met_when_it_is_known(owned: OwnedProcess, m
     assert owned.is_alive
 
 
-def test_a_signal_while_its_folder_is_made_finds_it(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_during_folder_creation_counts(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Path | None] = []
     make = tempfile.mkdtemp
 

@@ -56,7 +56,7 @@ def test_all_files_of_several_brokers_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_start_says_and_mends_what_was_open_to_others(tmp_path: Path) -> None:
+def test_a_start_reports_and_tightens_loose_file_modes(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with broker(data) as running:
         write_something(running.port)
@@ -72,7 +72,7 @@ def test_a_start_says_and_mends_what_was_open_to_others(tmp_path: Path) -> None:
         assert "open to other users" not in running.stop().err
 
 
-def test_what_is_not_the_brokers_in_a_data_folder_stays_as_it_is(tmp_path: Path) -> None:
+def test_foreign_files_in_a_data_folder_stay_unchanged(tmp_path: Path) -> None:
     foreign = tmp_path / "photos"
     foreign.mkdir()
     own = tmp_path / "broker-1" / "t-0"

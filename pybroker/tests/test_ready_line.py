@@ -32,7 +32,7 @@ def heard(*lines: str) -> tuple[str, tuple[int, ...]]:
     return broker._ready()
 
 
-def test_what_others_print_before_the_ready_line_is_passed_over() -> None:
+def test_other_output_before_the_ready_line_is_skipped() -> None:
     assert heard("hello from sitecustomize", "> pybroker ready: bootstrap=a:1,b:2 pids=3,4") == ("a:1,b:2", (3, 4))
 
 

@@ -83,7 +83,7 @@ def test_s98_partitions_move_and_grow_under_load_and_lose_nothing(tmp_path: Path
     in_loop(scenario)
 
 
-def test_what_moves_is_listed_by_every_broker(tmp_path: Path) -> None:
+def test_every_broker_lists_the_moving_partitions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             brokers = await three(cluster)

@@ -58,7 +58,7 @@ def follows(broker: Broker, leader: int, topic: str = "t") -> bool:
     return partition is not None and partition.leader == leader
 
 
-def test_what_all_has_acknowledged_is_on_the_follower_that_leads_next(tmp_path: Path) -> None:
+def test_records_acknowledged_by_acks_all_are_on_the_next_leader(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             first, second = await cluster.start(1), await cluster.start(2)
@@ -164,7 +164,7 @@ def test_case_16_too_few_in_sync_is_19_before_the_append_and_20_after(tmp_path: 
     in_loop(scenario)
 
 
-def test_s93_what_a_dead_leader_had_alone_is_cut_off_when_it_returns(tmp_path: Path) -> None:
+def test_s93_records_that_only_a_dead_leader_had_are_truncated_when_it_returns(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             first, second, third = await three(cluster)

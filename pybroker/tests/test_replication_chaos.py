@@ -149,7 +149,7 @@ def are_alike(cluster: Cluster, topic: str) -> bool:
     return len({partition(broker, topic).log.log_end_offset for broker in cluster.brokers.values()}) == 1
 
 
-def test_the_checker_finds_a_leader_that_does_not_wait_for_its_followers(
+def test_the_checker_detects_a_leader_that_does_not_wait_for_its_followers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken = FollowerSession.woken

@@ -155,7 +155,7 @@ def codes(response: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_without_the_right_nothing_is_done_and_nothing_told(case: Case, served: Served) -> None:
+def test_without_the_right_nothing_is_done_and_nothing_revealed(case: Case, served: Served) -> None:
     before = served.state()
     answers = [served.ask(case.api, case.version, case.request(name)) for name in (EXISTS, ABSENT)]
     assert [codes(answer) for answer in answers] == [{case.denied}] * 2
@@ -188,7 +188,7 @@ def test_an_api_asks_for_what_its_row_says(row: Any, served: Served) -> None:
     assert not cases or asked == set(row.needs.rights) or row.api in TELLING
 
 
-def test_only_those_that_begin_a_connection_need_nothing() -> None:
+def test_only_the_apis_that_begin_a_connection_need_no_right() -> None:
     free = {row.api for row in ROWS if row.needs == NOTHING}
     tokens = {p.RenewDelegationToken, p.ExpireDelegationToken}  # whose owners and renewers need nothing
     assert free == {p.ApiVersions, p.SaslHandshake, p.SaslAuthenticate} | tokens

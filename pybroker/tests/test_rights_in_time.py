@@ -57,7 +57,7 @@ async def with_topic(cluster: Cluster, replicas: int = 1) -> FakeAuthorizer:
     return authorizer
 
 
-def test_a_right_that_is_taken_away_ends_at_the_next_request(tmp_path: Path) -> None:
+def test_a_revoked_right_ends_at_the_next_request(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             broker = await cluster.start(1)
@@ -88,7 +88,7 @@ def test_a_right_that_is_taken_away_ends_at_the_next_request(tmp_path: Path) -> 
     in_loop(main)
 
 
-def test_a_fetch_that_waits_does_not_get_what_has_been_forbidden_meanwhile(tmp_path: Path) -> None:
+def test_a_waiting_fetch_returns_no_topic_that_was_forbidden_meanwhile(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             broker = await cluster.start(1)
@@ -197,7 +197,7 @@ def test_a_regular_expression_finds_what_the_member_may_see(tmp_path: Path) -> N
     in_loop(main)
 
 
-def test_what_a_client_may_do_is_told(tmp_path: Path) -> None:
+def test_authorized_operations_are_returned(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             broker = await cluster.start(1)
@@ -252,7 +252,7 @@ def test_the_controller_decides_by_the_rights_of_the_client(tmp_path: Path) -> N
     in_loop(main)
 
 
-def test_only_a_broker_says_for_whom_it_asks(tmp_path: Path) -> None:
+def test_only_a_broker_may_name_another_principal(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             for node_id in (1, 2):

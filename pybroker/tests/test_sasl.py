@@ -140,7 +140,7 @@ def test_aiokafka_produces_and_fetches(served: Running, listener: str, mechanism
 
 @ways
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "alice-secret")])
-def test_a_wrong_password_and_an_unknown_user_hear_the_same(
+def test_a_wrong_password_and_an_unknown_user_get_the_same_error(
     served: Running, listener: str, mechanism: str, user: str, password: str
 ) -> None:
     from confluent_kafka import Producer
@@ -157,7 +157,7 @@ def test_a_wrong_password_and_an_unknown_user_hear_the_same(
     assert not any("nobody" in each for each in served.principals)
 
 
-def test_what_is_set_of_a_listener_is_not_changed_while_it_runs(served: Running) -> None:
+def test_settings_of_a_sasl_listener_cannot_change_while_it_runs(served: Running) -> None:
     """Passwords would lie open in the coordination store, and an authentication that goes on has begun with others."""
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 

@@ -60,7 +60,7 @@ def test_both_faces_send_and_read(served: Running, listener: str, mechanism: str
 
 @ways
 @pytest.mark.parametrize("wrong", [{"sasl_password": "hush"}, {"sasl_username": "nobody"}])
-def test_a_wrong_name_or_password_is_told(
+def test_a_wrong_name_or_password_is_reported(
     served: Running, listener: str, mechanism: str, wrong: dict[str, str]
 ) -> None:
     settings = settings_of(served, listener, mechanism, **wrong)
@@ -69,7 +69,7 @@ def test_a_wrong_name_or_password_is_told(
     assert str(caught.value).endswith("; are sasl.username and sasl.password right?")
 
 
-def test_a_listener_of_another_kind_is_told(served: Running) -> None:
+def test_a_listener_of_another_kind_is_reported(served: Running) -> None:
     def told(listener: str, settings: dict[str, Any]) -> str:
         with Admin(address(served, listener), **settings) as admin, pytest.raises(KafkaError) as caught:
             admin.describe_cluster(timeout=1)
@@ -94,7 +94,7 @@ def test_a_connection_outlasts_the_time_that_the_broker_grants_it(
     assert "lost" not in caplog.text
 
 
-def test_the_command_line_comes_in_too_and_makes_users(served: Running, tmp_path: Path) -> None:
+def test_the_command_line_logs_in_too_and_creates_users(served: Running, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="alice-secret";'
     lines = {"security.protocol": "SASL_SSL", "ssl.truststore.location": served.ca, "sasl.mechanism": "SCRAM-SHA-256"}

@@ -59,7 +59,7 @@ def raw(served: Running) -> Iterator[Raw]:
         {"sasl_jaas_config": f"{MODULE} useTicketCache=true serviceName=kafka;"},
     ],
 )
-def test_a_client_with_a_ticket_comes_in(served: Running, library: Library, more: dict[str, str]) -> None:
+def test_a_client_with_a_ticket_logs_in(served: Running, library: Library, more: dict[str, str]) -> None:
     with Producer(address(served, "INSIDE"), **MINE, **more) as producer:
         assert producer.send("by-kerberos", value=b"x").result(timeout=PATIENCE_S).offset >= 0
         assert "User:alice" in served.principals
@@ -83,7 +83,7 @@ def refused(served: Running, kind: type[Exception] = SaslRefused, **settings: ob
     return str(caught.value)
 
 
-def test_what_is_wrong_is_told(served: Running, library: Library, tmp_path: Path) -> None:
+def test_kerberos_errors_name_the_cause(served: Running, library: Library, tmp_path: Path) -> None:
     (keytab := tmp_path / "keytab").touch()
     assert "invalid credentials with SASL mechanism GSSAPI" in refused(served, sasl_kerberos_service_name="other")
     assert "/nowhere does not exist" in refused(served, sasl_kerberos_keytab="/nowhere")
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_told(served: Running, library: Library, tmp_path: Path
     assert "run kinit" in refused(served, sasl_kerberos_principal="absent")
 
 
-def test_a_center_that_does_not_answer_is_tried_again(served: Running, library: Library) -> None:
+def test_an_unreachable_kdc_is_tried_again(served: Running, library: Library) -> None:
     library.trouble = GSSError(UNREACHABLE, "Cannot contact any KDC")
     try:
         assert "is the KDC of krb5.conf running?" in refused(served, ConnectionFailed)
@@ -100,7 +100,7 @@ def test_a_center_that_does_not_answer_is_tried_again(served: Running, library: 
         library.trouble = None
 
 
-def test_a_keytab_that_is_not_named_and_a_missing_library_are_errors_of_the_settings(
+def test_a_missing_keytab_setting_and_a_missing_library_are_configuration_errors(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="needs keyTab="):
@@ -114,20 +114,20 @@ def test_a_keytab_that_is_not_named_and_a_missing_library_are_errors_of_the_sett
         Admin("localhost:1", **MINE)
 
 
-def test_clients_of_kerberos_hear_the_name_of_the_host(served: Running) -> None:
+def test_kerberos_clients_get_the_host_name(served: Running) -> None:
     with Admin(address(served, "INSIDE"), **MINE) as admin:
         (node,) = admin.describe_cluster(timeout=PATIENCE_S).brokers
     assert node.host == "localhost"
 
 
-def test_steps_come_in_requests(raw: Raw) -> None:
+def test_kerberos_messages_come_in_requests(raw: Raw) -> None:
     assert raw.ask(SaslHandshake, 1, mechanism="GSSAPI").error_code == 0
     answers = [raw.ask(SaslAuthenticate, 2, auth_bytes=step).auth_bytes for step in STEPS]
     assert answers == [b"welcome", SIGNED + gssapi.NONE_ONLY, b""]
     assert raw.ask(ListGroups, 2).error_code == 0
 
 
-def test_steps_come_as_they_are_after_the_first_handshake_of_kafka(raw: Raw) -> None:
+def test_kerberos_messages_come_bare_after_handshake_version_0(raw: Raw) -> None:
     assert raw.ask(SaslHandshake, 0, mechanism="GSSAPI").error_code == 0
     for step, answer in zip(STEPS, [b"welcome", SIGNED + gssapi.NONE_ONLY, b""], strict=True):
         raw.send(step)
@@ -136,7 +136,7 @@ def test_steps_come_as_they_are_after_the_first_handshake_of_kafka(raw: Raw) -> 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_step_that_is_wrong_is_the_end_after_its_answer(raw: Raw, version: int) -> None:
+def test_a_wrong_kerberos_message_ends_the_connection_after_its_answer(raw: Raw, version: int) -> None:
     assert raw.ask(SaslHandshake, version, mechanism="GSSAPI").error_code == 0
     if version:
         answer = raw.ask(SaslAuthenticate, 2, auth_bytes=b"x to y")
@@ -146,7 +146,7 @@ def test_a_step_that_is_wrong_is_the_end_after_its_answer(raw: Raw, version: int
     assert raw.receive() is None
 
 
-def test_what_comes_behind_a_step_waits_for_its_answer(raw: Raw) -> None:
+def test_requests_behind_a_kerberos_message_wait_for_its_answer(raw: Raw) -> None:
     assert raw.ask(SaslHandshake, 0, mechanism="GSSAPI").error_code == 0
     for step in STEPS:
         raw.send(step)

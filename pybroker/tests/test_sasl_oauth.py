@@ -66,7 +66,7 @@ def librdkafka(served: Served, text: str) -> dict[str, object]:
     }
 
 
-def test_keys_that_cannot_be_read_stop_the_start_before_others_hear_of_the_broker(
+def test_unreadable_keys_stop_the_start_before_the_registration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined: list[ClusterNode] = []
@@ -78,7 +78,7 @@ def test_keys_that_cannot_be_read_stop_the_start_before_others_hear_of_the_broke
     assert not joined
 
 
-def test_others_hear_of_the_broker_when_it_has_tried_to_fetch_keys(
+def test_a_broker_registers_after_its_first_attempt_to_fetch_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that takes its time keeps no leader from its clients."""
@@ -187,7 +187,7 @@ def test_our_client_comes_in_with_a_token_and_is_told_if_it_is_refused(served: S
         producer.send("by-sdk", b"x").result(PATIENCE_S)
 
 
-def test_a_token_that_somebody_else_has_signed_lets_nobody_in(served: Served) -> None:
+def test_a_token_with_an_unknown_signature_is_refused(served: Served) -> None:
     from confluent_kafka import Producer
 
     told: list[str] = []

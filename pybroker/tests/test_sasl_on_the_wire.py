@@ -112,20 +112,20 @@ def head(key: int, body: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("key", [key for key in EVERY_KEY if key not in (SaslHandshake.key, ApiVersions.key)])
-def test_before_it_says_who_it_is_a_request_ends_the_connection_unread(raw: Raw, key: int) -> None:
+def test_a_request_before_authentication_ends_the_connection_unread(raw: Raw, key: int) -> None:
     raw.send(head(key, b"\xff" * 30))
     assert raw.receive() is None
 
 
 @pytest.mark.parametrize("key", [key for key in EVERY_KEY if key != SaslAuthenticate.key])
-def test_while_it_says_who_it_is_every_other_request_ends_the_connection(raw: Raw, key: int) -> None:
+def test_another_request_during_authentication_ends_the_connection(raw: Raw, key: int) -> None:
     assert raw.ask(SaslHandshake, 1, mechanism="PLAIN").error_code == 0
     raw.send(head(key, b"\xff" * 30))
     assert raw.receive() is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\x16\x03\x01\x02\0", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 40])
-def test_what_is_no_request_ends_the_connection(raw: Raw, data: bytes) -> None:
+def test_bytes_that_are_not_a_request_end_the_connection(raw: Raw, data: bytes) -> None:
     raw.send(data)
     assert raw.receive() is None
 
@@ -175,7 +175,7 @@ def test_a_long_frame_is_read_after_the_client_has_authenticated(served: Running
     assert late.ask(Metadata, 1, topics=names) is not None
 
 
-def test_the_versions_are_told_before(raw: Raw) -> None:
+def test_api_versions_is_served_before_authentication(raw: Raw) -> None:
     assert len(raw.ask(ApiVersions, 0).api_keys) > 20
     assert raw.login().error_code == 0
     assert raw.ask(ListGroups, 0).error_code == 0
@@ -207,7 +207,7 @@ def test_requests_behind_a_wrong_password_are_not_served(served: Running) -> Non
     assert [each and struct.unpack(">i", each[:4])[0] for each in told] == [1, 2, None]
 
 
-def test_a_wrong_password_is_told_as_kafka_tells_it_and_ends_the_connection(
+def test_a_wrong_password_gets_kafkas_error_and_ends_the_connection(
     raw: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -218,7 +218,7 @@ def test_a_wrong_password_is_told_as_kafka_tells_it_and_ends_the_connection(
     assert "hunter2" not in caplog.text
 
 
-def test_a_mechanism_that_is_not_there_is_answered_by_those_that_are(raw: Raw) -> None:
+def test_an_unsupported_mechanism_is_answered_with_the_supported_ones(raw: Raw) -> None:
     answer = raw.ask(SaslHandshake, 1, mechanism="GSSAPI")
     assert answer.error_code == errors.UnsupportedSaslMechanism.code
     assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -243,7 +243,7 @@ def test_old_clients_with_a_wrong_password_are_disconnected(raw: Raw) -> None:
     assert raw.receive() is None
 
 
-def test_a_session_has_an_end_and_a_client_that_comes_again_goes_on(
+def test_a_session_expires_and_a_client_that_re_authenticates_continues(
     raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
@@ -255,7 +255,7 @@ def test_a_session_has_an_end_and_a_client_that_comes_again_goes_on(
     assert raw.ask(ListGroups, 0) is None
 
 
-def test_what_waits_is_answered_no_more_where_a_client_that_comes_again_is_refused(
+def test_waiting_requests_get_no_answer_if_re_authentication_fails(
     raw: Raw, served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
@@ -276,7 +276,7 @@ def test_what_waits_is_answered_no_more_where_a_client_that_comes_again_is_refus
     assert raw.receive() is None
 
 
-def test_a_long_frame_is_not_read_while_a_client_says_again_who_it_is(
+def test_a_long_frame_is_not_read_during_re_authentication(
     raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
@@ -290,7 +290,7 @@ def test_a_long_frame_is_not_read_while_a_client_says_again_who_it_is(
     assert raw.receive() is None
 
 
-def test_a_client_that_comes_again_as_somebody_else_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_re_authentication_as_another_user_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
     raw.login()
     answer = raw.login(b'\0bob\0b"o b=,')
@@ -298,7 +298,7 @@ def test_a_client_that_comes_again_as_somebody_else_is_refused(raw: Raw, monkeyp
     assert raw.receive() is None
 
 
-def test_a_session_without_end_is_not_begun_again(raw: Raw, served: Running) -> None:
+def test_a_session_without_a_limit_needs_no_re_authentication(raw: Raw, served: Running) -> None:
     client = Raw(served)
     assert client.ask(SaslHandshake, 1, mechanism="SCRAM-SHA-256").error_code == 0
     first = scram.client_first("alice", "nonce")
@@ -312,7 +312,7 @@ def test_a_session_without_end_is_not_begun_again(raw: Raw, served: Running) -> 
     assert client.ask(ListGroups, 0).error_code == 0
 
 
-def test_a_silent_client_does_not_stay(served: Running) -> None:
+def test_a_silent_unauthenticated_client_is_disconnected(served: Running) -> None:
     silent = Raw(served)
     own = silent.socket.getsockname()[:2]
     served.until(lambda: any(each.peer_address == own for each in served.broker.net.connections))
@@ -325,7 +325,7 @@ def test_a_silent_client_does_not_stay(served: Running) -> None:
     assert known.connection().is_overdue(connection.active_at + limit_s + 1) is None
 
 
-def test_those_who_say_nothing_give_way_to_others(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_unauthenticated_clients_make_room_for_others(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     net = served.broker.net
     known = Raw(served)
     assert known.login().error_code == 0
@@ -340,7 +340,7 @@ def test_those_who_say_nothing_give_way_to_others(served: Running, monkeypatch: 
     assert len(net.strangers["INSIDE"]) == 1
 
 
-def test_strangers_of_one_listener_keep_nobody_out_of_another(
+def test_unauthenticated_clients_of_one_listener_do_not_block_another(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = served.broker.net
@@ -352,7 +352,7 @@ def test_strangers_of_one_listener_keep_nobody_out_of_another(
     assert slow.login().error_code == 0
 
 
-def test_those_who_say_nothing_take_no_place_of_others_where_connections_are_limited(
+def test_silent_clients_take_no_limited_place_of_others(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = served.broker.net
@@ -374,7 +374,7 @@ def test_those_who_say_nothing_take_no_place_of_others_where_connections_are_lim
     assert [each.ask(ListGroups, 0).error_code for each in (known, plain, late)] == [0, 0, 0]
 
 
-def test_a_plain_listener_begins_no_authentication(served: Running) -> None:
+def test_a_plaintext_listener_begins_no_authentication(served: Running) -> None:
     plain = Raw(served, "PLAINTEXT")
     assert plain.ask(SaslHandshake, 1, mechanism="PLAIN").error_code == errors.IllegalSaslState.code
     assert plain.ask(ListGroups, 0).error_code == 0

@@ -97,7 +97,7 @@ def test_a_start_that_fails_can_be_stopped(tmp_path: Path) -> None:
     in_loop(scenario)
 
 
-def test_clients_are_told_the_address_that_they_used(tmp_path: Path) -> None:
+def test_clients_get_the_address_that_they_used(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = make(tmp_path)
         await broker.start()
@@ -108,7 +108,7 @@ def test_clients_are_told_the_address_that_they_used(tmp_path: Path) -> None:
     in_loop(scenario)
 
 
-def test_advertised_listeners_are_told_to_everyone(tmp_path: Path) -> None:
+def test_all_clients_get_the_advertised_listeners(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = make(tmp_path, **{"advertised.listeners": "PLAINTEXT://kafka.example:77"})
         await broker.start()

@@ -119,7 +119,7 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
         (("--host", "203.0.113.7"), "203.0.113.7"),
     ],
 )
-def test_misuse_is_one_line_and_exit_2(
+def test_wrong_usage_is_one_line_and_exit_2(
     tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
     port = () if "--port" in arguments else ("--port", 0)
@@ -129,7 +129,7 @@ def test_misuse_is_one_line_and_exit_2(
     assert told in one_line(ended.err)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run("--port", 0, "--data-dir", tmp_path / "file" / "data")
     assert ended.code == 2
@@ -137,14 +137,14 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--processes", 2)])
-def test_a_log_dir_that_cannot_be_made_is_told_with_the_line_that_names_it(tmp_path: Path, more: tuple[object]) -> None:
+def test_a_log_dir_that_cannot_be_created_is_reported_with_its_line(tmp_path: Path, more: tuple[object]) -> None:
     file = tmp_path / "server.properties"
     file.write_text("\nlog.dirs=/proc/nope\n")
     line = one_line(run(file, "--port", 0, *more).err)
     assert f"log dir /proc/nope: No such file or directory: change log.dirs (from {file}:2)" in line
 
 
-def test_a_listener_that_cannot_be_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
+def test_an_impossible_listener_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     for text, words in (("SASL_SSL://:9393", "listener SASL_SSL"), ("://x", "is not of the form")):
         file.write_text(f"\nlisteners={text}\n")
@@ -176,7 +176,7 @@ def test_a_properties_file_of_kafka_starts_a_broker_in_its_own_folders(tmp_path:
     assert (tmp_path / "data" / "coordination.db").exists()
 
 
-def test_a_file_of_a_vendor_starts_and_what_has_no_meaning_is_named(tmp_path: Path) -> None:
+def test_a_file_of_a_vendor_starts_and_unknown_keys_are_named(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "process.roles=broker,controller\nnode.id=1\nzookeeper.connect=127.0.0.1:1\n"
@@ -190,7 +190,7 @@ def test_a_file_of_a_vendor_starts_and_what_has_no_meaning_is_named(tmp_path: Pa
     assert "INFO" not in ended.err, "KAFKA_LOG4J_ROOT_LOGLEVEL says what is logged"
 
 
-def test_a_file_with_an_authorizer_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_an_unsupported_authorizer_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("authorizer.class.name=org.apache.ranger.RangerKafkaAuthorizer\n")
     ended = run(file, "--port", 0, "--data-dir", tmp_path / "data")

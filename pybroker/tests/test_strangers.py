@@ -99,7 +99,7 @@ def commit(name: str = OWN, **more: Any) -> list[dict[str, Any]]:
     return [{"name": name, "partitions": [partition], **more}]
 
 
-def test_the_producer_id_of_others_opens_nothing_of_their_transaction(
+def test_a_foreign_producer_id_gives_no_access_to_its_transaction(
     served: Running, alice: Client, bob: Client
 ) -> None:
     producer = begun(alice)
@@ -186,7 +186,7 @@ def test_a_fetch_session_of_others_is_not_there(served: Running, alice: Client, 
     assert not codes(alice(p.Fetch, 12, **{**session, "session_epoch": 1}, min_bytes=0, topics=[]))
 
 
-def test_fetch_sessions_of_what_may_not_be_read_take_nobody_elses_place(
+def test_fetch_sessions_over_forbidden_topics_evict_no_others(
     alice: Client, bob: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 100)
@@ -205,7 +205,7 @@ def test_fetch_sessions_of_what_may_not_be_read_take_nobody_elses_place(
     assert not begun(bob, "none", *range(10))
 
 
-def test_a_client_that_comes_again_as_another_user_ends_its_connection_and_nothing_of_others(
+def test_re_authentication_as_another_user_ends_only_that_connection(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session, member and transaction stay alice's: she goes on with them on another connection."""
@@ -222,7 +222,7 @@ def test_a_client_that_comes_again_as_another_user_ends_its_connection_and_nothi
     assert not codes(alice(p.EndTxn, 3, transactional_id=THEIRS, **producer, committed=False))
 
 
-def test_a_member_of_a_group_of_others_is_not_touched(served: Running, alice: Client, bob: Client) -> None:
+def test_a_member_of_a_foreign_group_is_not_affected(served: Running, alice: Client, bob: Client) -> None:
     joins = {
         "group_id": THEIRS, "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
@@ -275,7 +275,7 @@ def test_only_a_broker_opens_an_envelope_whatever_principal_it_names(
     assert not codes(Client(served)(p.DeleteAcls, 3, filters=[everything]))
 
 
-def test_a_token_is_renewed_by_no_stranger_and_described_to_none(served: Running, alice: Client, bob: Client) -> None:
+def test_a_stranger_neither_renews_nor_sees_a_token(served: Running, alice: Client, bob: Client) -> None:
     token = alice(p.CreateDelegationToken, 3, renewers=[], max_lifetime_ms=-1)
     assert not token.error_code
     for api in (p.RenewDelegationToken, p.ExpireDelegationToken):
@@ -298,7 +298,7 @@ def test_a_token_is_renewed_by_no_stranger_and_described_to_none(served: Running
     ],
     ids=lambda each: getattr(each, "name", None),
 )
-def test_what_nobody_names_many_of_takes_no_turn_of_the_loop(
+def test_requests_with_too_many_items_are_refused_at_once(
     bob: Client, api: Any, version: int, fields: dict[str, Any]
 ) -> None:
     """The request is refused when it is decoded, on a thread."""

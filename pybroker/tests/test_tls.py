@@ -255,7 +255,7 @@ def refused(broker: Running, key: str, value: str, *, incremental: bool, validat
 
 @pytest.mark.parametrize("incremental", [True, False])
 @pytest.mark.parametrize("validate_only", [True, False])
-def test_a_key_store_that_cannot_be_read_is_refused(served: Running, incremental: bool, validate_only: bool) -> None:
+def test_an_unreadable_key_store_is_refused(served: Running, incremental: bool, validate_only: bool) -> None:
     key, path = "listener.name.ssl.ssl.keystore.location", str(served.keys.with_name("none.pem"))
     said = refused(served, key, path, incremental=incremental, validate_only=validate_only)
     assert f"listener SSL: {key} (from AlterConfigs): {path}: No such file" in said
@@ -265,7 +265,7 @@ def test_a_key_store_that_cannot_be_read_is_refused(served: Running, incremental
     assert served.broker.config.source(key).name == "DEFAULT"
 
 
-def test_a_start_takes_the_key_store_that_an_administrator_has_chosen_where_the_one_of_before_is_gone(
+def test_a_start_uses_the_altered_key_store_even_if_the_old_one_is_gone(
     tmp_path: Path,
 ) -> None:
     key = "listener.name.ssl.ssl.keystore.location"
@@ -278,7 +278,7 @@ def test_a_start_takes_the_key_store_that_an_administrator_has_chosen_where_the_
         broker.shows(wanted, cafile=str(tmp_path / "ca-of-before.pem"))
 
 
-def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_the_next_start(
+def test_altered_settings_apply_from_the_first_connection_of_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(tmp_path) as broker:
@@ -289,7 +289,7 @@ def test_what_an_administrator_has_altered_holds_from_the_first_connection_of_th
         assert broker.broker.protection.tls.listeners["SSL"].context.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_a_certificate_that_changes_on_the_disk_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_that_changes_on_the_disk_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "LOOK_S", 0.01)
     with running(tmp_path) as broker, broker.connect() as first:
         broker.shows(broker.new_keys(broker.keys.name))
@@ -318,7 +318,7 @@ def test_a_broker_alone_may_have_tls_for_brokers_and_serves_groups_and_transacti
 
 
 @pytest.mark.nightly
-def test_5000_handshakes_that_do_not_go_on_hinder_nobody(served: Running) -> None:
+def test_5000_stalled_handshakes_delay_no_client(served: Running) -> None:
     host, _, port = served.bootstrap.rpartition(":")
     half_open = [socket.create_connection((host, int(port))) for _ in range(5000)]
     for each in half_open:

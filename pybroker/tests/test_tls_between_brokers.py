@@ -44,7 +44,7 @@ def secured(folder: Path, **settings: str) -> Cluster:
     return Cluster(folder, **{**given, **settings})
 
 
-def test_what_brokers_say_to_each_other_is_encrypted(tmp_path: Path) -> None:
+def test_traffic_between_brokers_is_encrypted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with secured(tmp_path) as cluster:
             first, second = await cluster.start(1), await cluster.start(2)
@@ -74,7 +74,7 @@ async def _asked(cluster: Cluster, **settings: str) -> str:
     return str(caught.value)
 
 
-def test_a_broker_of_another_name_is_none_unless_it_is_a_super_user(tmp_path: Path) -> None:
+def test_a_broker_with_another_name_is_refused_unless_it_is_a_super_user(tmp_path: Path) -> None:
     other = keys(tmp_path / "other.pem", "others")
 
     async def refused() -> None:
@@ -101,7 +101,7 @@ def test_a_broker_of_another_name_is_none_unless_it_is_a_super_user(tmp_path: Pa
         pytest.param("127.0.0.1", OTHER, "unable to get local issuer certificate", id="authority"),
     ],
 )
-def test_a_broker_whose_certificate_does_not_fit_is_not_talked_to(
+def test_a_broker_with_an_unsuitable_certificate_gets_no_requests(
     host: str, authority: trustme.CA, why: str, tmp_path: Path
 ) -> None:
     strange = keys(tmp_path / "strange.pem", authority=authority, host=host)
@@ -113,7 +113,7 @@ def test_a_broker_whose_certificate_does_not_fit_is_not_talked_to(
     in_loop(scenario)
 
 
-def test_a_host_that_the_certificate_does_not_name_is_accepted_where_that_is_not_looked_at(tmp_path: Path) -> None:
+def test_a_host_missing_from_the_certificate_is_accepted_without_verification(tmp_path: Path) -> None:
     strange = keys(tmp_path / "strange.pem", host="10.1.1.1")
 
     async def scenario() -> None:
@@ -125,7 +125,7 @@ def test_a_host_that_the_certificate_does_not_name_is_accepted_where_that_is_not
     in_loop(scenario)
 
 
-def test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_path: Path) -> None:
+def test_a_client_with_the_secret_but_no_certificate_is_not_a_broker(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with secured(tmp_path) as cluster:
             first = await cluster.start(1)
@@ -138,7 +138,7 @@ def test_a_client_that_knows_the_secret_and_has_no_certificate_is_no_broker(tmp_
     in_loop(scenario)
 
 
-def test_brokers_that_get_tls_between_them_one_after_the_other_reach_each_other(tmp_path: Path) -> None:
+def test_brokers_that_switch_to_tls_one_by_one_reach_each_other(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with secured(tmp_path, ssl_client_auth="requested") as cluster:
             new, old = await cluster.start(1), await cluster.start(2, inter_broker_listener_name="PLAINTEXT")

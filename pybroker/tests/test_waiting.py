@@ -39,7 +39,7 @@ def start(work: Any) -> Any:
 
 
 @on_a_loop
-async def test_what_does_not_wait_is_answered_at_once_without_a_task() -> None:
+async def test_work_that_does_not_wait_ends_at_once_without_a_task() -> None:
     async def work() -> str:
         return "now"
 
@@ -48,7 +48,7 @@ async def test_what_does_not_wait_is_answered_at_once_without_a_task() -> None:
 
 
 @on_a_loop
-async def test_what_fails_before_it_waits_raises_at_once() -> None:
+async def test_work_that_fails_before_it_waits_raises_at_once() -> None:
     async def work() -> None:
         raise KeyError("now")
 
@@ -57,7 +57,7 @@ async def test_what_fails_before_it_waits_raises_at_once() -> None:
 
 
 @on_a_loop
-async def test_all_before_the_first_wait_is_done_when_start_returns() -> None:
+async def test_everything_before_the_first_wait_is_done_when_start_returns() -> None:
     done = []
 
     async def work() -> str:
@@ -291,7 +291,7 @@ async def test_the_starter_of_work_is_another_task_than_the_work() -> None:
 
 
 @on_a_loop
-async def test_what_was_waited_for_leaves_nothing_to_the_garbage_collector() -> None:
+async def test_awaited_work_leaves_nothing_to_the_garbage_collector() -> None:
     class Request:
         """Something that the work holds."""
 

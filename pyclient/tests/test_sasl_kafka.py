@@ -156,7 +156,7 @@ def test_a_mechanism_that_the_listener_does_not_have_is_told_with_those_that_it_
     assert all(name in told for name in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
 
 
-def test_a_listener_of_another_kind_is_told(java_broker: SecuredKafka) -> None:
+def test_a_listener_of_another_kind_is_reported(java_broker: SecuredKafka) -> None:
     def told(address: str, settings: dict[str, Any]) -> str:
         with Admin(address, **settings) as admin, pytest.raises(KafkaError) as caught:
             admin.describe_cluster(timeout=QUICKLY_S / 10)

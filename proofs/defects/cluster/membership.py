@@ -24,7 +24,7 @@ from pybroker.store.interface import CoordinationStore, Create, NoNode
 
 @defect(
     "pybroker/cluster/tests/test_empty_store.py"
-    "::test_an_empty_store_is_asked_now_and_then_and_a_broker_can_be_stopped_meanwhile"
+    "::test_an_empty_store_is_queried_rarely_and_brokers_can_be_stopped"
 )
 @in_histories("empty store", "restless", "stops", "settles")
 def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
@@ -88,7 +88,7 @@ def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
     return [(Membership, "_rejoin", again)]
 
 
-@defect("pybroker/cluster/tests/test_following.py::test_a_store_without_a_journal_is_asked_less_and_less_often")
+@defect("pybroker/cluster/tests/test_following.py::test_a_store_without_a_journal_is_queried_with_growing_pauses")
 def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
     """Each time, the broker reads ten nodes and logs a line."""
 

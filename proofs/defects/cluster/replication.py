@@ -22,20 +22,20 @@ from pybroker.replication.partition_table import PartitionTable
 TESTS = "pybroker/replication/tests"
 
 
-@defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_answer_that_was_void_is_told_again")
+@defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_ignored_answer_is_sent_again")
 @in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
     """If a follower could not use the answer, it does not learn the high watermark until it rises."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]
 
 
-@defect(f"{TESTS}/test_truncation.py::test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile")
+@defect(f"{TESTS}/test_truncation.py::test_a_deep_truncation_is_done_in_pieces_without_fetching")
 def a_deep_cut_is_read_in_one_turn() -> list[Patch]:
     """The event loop reads up to a whole segment in one turn."""
     return [(deep_cut, "producers_after_cut", lambda log, offset: (None, iter(())))]
 
 
-@defect(f"{TESTS}/test_truncation.py::test_deep_cuts_take_turns")
+@defect(f"{TESTS}/test_truncation.py::test_deep_truncations_take_turns")
 def one_deep_cut_waits_for_the_other() -> list[Patch]:
     """A truncation waits until the other one is over, however long that takes."""
     put_off = Source._put_off
@@ -47,7 +47,7 @@ def one_deep_cut_waits_for_the_other() -> list[Patch]:
     return [(Source, "_put_off", put_first)]
 
 
-@defect("pybroker/replication/tests/test_moves.py::test_a_move_that_fails_in_whatever_way_is_given_up")
+@defect("pybroker/replication/tests/test_moves.py::test_any_failure_of_a_move_ends_it")
 def only_a_failed_disk_ends_a_move() -> list[Patch]:
     """A move that meets a damaged batch never ends, so the log is not compacted and cannot be moved."""
 
@@ -88,7 +88,7 @@ def what_was_fetched_before_a_registration_counts_after_it() -> list[Patch]:
 
 @defect(
     f"{TESTS}/test_replica_manager.py"
-    "::test_what_a_topic_asks_of_its_replicas_is_not_known_so_all_of_them_are_needed"
+    "::test_an_unreadable_min_insync_replicas_requires_all_replicas"
 )
 def an_unknown_configuration_asks_for_one_replica() -> list[Patch]:
     """A broker that starts while the configuration is garbled acknowledges records that have a single replica."""
@@ -113,7 +113,7 @@ def an_answer_is_void_when_a_log_start_was_told() -> list[Patch]:
     return [(Source, "_name", as_another_place)]
 
 
-@defect(f"{TESTS}/test_flush_acks.py::test_what_a_follower_could_not_sync_is_named_when_it_could")
+@defect(f"{TESTS}/test_flush_acks.py::test_a_follower_reports_an_offset_once_it_is_synced")
 def what_a_follower_could_not_sync_is_named() -> list[Patch]:
     """With ``flush.acks`` and without free descriptors, the leader counted records in the follower's page cache."""
 
@@ -124,7 +124,7 @@ def what_a_follower_could_not_sync_is_named() -> list[Patch]:
     return [(Fetchers, "is_on_disk", is_on_disk)]
 
 
-@defect(f"{TESTS}/test_new_logs.py::test_metadata_do_not_wait_for_logs_which_are_made_in_order")
+@defect(f"{TESTS}/test_new_logs.py::test_metadata_do_not_wait_for_new_logs")
 def a_topic_is_answered_for_when_it_has_its_logs() -> list[Patch]:
     """Creating 5 topics of 1,000 partitions took 1.5 s."""
 
@@ -141,7 +141,7 @@ def a_log_that_is_made_later_is_lost() -> list[Patch]:
     return [(PartitionTable, "make_later", lambda self, topic_id, index: self.new.add(topic_id, index))]
 
 
-@defect(f"{TESTS}/test_new_logs.py::test_a_log_that_cannot_be_made_is_lost_and_that_is_told")
+@defect(f"{TESTS}/test_new_logs.py::test_a_log_that_cannot_be_created_is_reported_as_lost")
 def a_log_that_could_not_be_made_is_forgotten() -> list[Patch]:
     """The partition has a leader without a log."""
     return [(PartitionTable, "expect", lambda self, topic_id, index: False)]

@@ -15,7 +15,7 @@ from pybroker.store.zookeeper import ZooKeeperStore
 
 @defect(
     "pybroker/store/tests/test_zookeeper.py"
-    "::test_a_loop_that_hangs_loses_its_session_and_begins_another_when_it_turns_again"
+    "::test_a_hanging_loop_loses_its_session_and_begins_another_afterwards"
 )
 def heartbeats_keep_the_session_of_a_hanging_broker() -> list[Patch]:
     """kazoo's thread sends heartbeats although the event loop hangs."""

@@ -81,13 +81,13 @@ def a_topic_that_is_there_again_begins_anew() -> list[Patch]:
     return [(Strays, "of", lambda self, topic_partition, topic_id: None)]
 
 
-@defect("pybroker/replication/tests/test_strays.py::test_what_belongs_to_no_topic_is_not_under_retention")
+@defect("pybroker/replication/tests/test_strays.py::test_strays_are_not_under_retention")
 def logs_are_under_the_default_retention_until_their_topic_is_known() -> list[Patch]:
     """Retention deleted logs of unknown topics after a week."""
     return [(LogConfig, "keeping_everything", lambda self: self)]
 
 
-@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_new_broker_deletes_nothing_of_it")
+@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_new_broker_deletes_nothing_without_a_readable_configuration")
 def a_configuration_that_cannot_be_read_is_an_empty_one() -> list[Patch]:
     """The topic got the default retention."""
     return [(loading, "_UNREADABLE", {}), (loading, "MISSING_CONFIGS", NO_CONFIGS)]
@@ -137,7 +137,7 @@ def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
     return [(missing_directories, "compare", lambda known, found, given_up: missing_directories.Directories())]
 
 
-@defect("pybroker/tests/test_missing_directory.py::test_what_was_there_alone_is_offline_until_the_disk_is_back")
+@defect("pybroker/tests/test_missing_directory.py::test_partitions_of_a_missing_disk_are_offline_until_it_is_back")
 def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() -> list[Patch]:
     """The election that its offline disk caused did so."""
     must_wait = PartitionTable.must_wait
@@ -148,7 +148,7 @@ def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() ->
     return [(PartitionTable, "must_wait", at_the_start)]
 
 
-@defect("pybroker/cli/tests/test_strays.py::test_strays_are_removed_by_a_person_only")
+@defect("pybroker/cli/tests/test_strays.py::test_strays_are_removed_only_with_execute")
 def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
     """The loss of the store deleted the logs."""
 

@@ -103,7 +103,7 @@ def test_a_name_finds_each_acl_that_covers_it(world: World) -> None:
     assert world.listed() == []
 
 
-def test_a_plan_creates_nothing_and_shows_only_what_is_not_there(world: World) -> None:
+def test_a_dry_run_creates_nothing_and_shows_only_new_acls(world: World) -> None:
     world.done("create", "--allow", "a", "--operation", "read", "--topic", "t")
     words = ("create", "--allow", "a", "--operation", "read", "--operation", "write", "--topic", "t", "--dry-run")
     assert lines(world.done(*words, "-o", "jsonl")) == ["User:a allow write topic t literal *"]
@@ -129,12 +129,12 @@ def test_a_plan_creates_nothing_and_shows_only_what_is_not_there(world: World) -
         (("delete", "--topic", "t", "--prefixed", "--pattern", "any"), "use either --prefixed or --pattern"),
     ],
 )
-def test_what_is_missing_or_does_not_fit_is_told(world: World, words: tuple[str, ...], told: str) -> None:
+def test_missing_and_contradicting_options_are_errors(world: World, words: tuple[str, ...], told: str) -> None:
     assert told in world.shell.refused("acl", *words, code=2)
     assert world.acls.there == []
 
 
-def test_what_a_broker_refuses_is_told_with_its_acl(world: World) -> None:
+def test_a_refusal_of_the_broker_is_reported_with_its_acl(world: World) -> None:
     words = ("--allow", "a", "--host", "nowhere", "--host", "*", "--operation", "read", "--topic", "t")
     told = world.shell.refused("acl", "create", *words, "-o", "name")
     assert "ACL allow User:a read topic t" in told

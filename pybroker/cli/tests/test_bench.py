@@ -18,7 +18,7 @@ def shell() -> Iterator[Shell]:
         yield Shell(broker.bootstrap_servers)
 
 
-def test_quantiles_are_the_times_that_so_many_did_not_exceed() -> None:
+def test_quantiles_are_the_times_that_a_share_of_records_did_not_exceed() -> None:
     times = Latencies()
     assert (times.quantile(0.5), times.average, times.greatest) == (None, None, None)
     for each in range(100, 0, -1):
@@ -30,7 +30,7 @@ def test_quantiles_are_the_times_that_so_many_did_not_exceed() -> None:
     assert row["max_ms"] == 100.0
 
 
-def test_a_run_of_no_time_has_no_rate() -> None:
+def test_a_run_without_duration_has_no_rate() -> None:
     assert Measured("x", 0, 0, 0.0, Latencies()).row()[1:5] == (0, 0.0, 0, 0.0)
 
 
@@ -49,7 +49,7 @@ def test_values_have_their_size() -> None:
         (("e2e", "-n", 20), ["acked", "end to end"]),
     ],
 )
-def test_what_is_measured_is_all_there_and_nothing_is_left(
+def test_all_figures_are_shown_and_no_topic_is_left(
     shell: Shell, words: tuple[object, ...], whats: list[str]
 ) -> None:
     found = shell.done("bench", *words, "-o", "jsonl").documents

@@ -50,7 +50,7 @@ def offered(shell: Shell, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[
         (("kafka-consumer-g",), ["kafka-consumer-groups"]),
     ],
 )
-def test_what_fits_is_offered(
+def test_matching_names_are_offered(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], found: list[str]
 ) -> None:
     assert offered(shell, monkeypatch, *words) == found

@@ -37,13 +37,13 @@ def test_a_line_becomes_the_record_that_kafka_would_make(
 
 
 @pytest.mark.parametrize(("known", "line"), [(KEYED, b"no key"), (BOTH, b"a:1"), (BOTH, b"a\tk\tv")])
-def test_a_line_without_its_separator_is_told_by_number(known: dict[str, str], line: bytes) -> None:
+def test_a_line_without_its_separator_is_reported_by_number(known: dict[str, str], line: bytes) -> None:
     with pytest.raises(Failure, match=r"line 1: .*separator|line 1: headers.delimiter"):
         next(LineReader(known)([line]))
 
 
 @pytest.mark.parametrize("mark", ["headers.delimiter", "headers.separator", "headers.key.separator"])
-def test_marks_that_cannot_be_told_apart_are_refused(mark: str) -> None:
+def test_equal_separators_are_refused(mark: str) -> None:
     others = {"headers.delimiter": ",", "headers.separator": ":", "headers.key.separator": ","}
     with pytest.raises(ValueError, match="both"):
         LineReader({mark: others[mark]})
@@ -72,7 +72,7 @@ def test_a_record_is_written_as_kafka_does(known: dict[str, str], text: bytes) -
     assert formatter(None, known)(RECORD) == text
 
 
-def test_a_record_without_time_headers_epoch_says_so() -> None:
+def test_a_record_without_timestamp_headers_or_epoch_is_shown_as_in_kafka() -> None:
     bare = Record("t", 0, 0)
     wanted = {"print.timestamp": "true", "print.headers": "true", "print.epoch": "true", "print.value": "false"}
     assert formatter("org.apache.kafka.tools.consumer.DefaultMessageFormatter", wanted)(bare) == (
@@ -98,7 +98,7 @@ def test_simple_types_of_java_are_read(name: str, data: bytes, text: bytes) -> N
     assert formatter(None, known)(Record("t", 0, 0, value=data)) == text + b"\n"
 
 
-def test_bytes_that_are_no_number_fail_with_a_way_out() -> None:
+def test_bytes_that_are_not_a_number_fail_with_a_remedy() -> None:
     known = {"value.deserializer": "LongDeserializer"}
     with pytest.raises(Failure, match="another deserializer"):
         formatter(None, known)(Record("t", 0, 0, value=b"abc"))

@@ -86,7 +86,7 @@ def test_a_pipe_from_another_cluster_is_refused_where_the_topic_is_missing(shell
 
 
 @pytest.mark.nightly
-def test_a_cluster_that_creates_no_topics_by_itself_is_told_to_be_so() -> None:
+def test_a_cluster_without_auto_creation_is_named_in_the_error() -> None:
     with pybroker.run(auto_create_topics_enable="false") as broker:
         given = '{"topic": "elsewhere", "partition": 3, "value": "x"}\n'
         told = Shell(broker.bootstrap_servers).refused("produce", "absent", "-i", "jsonl", stdin=given)
@@ -98,6 +98,6 @@ def test_documents_without_partitions_need_nothing(shell: Shell) -> None:
     assert len(content(shell, "plain")) == 2
 
 
-def test_a_line_that_is_no_json_is_named_once(shell: Shell) -> None:
+def test_a_line_that_is_not_json_is_named_once(shell: Shell) -> None:
     told = shell.refused("produce", "plain", "-i", "jsonl", stdin='{"value": "a"}\n{"value": b}\n')
     assert told.endswith("line 2: it is not JSON: Expecting value at character 11\n"), told

@@ -9,7 +9,7 @@ import pytest
 from pybroker.cli.common.verbs import heard
 
 
-def test_warnings_of_a_client_are_diagnostics_as_long_as_they_are_asked_for(
+def test_client_warnings_are_shown_as_diagnostics_on_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

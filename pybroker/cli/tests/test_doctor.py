@@ -41,7 +41,7 @@ def test_an_advertised_address_that_leads_nowhere_is_explained(found: Reach, lev
         assert "advertised.listeners=PLAINTEXT://kafka.example:19092" in told.advice
 
 
-def test_a_broker_that_is_down_is_to_be_started_and_not_to_advertise_something_else() -> None:
+def test_for_a_broker_that_is_down_the_advice_is_to_start_it() -> None:
     """Its address is right: another broker of that machine answers."""
     dead = Reach(CAME_BY.host, CAME_BY.port + 1, CAME_BY.addresses, 0.0, "connect", "Connection refused")
     alone = network.advertised(7, dead, CAME_BY, [dead])
@@ -53,7 +53,7 @@ def test_a_broker_that_is_down_is_to_be_started_and_not_to_advertise_something_e
     assert "advertised.listeners" not in told.advice
 
 
-def test_two_brokers_that_advertise_one_address_are_told_apart() -> None:
+def test_two_brokers_with_one_advertised_address_are_reported() -> None:
     assert list(network.other_cluster(7, CAME_BY, "a", "a")) == []
     (told,) = network.other_cluster(7, CAME_BY, "a", "b")
     assert (told.level, told.found) == (ERROR, "cluster b answers there, not a")
@@ -63,13 +63,13 @@ def test_two_brokers_that_advertise_one_address_are_told_apart() -> None:
     ("dated", "level", "words"),
     [(1500, OK, "the same"), (2900, OK, "the same"), (9000, WARNING, "7.0 s ahead"), (-4000, WARNING, "5.0 s behind")],
 )
-def test_a_clock_that_is_off_is_told_by_how_much(dated: int, level: str, words: str) -> None:
+def test_a_wrong_clock_is_reported_with_its_difference(dated: int, level: str, words: str) -> None:
     told = cluster.skew(dated, 1000, 2000)
     assert (told.level, words in told.found) == (level, True)
 
 
 @pytest.mark.parametrize(("kept", "level"), [(True, OK), (None, OK), (False, WARNING)])
-def test_a_clock_that_nobody_keeps_is_a_warning(kept: bool | None, level: str) -> None:
+def test_an_unsynchronised_clock_is_a_warning(kept: bool | None, level: str) -> None:
     assert machine.clock(kept, 1_800_000_000).level == level
     assert machine.clock(kept, 0).level == WARNING
 
@@ -92,7 +92,7 @@ def test_settings_are_judged_as_a_start_would(tmp_path: Path, monkeypatch: pytes
     assert "num.partitions" in next(each.found for each in settings.examine(str(file)) if each.level == ERROR)
 
 
-def test_all_that_is_wrong_with_a_file_is_told_and_its_own_log_dirs_are_looked_at(tmp_path: Path) -> None:
+def test_all_errors_of_a_file_are_reported_and_its_log_dirs_checked(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(  # the second log dir would lie below a file
         f"num.partition=3\nlog.retention.hours=x\nlog.dirs={tmp_path}/a,{file}/nope\n"
@@ -109,7 +109,7 @@ def test_all_that_is_wrong_with_a_file_is_told_and_its_own_log_dirs_are_looked_a
     assert folders == {f"log dir {tmp_path}/a": OK, f"log dir {file}/nope": ERROR}
 
 
-def test_what_a_broker_would_not_obey_is_told_as_a_start_tells_it(tmp_path: Path) -> None:
+def test_settings_without_effect_are_reported_as_at_a_start(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("confluent.balancer.enable=true\nmetric.reporters=a.B\n")
     vendor, metrics, rest, _ = settings.examine(str(file))
@@ -141,7 +141,7 @@ def listener() -> Iterator[socket.socket]:
         thread.join(60)
 
 
-def test_something_else_that_listens_there_is_not_taken_for_kafka(listener: socket.socket) -> None:
+def test_another_server_at_the_port_is_not_taken_for_kafka(listener: socket.socket) -> None:
     shell = Shell(f"127.0.0.1:{listener.getsockname()[1]}")
     ended = shell("doctor", "-o", "json", "--timeout", 30)
     assert ended.code == 1
@@ -173,7 +173,7 @@ def test_an_advertised_address_where_something_else_answers_is_an_error_and_ends
     assert "not checked" in found["health"]["found"]
 
 
-def test_a_name_without_an_address_and_a_port_without_a_listener_are_told_apart() -> None:
+def test_an_unknown_name_and_a_closed_port_are_told_apart() -> None:
     ended = Shell("no-such-host.invalid:9092,127.0.0.1:1")("doctor", "-o", "json", "--timeout", 30)
     assert ended.code == 1
     assert "the name has no address" in ended.out
@@ -213,7 +213,7 @@ def test_an_address_that_no_client_takes_is_refused_as_by_every_verb(given: str)
 
 
 @pytest.mark.nightly
-def test_a_broker_that_is_well_is_found_well_and_left_as_it_was() -> None:
+def test_a_healthy_broker_passes_and_is_not_changed() -> None:
     with pybroker.run() as broker:
         shell = Shell(broker.bootstrap_servers)
         ended = shell.done("doctor", "--write", "-o", "jsonl", "--data-dir", broker.data_dir)

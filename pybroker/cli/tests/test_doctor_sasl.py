@@ -64,7 +64,7 @@ def examined(address: str, file: Path | None) -> dict[str, Any]:
         ({"sasl_mechanism": ""}, "sasl.mechanism is missing: it is one of PLAIN"),
     ],
 )
-def test_a_wrong_password_or_mechanism_is_told(tmp_path: Path, changed: dict[str, str], told: str) -> None:
+def test_a_wrong_password_or_mechanism_is_reported(tmp_path: Path, changed: dict[str, str], told: str) -> None:
     with serving(guarded) as address:
         found = examined(address, written(tmp_path, **changed))[f"bootstrap {address}"]
     assert found["level"] == ERROR
@@ -73,7 +73,7 @@ def test_a_wrong_password_or_mechanism_is_told(tmp_path: Path, changed: dict[str
 
 
 @pytest.mark.nightly  # the doctor waits for its limit
-def test_a_client_without_sasl_is_told_that_the_listener_asks_for_it(tmp_path: Path) -> None:
+def test_a_client_without_sasl_learns_that_the_listener_requires_it(tmp_path: Path) -> None:
     with serving(closing) as address:
         found = examined(address, None)[f"bootstrap {address}"]
     assert found["found"] == "it asks who the client is, by SASL: PLAIN, SCRAM-SHA-512"
@@ -82,7 +82,7 @@ def test_a_client_without_sasl_is_told_that_the_listener_asks_for_it(tmp_path: P
 
 @pytest.mark.nightly  # the doctor waits for its limit
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
-def test_a_client_without_sasl_is_told_that_the_listener_speaks_tls_and_asks_for_it(
+def test_a_client_without_sasl_learns_that_the_listener_requires_tls_and_sasl(
     tmp_path: Path, protocol: str
 ) -> None:
     (tmp_path / "ca.pem").write_text(world().authority)
@@ -96,13 +96,13 @@ def test_a_client_without_sasl_is_told_that_the_listener_speaks_tls_and_asks_for
 
 
 @pytest.mark.nightly  # the doctor waits for its limit
-def test_a_client_that_is_let_in_is_told_nothing_of_it(tmp_path: Path) -> None:
+def test_a_client_that_may_connect_gets_no_report_about_sasl(tmp_path: Path) -> None:
     with serving(guarded) as address:
         found = examined(address, written(tmp_path))
     assert (found[f"bootstrap {address}"]["level"], found["cluster"]["level"]) == (OK, OK), found
 
 
-def test_a_right_that_is_missing_is_told_with_what_grants_it() -> None:
+def test_a_missing_right_is_reported_with_the_command_that_grants_it() -> None:
     class Denying:
         """A cluster that lets nobody in."""
 

@@ -38,14 +38,14 @@ def trusting(folder: Path, authority: str = "") -> dict[str, str]:
     return {"security_protocol": "SSL", "ssl_truststore_location": str(folder / "ca.pem")}
 
 
-def test_a_client_in_plain_text_is_told_that_the_port_speaks_tls(tmp_path: Path) -> None:
+def test_a_plaintext_client_learns_that_the_port_speaks_tls(tmp_path: Path) -> None:
     with blunt(listening()) as address:
         found = examined(address, tmp_path)[f"bootstrap {address}"]
     assert (found["level"], found["found"]) == (ERROR, "it speaks TLS")
     assert "set security.protocol=SSL and ssl.truststore.location" in found["advice"]
 
 
-def test_a_certificate_that_the_client_does_not_trust_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_reported_with_the_remedy(tmp_path: Path) -> None:
     with blunt(listening()) as address:
         other = trusting(tmp_path, trustme.CA().cert_pem.bytes().decode())
         found = examined(address, tmp_path, **other)[f"TLS with {address}"]
@@ -54,7 +54,7 @@ def test_a_certificate_that_the_client_does_not_trust_is_told_with_the_remedy(tm
     assert found["advice"].startswith("set ssl.truststore.location")
 
 
-def test_a_certificate_for_other_hosts_is_told_with_its_names(tmp_path: Path) -> None:
+def test_a_certificate_for_other_hosts_is_reported_with_its_names(tmp_path: Path) -> None:
     authority = trustme.CA()
     made = authority.issue_cert("broker.example")
     keys = {"ssl_keystore_key": made.private_key_pem.bytes().decode(),
@@ -65,7 +65,7 @@ def test_a_certificate_for_other_hosts_is_told_with_its_names(tmp_path: Path) ->
     assert found["found"] == "the certificate is for broker.example, not for 127.0.0.1"
 
 
-def test_a_port_of_plain_text_is_told_to_a_client_by_tls(tmp_path: Path) -> None:
+def test_a_tls_client_learns_that_the_port_is_plaintext(tmp_path: Path) -> None:
     def serve(server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -84,7 +84,7 @@ def test_a_port_of_plain_text_is_told_to_a_client_by_tls(tmp_path: Path) -> None
     assert found["advice"] == "is security.protocol right? This client's is SSL"
 
 
-def test_a_setting_of_the_client_that_is_wrong_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_wrong_client_setting_is_named(tmp_path: Path) -> None:
     with blunt(listening()) as address:
         settings = {"security_protocol": "SSL", "ssl_truststore_location": "/no/file"}
         found = examined(address, tmp_path, **settings)[f"TLS with {address}"]
@@ -92,7 +92,7 @@ def test_a_setting_of_the_client_that_is_wrong_is_told_by_its_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("days", "level"), [(100, OK), (29, WARNING)])
-def test_a_certificate_that_ends_soon_is_told(days: int, level: str) -> None:
+def test_a_certificate_that_expires_soon_is_reported(days: int, level: str) -> None:
     class Shaken:
         def version(self) -> str:
             return "TLSv1.3"

@@ -41,7 +41,7 @@ def run(bootstrap: str, *words: str | bytes, **streams: object) -> tuple[int, by
     return process.returncode, out, told
 
 
-def test_bytes_that_are_no_text_are_sent_as_they_were_typed(bootstrap: str) -> None:
+def test_bytes_that_are_not_text_are_sent_unchanged(bootstrap: str) -> None:
     words = ("produce", "raw", "-k", b"k\xff", "--value", b"\xfe\x00"[:1], "-H", b"h=\xfd")
     assert run(bootstrap, *words) == (0, b"", b"")
     assert run(bootstrap, "produce", "raw", "-K", b"\xfc", stdin=written(b"a\xfcb\n"))[0] == 0
@@ -68,13 +68,13 @@ def written(data: bytes) -> int:
         (("topic", "list", "-b", b"\xff"), rb"'\udcff' is not UTF-8"),
     ],
 )
-def test_names_that_are_no_text_are_refused_in_a_line(bootstrap: str, words: tuple[str, ...], told: bytes) -> None:
+def test_names_that_are_not_text_are_refused_in_a_line(bootstrap: str, words: tuple[str, ...], told: bytes) -> None:
     code, out, line = run(bootstrap, *words)
     assert (code, out, line.count(b"\n")) == (2, b"", 1)
     assert told in line
 
 
-def test_a_document_that_is_nested_too_deeply_is_told_by_its_line(bootstrap: str, tmp_path: Path) -> None:
+def test_a_too_deeply_nested_document_is_reported_by_its_line(bootstrap: str, tmp_path: Path) -> None:
     (tmp_path / "deep").write_bytes(b'{"value": 1}\n' + b"[" * 900_000 + b"\n")  # so deep for Python 3.14
     with (tmp_path / "deep").open("rb") as source:
         code, _, line = run(bootstrap, "produce", "deep", "-i", "jsonl", stdin=source)
@@ -96,7 +96,7 @@ def test_a_document_that_is_nested_too_deeply_is_told_by_its_line(bootstrap: str
     ],
     ids=" ".join,
 )
-def test_a_full_disk_behind_stdout_is_told_in_a_line(bootstrap: str, words: tuple[str, ...]) -> None:
+def test_a_full_disk_behind_stdout_is_reported_in_a_line(bootstrap: str, words: tuple[str, ...]) -> None:
     assert run(bootstrap, "produce", "filled", "--value", "x")[0] == 0
     with FULL.open("wb") as full:
         code, _, told = run(bootstrap, *words, stdout=full)
@@ -106,7 +106,7 @@ def test_a_full_disk_behind_stdout_is_told_in_a_line(bootstrap: str, words: tupl
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no /proc on this system")
-def test_an_input_that_cannot_be_read_is_not_told_of_the_output(bootstrap: str) -> None:
+def test_an_unreadable_input_is_not_reported_as_an_error_of_the_output(bootstrap: str) -> None:
     with Path("/proc/self/mem").open("rb") as broken:
         code, _, line = run(bootstrap, "produce", "unread", stdin=broken)
     reason = b"Input/output error: read from and write to something else"
@@ -148,7 +148,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&-"])
-def test_streams_that_are_closed_lead_nowhere(bootstrap: str, tmp_path: Path, closed: str) -> None:
+def test_closed_streams_become_dev_null(bootstrap: str, tmp_path: Path, closed: str) -> None:
     assert run(bootstrap, "produce", "filled", "--value", "x")[0] == 0
     codes = tmp_path / "codes"
     script = "".join(f"{' '.join(COMMAND)} {line} {closed}; echo $? >>{codes}\n" for line in FAMILIES)
@@ -178,7 +178,7 @@ def test_a_broker_starts_and_stops_without_streams(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_a_reader_that_leaves_ends_the_verb_without_a_word(bootstrap: str, words: tuple[str, ...]) -> None:
+def test_a_closed_pipe_ends_the_verb_silently(bootstrap: str, words: tuple[str, ...]) -> None:
     assert run(bootstrap, "produce", "piped", stdin=written(b"x\n" * 20_000))[0] == 0
     source, sink = os.pipe()
     os.close(source)
@@ -241,7 +241,7 @@ def test_a_signal_ends_a_wait_for_a_cluster_with_its_own_exit_code(number: int) 
         (["/bin/kafka-server-start.sh", "x"], ["kafka-server-start.sh", "x"], True),
     ],
 )
-def test_the_name_that_it_is_called_by_may_be_one_of_kafkas_scripts(
+def test_the_program_may_be_called_by_the_name_of_a_kafka_script(
     argv: list[str], arguments: list[str], starts: bool
 ) -> None:
     assert (arguments_of(argv), starts_broker(arguments)) == (arguments, starts)

@@ -77,7 +77,7 @@ def test_a_format_writes_as_kcat_does(pattern: str, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["%x", "100%"])
-def test_a_format_with_a_letter_that_means_nothing_is_refused(pattern: str) -> None:
+def test_a_format_with_an_unknown_letter_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="is not a letter of -f"):
         record_format.compiled(pattern)
 
@@ -92,7 +92,7 @@ def test_a_record_survives_its_document(value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"3", b"{}", b'{"value": {"base64": "?"}}', b'{"value": "", "partition": "x"}'])
-def test_what_is_no_record_is_refused(line: bytes) -> None:
+def test_a_document_that_is_not_a_record_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         record_documents.given(line)
 
@@ -113,7 +113,7 @@ def test_a_place_is_read(text: str, spot: tuple[str, int]) -> None:
     assert places.parse(text) == spot
 
 
-def test_a_negative_time_which_the_protocol_takes_for_the_end_is_no_place() -> None:
+def test_a_negative_time_is_not_a_place() -> None:
     with pytest.raises(ValueError, match="a time in ms since 1970 must not be below 0, as -1 is"):
         places.parse("@-1")
 

@@ -141,7 +141,7 @@ def was_foreseen(ended: Ended) -> bool:
 
 
 @pytest.mark.parametrize("path", list(leaves(root)), ids=" ".join)
-def test_every_verb_foresees_whatever_is_typed(path: tuple[str, ...], shell: Shell) -> None:
+def test_no_input_makes_a_verb_fail_unexpectedly(path: tuple[str, ...], shell: Shell) -> None:
     chance = random.Random(" ".join(path))
     for _ in range(CASES):
         words, given = line(path, chance), chance.choice(INPUTS)
@@ -173,7 +173,7 @@ TAKERS = (
 
 
 @pytest.mark.parametrize("taker", TAKERS)
-def test_every_verb_foresees_whatever_is_in_a_file(taker: str, shell: Shell, tmp_path: Path) -> None:
+def test_no_file_makes_a_verb_fail_unexpectedly(taker: str, shell: Shell, tmp_path: Path) -> None:
     for number, content in enumerate(FILES):
         file = tmp_path / f"{number}.log"
         file.write_bytes(content)
@@ -183,7 +183,7 @@ def test_every_verb_foresees_whatever_is_in_a_file(taker: str, shell: Shell, tmp
         assert "give something flatter" not in ended.err, "which file is it?"
 
 
-def test_profiles_foresee_whatever_is_in_their_file(shell: Shell, tmp_path: Path) -> None:
+def test_no_profiles_file_fails_unexpectedly(shell: Shell, tmp_path: Path) -> None:
     for content in FILES:
         (tmp_path / "profiles.toml").write_bytes(content)
         signal.alarm(TIME_S)
@@ -192,14 +192,14 @@ def test_profiles_foresee_whatever_is_in_their_file(shell: Shell, tmp_path: Path
 
 
 @pytest.mark.parametrize("option", ["-b", "-P", "-X"])
-def test_the_options_of_all_verbs_foresee_whatever_is_typed(option: str, shell: Shell) -> None:
+def test_no_option_value_fails_unexpectedly(option: str, shell: Shell) -> None:
     for word in WORDS:
         signal.alarm(TIME_S)
         ended = shell("topic", "list", option, word)
         assert was_foreseen(ended), (option, word[:50], ended.err[-2000:])
 
 
-def test_what_nobody_foresaw_is_a_line_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_one_line_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("x")
 

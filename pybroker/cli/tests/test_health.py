@@ -86,7 +86,7 @@ class Cluster:
         return {1: self.dirs}
 
 
-def test_how_many_have_to_be_in_sync_is_told_as_the_leader_has_it() -> None:
+def test_health_uses_the_leaders_min_insync_replicas() -> None:
     """Another broker, which answers for the topic, may have other settings."""
     cluster = Cluster(partition(1, (1, 2), (1,)), min_isr="1")
     cluster.source = ConfigSource.DEFAULT_CONFIG
@@ -121,7 +121,7 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
         (partition(2, (1, 2), (1, 2)), [Trouble("warning", "broker 2 leads instead of 1", "t-0")]),
     ],
 )
-def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescription, troubles: list[Trouble]) -> None:
+def test_partitions_in_trouble_say_what_they_lack(found: PartitionDescription, troubles: list[Trouble]) -> None:
     assert list(partition_troubles(Cluster(found))) == troubles  # type: ignore[arg-type]
 
 
@@ -129,7 +129,7 @@ def test_partitions_in_trouble_are_told_by_what_they_lack(found: PartitionDescri
     ("fenced", "found"),
     [((), []), (None, []), ((4,), [Trouble("warning", "is not there, and has no partitions", "broker 4")])],
 )
-def test_a_broker_that_is_not_there_is_told_though_it_has_no_partition(
+def test_an_absent_broker_without_partitions_is_reported(
     monkeypatch: pytest.MonkeyPatch, fenced: tuple[int, ...] | None, found: list[Trouble]
 ) -> None:
     """A warning in every form, and no failure: records can be written and read."""
@@ -149,13 +149,13 @@ def test_a_broker_that_is_not_there_is_told_though_it_has_no_partition(
     ("leader", "words"),
     [(3, "no leader: broker 3"), (1, "acks=all waits for in-sync replicas on absent brokers: 3")],
 )
-def test_a_partition_that_has_not_noticed_who_is_not_there_is_an_error(leader: int, words: str) -> None:
+def test_a_partition_counting_an_absent_broker_is_an_error(leader: int, words: str) -> None:
     _, trouble = partition_troubles(Cluster(partition(leader, (3, 1, 2), (3, 1, 2))))  # type: ignore[arg-type]
     assert trouble.severity == "error"
     assert words in trouble.what
 
 
-def test_what_partitions_have_in_common_is_one_row() -> None:
+def test_partitions_with_the_same_trouble_share_a_row() -> None:
     found = Cluster(*(partition(2, (1, 2), (1, 2))._replace(partition=number) for number in range(3)))
     assert list(partition_troubles(found)) == [  # type: ignore[arg-type]
         Trouble("warning", "broker 2 leads instead of 1", "t-0 and 2 more partitions")
@@ -172,7 +172,7 @@ def test_what_partitions_have_in_common_is_one_row() -> None:
         ((1, 2, 3), "3", (1, 2, 3), None),
     ],
 )
-def test_partitions_with_fewer_replicas_than_new_ones_get_are_told_with_what_raises_them(
+def test_too_few_replicas_are_reported_with_the_remedy(
     brokers: tuple[int, ...], factor: str, replicas: tuple[int, ...], words: str | None
 ) -> None:
     cluster = Cluster(partition(1, replicas, replicas), partition(1, replicas, replicas)._replace(partition=1))
@@ -183,7 +183,7 @@ def test_partitions_with_fewer_replicas_than_new_ones_get_are_told_with_what_rai
 
 
 @pytest.mark.parametrize(("isr", "severity"), [((1,), "error"), ((1, 2), "warning")])
-def test_a_partition_that_refuses_what_it_is_to_acknowledge_is_an_error(isr: tuple[int, ...], severity: str) -> None:
+def test_a_partition_that_refuses_acks_all_is_an_error(isr: tuple[int, ...], severity: str) -> None:
     found = Cluster(partition(1, (1, 2, 3), isr), min_isr="2")
     _, trouble = partition_troubles(found)  # type: ignore[arg-type]
     assert trouble.severity == severity
@@ -195,7 +195,7 @@ def test_a_cluster_without_a_controller_is_an_error() -> None:
     assert list(controller_troubles(Cluster())) == []  # type: ignore[arg-type]
 
 
-def test_log_dirs_that_are_offline_or_nearly_full_are_told() -> None:
+def test_log_dirs_that_are_offline_or_nearly_full_are_reported() -> None:
     storage_error = by_code(STORAGE_ERROR)
     assert storage_error is not None
     full = LogDirDescription("/full", {}, 100 << 20, 1 << 20, False)
@@ -221,5 +221,5 @@ def test_log_dirs_that_are_offline_or_nearly_full_are_told() -> None:
         (partition(1, (1, 2, 3), (1, 2, 3)), set()),
     ],
 )
-def test_a_partition_is_in_the_reports_that_kafka_puts_it_in(found: PartitionDescription, reports: set[str]) -> None:
+def test_a_partition_is_in_the_same_reports_as_in_kafka(found: PartitionDescription, reports: set[str]) -> None:
     assert {name for name in REPORTS if is_troubled(found, {name}, 2)} == reports

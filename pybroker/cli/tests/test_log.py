@@ -37,7 +37,7 @@ def test_a_running_brokers_logs_are_sound(at: tuple[Shell, Path]) -> None:
     assert "t-1" not in shell.done("log", "verify", folder.parent).out
 
 
-def test_damage_is_told_and_fails_the_verb(at: tuple[Shell, Path], tmp_path: Path) -> None:
+def test_damage_is_reported_and_fails_the_verb(at: tuple[Shell, Path], tmp_path: Path) -> None:
     shell, folder = at
     data = bytearray((folder / "t-0" / f"{0:020d}.log").read_bytes())
     data[65] ^= 1
@@ -95,7 +95,7 @@ def test_log_dirs_are_shown_by_replica_and_in_sum(at: tuple[Shell, Path]) -> Non
     assert total["free"] > 0
 
 
-def test_a_cluster_that_is_well_has_nothing_to_show(at: tuple[Shell, Path]) -> None:
+def test_a_healthy_cluster_shows_no_row(at: tuple[Shell, Path]) -> None:
     shell, _ = at
     assert shell.done("cluster", "health").out == ""
     assert shell.done("partition", "under-replicated").out == ""
@@ -110,7 +110,7 @@ def test_an_unclean_election_needs_to_be_executed(at: tuple[Shell, Path]) -> Non
     assert "--execute, in place of --dry-run, carries it out" in planned.err
 
 
-def test_a_reassignment_is_planned_and_says_what_the_broker_lacks(at: tuple[Shell, Path]) -> None:
+def test_a_reassignment_is_planned_and_names_missing_features(at: tuple[Shell, Path]) -> None:
     shell, _ = at
     assert "nothing to move" in shell.done("partition", "reassign", "t", "--brokers", 1).err
     assert "there is no broker 7" in shell.refused("partition", "reassign", "t", "--brokers", 7, code=2)

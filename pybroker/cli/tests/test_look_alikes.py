@@ -148,7 +148,7 @@ def test_a_reassignment_is_proposed_started_and_verified(at: tuple[Shell, str, s
     assert "replicas" in shell.refused(*tool, "--execute", "--reassignment-json-file", plan)
 
 
-def test_a_throttle_is_for_those_who_copy_and_those_who_are_new() -> None:
+def test_a_throttle_applies_to_sources_and_new_replicas() -> None:
     first, second = TopicPartition("t", 0), TopicPartition("t", 10)
     now = {first: (1, 2), second: (1, 2, 3)}
     planned = moves(now, {second: (3,)}, {first: [2, 4], second: [3, 5]})
@@ -173,11 +173,11 @@ def test_a_throttle_is_for_those_who_copy_and_those_who_are_new() -> None:
         ),
     ],
 )
-def test_the_state_of_a_reassignment_is_told_in_kafkas_words(now: list[int], goes_on: bool, text: str) -> None:
+def test_the_state_of_a_reassignment_is_shown_in_kafkas_words(now: list[int], goes_on: bool, text: str) -> None:
     assert status("t-0", [1, 2], now, goes_on) == text
 
 
-def test_leaders_that_lead_already_are_no_failure(at: tuple[Shell, str, str]) -> None:
+def test_leaders_that_lead_already_do_not_fail_the_election(at: tuple[Shell, str, str]) -> None:
     shell, *where = at
     shell.done("topic", "create", "led", "-b", where[1])
     elect = ("kafka-leader-election", *where, "--election-type", "preferred")
@@ -188,7 +188,7 @@ def test_leaders_that_lead_already_are_no_failure(at: tuple[Shell, str, str]) ->
 
 
 @pytest.mark.nightly
-def test_the_offsets_of_groups_are_read_from_the_topic_that_holds_them(at: tuple[Shell, str, str]) -> None:
+def test_group_offsets_are_read_from_consumer_offsets(at: tuple[Shell, str, str]) -> None:
     shell, *where = at
     shell.done("topic", "create", "source", "-b", where[1])
     shell.done("produce", "source", "-b", where[1], "--value", "x")

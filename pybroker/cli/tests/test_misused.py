@@ -23,7 +23,7 @@ from pybroker.cli.tests.running import Shell
         (("doctor", "--timeout", "3s"), "'--timeout': '3s' is not a number."),
     ],
 )
-def test_what_was_mistyped_is_answered_with_what_is_right(words: tuple[str, ...], told: str) -> None:
+def test_a_mistyped_command_is_answered_with_the_right_one(words: tuple[str, ...], told: str) -> None:
     assert told in Shell().refused(*words, code=2)
 
 
@@ -37,7 +37,7 @@ def test_ctrl_c_at_a_prompt_ends_as_everywhere(monkeypatch: pytest.MonkeyPatch) 
     assert ending.code_of(caught.value) == 130
 
 
-def test_the_end_of_the_input_at_a_prompt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_the_input_at_a_prompt_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     ended = Shell("127.0.0.1:1")("user", "create", "alice")
     assert ended.code == 1

@@ -28,12 +28,12 @@ def shell() -> Iterator[Shell]:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_what_could_destroy_something_takes_both_options_and_not_both_at_once(line: str) -> None:
+def test_destructive_verbs_take_either_dry_run_or_execute(line: str) -> None:
     words = [*line.split(), "--dry-run", "--execute"]
     assert "exclude each other" in Shell("127.0.0.1:1").refused(*words, code=2)
 
 
-def test_a_dry_run_of_a_deletion_says_how_much_would_go_and_leaves_it(shell: Shell) -> None:
+def test_a_dry_run_of_a_deletion_shows_its_size_and_deletes_nothing(shell: Shell) -> None:
     plan = shell("topic", "delete", "t", "nope", "--dry-run", "-o", "csv")
     assert (plan.code, plan.out) == (1, "topic,partitions,records\nt,2,2\n")
     assert "nothing was changed" in plan.err
@@ -42,14 +42,14 @@ def test_a_dry_run_of_a_deletion_says_how_much_would_go_and_leaves_it(shell: She
     assert shell.done("topic", "list", "-o", "name").out == "t\n"
 
 
-def test_a_dry_run_of_a_trim_says_which_offsets_would_go_and_leaves_them(shell: Shell) -> None:
+def test_a_dry_run_of_a_trim_shows_the_offsets_and_deletes_nothing(shell: Shell) -> None:
     plan = shell.done("topic", "trim", "t", "--before", "latest", "--dry-run", "-o", "csv")
     assert plan.out == "topic,partition,from,to,records\nt,0,1,3,2\nt,1,0,0,0\n"
     assert "nothing was changed" in plan.err
     assert "t,0,1,3,2" in shell.done("topic", "offsets", "t", "-o", "csv").out
 
 
-def test_a_dry_run_of_a_groups_deletion_shows_its_offsets_and_fails_where_the_deed_would(shell: Shell) -> None:
+def test_a_dry_run_of_a_groups_deletion_shows_its_offsets_and_fails_like_the_deletion(shell: Shell) -> None:
     with Consumer(shell.bootstrap, group_id="g", topics=["t"], auto_offset_reset="earliest") as consumer:
         assert len(consumer.poll(60)) == 2
         consumer.commit()

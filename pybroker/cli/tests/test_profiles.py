@@ -19,7 +19,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.nightly
-def test_a_profile_gives_address_and_settings_and_the_line_counts_more(file: Path) -> None:
+def test_a_profile_sets_address_and_settings_and_the_command_line_wins(file: Path) -> None:
     with pybroker.run() as broker:
         file.write_text(
             f'[here]\nbootstrap.servers = "{broker.bootstrap_servers}"\n[bad]\nlingr.ms = 5\n'
@@ -55,6 +55,6 @@ def test_profiles_are_listed(file: Path) -> None:
         ("a = 1\n", "outside of a"),
     ],
 )
-def test_a_name_or_a_file_that_is_wrong_is_misuse(file: Path, text: str, words: str) -> None:
+def test_a_wrong_profile_or_file_is_a_usage_error(file: Path, text: str, words: str) -> None:
     file.write_text(text)
     assert words in Shell().refused("topic", "list", "-P", "pro", code=2)

@@ -93,6 +93,6 @@ def test_a_plan_is_only_checked(world: World) -> None:
         (("unset",), "one of the defaults is missing"),
     ],
 )
-def test_what_is_missing_or_does_not_fit_is_told(world: World, words: tuple[str, ...], told: str) -> None:
+def test_missing_and_contradicting_options_are_errors(world: World, words: tuple[str, ...], told: str) -> None:
     assert told in world.shell.refused("quota", *words, code=2)
     assert world.quotas.there == {}

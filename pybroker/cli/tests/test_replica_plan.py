@@ -14,7 +14,7 @@ from pybroker.cli.common.replica_plan import plan
 BROKERS = st.lists(st.integers(0, 20), min_size=1, max_size=6, unique=True)
 
 
-def test_what_is_where_it_should_be_stays() -> None:
+def test_replicas_that_are_on_a_wanted_broker_stay() -> None:
     now = {("t", 0): (1, 2), ("t", 1): (2, 3), ("t", 2): (3, 1)}
     assert plan(now, [1, 2, 3]) == now
 
@@ -33,7 +33,7 @@ def test_more_replicas_keep_the_leader() -> None:
     assert Counter(replicas[1] for replicas in then.values()) == {2: 3, 3: 3}
 
 
-def test_leaders_that_have_to_go_are_followed_by_many() -> None:
+def test_the_partitions_of_a_removed_leader_get_different_leaders() -> None:
     now = {("t", number): (9,) for number in range(6)}
     assert Counter(replicas[0] for replicas in plan(now, [1, 2, 3]).values()) == {1: 2, 2: 2, 3: 2}
 

@@ -212,7 +212,7 @@ def test_tokens_are_created_renewed_expired_and_described(world: World) -> None:
         (("--create", "--renewer-principal", "bob", "--max-life-time-period", "1"), "principalType:principalName"),
     ],
 )
-def test_kafka_delegation_tokens_refuses_what_lacks_something(
+def test_kafka_delegation_tokens_refuses_incomplete_commands(
     world: World, words: tuple[str, ...], told: str
 ) -> None:
     text = world.shell.refused("kafka-delegation-tokens", *words, code=2)

@@ -69,7 +69,7 @@ def test_a_topic_whose_name_was_taken_by_another_is_kept_and_adopted(tmp_path: P
 
 
 @pytest.mark.nightly
-def test_strays_are_removed_by_a_person_only(tmp_path: Path) -> None:
+def test_strays_are_removed_only_with_execute(tmp_path: Path) -> None:
     with pybroker.run(data_dir=tmp_path) as broker:
         Shell(broker.bootstrap_servers).done("produce", "t", stdin="a\n")
     lose_store(tmp_path)
@@ -82,13 +82,13 @@ def test_strays_are_removed_by_a_person_only(tmp_path: Path) -> None:
     assert list((tmp_path / "broker-1").glob("t-*")) == []
 
 
-def test_what_is_no_stray_is_not_removed(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_stray_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     assert "is not a stray" in Shell().refused("log", "strays", "remove", tmp_path / "t-0", "--execute")
 
 
 @pytest.mark.nightly
-def test_a_log_whose_broker_has_not_heard_that_its_topic_is_lost_is_adopted_with_the_strays(tmp_path: Path) -> None:
+def test_a_log_of_a_lost_topic_that_is_not_a_stray_yet_is_adopted_too(tmp_path: Path) -> None:
     """One that has joined goes on with what it leads while the others are stopped, and has more than they have."""
     settings = {"default_replication_factor": 2, "offsets_topic_num_partitions": 1}
     with pybroker.run(2, data_dir=tmp_path, **settings) as broker:

@@ -20,7 +20,7 @@ FOUND = "the name has no address, and nobody answers"
 ROWS = [("bootstrap a:1", "error", FOUND, 12345), ("clock", "ok", "-", 7)]
 
 
-def test_what_fits_is_the_plain_table() -> None:
+def test_a_table_that_fits_is_shown_plain() -> None:
     assert fitted(COLUMNS, ROWS, 80) == plain(COLUMNS, ROWS)
 
 
@@ -35,7 +35,7 @@ def test_a_cell_is_broken_between_words_and_columns_stay_aligned() -> None:
 
 
 @pytest.mark.parametrize("limit", range(1, 100))
-def test_no_word_is_torn_at_any_width(limit: int) -> None:
+def test_no_word_is_split_at_any_width(limit: int) -> None:
     rows = [("a" * 12, 1234567, (1, 22, 333), "x, y"), ("b", 1, (), None)]
     lines = fitted(("name", "size", "ids", "more"), rows, limit)
     found = " ".join(lines).replace(",", " ").split()

@@ -25,7 +25,7 @@ def settings(text: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("hosts", [(), ("kafka-1.example", "10.0.0.7", "::1", "b\u00fccher.example")])
-def test_a_server_and_a_client_meet_by_the_lines_that_are_shown(hosts: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_server_and_a_client_connect_by_the_settings_that_are_shown(hosts: tuple[str, ...], tmp_path: Path) -> None:
     shown = shell.done("tls", "create", tmp_path / "made", *hosts).out
     server, client = shown.split("# client.properties")
     context = server_context(settings(server, tmp_path))
@@ -50,7 +50,7 @@ def test_the_lines_for_users_with_passwords_are_shown_as_well(tmp_path: Path) ->
         assert load(ADMIN, "h:1", each).security_protocol == "SASL_SSL"
 
 
-def test_keys_are_for_their_owner_alone_and_nothing_is_written_over(tmp_path: Path) -> None:
+def test_keys_are_private_and_no_file_is_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     shell.done("tls", "create", folder)
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
@@ -61,7 +61,7 @@ def test_keys_are_for_their_owner_alone_and_nothing_is_written_over(tmp_path: Pa
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_host_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_host_is_refused(tmp_path: Path) -> None:
     assert "a HOST is neither a host name" in shell.refused("tls", "create", tmp_path / "made", "a..b", code=2)
     (tmp_path / "file").touch()
     assert "file" in shell.refused("tls", "create", tmp_path / "file" / "made")

@@ -63,7 +63,7 @@ def test_a_token_is_created_listed_renewed_and_ended(world: World) -> None:
     assert "there is no token token-1" in world.shell.refused("token", "renew", "token-1")
 
 
-def test_what_is_no_time_is_told(world: World) -> None:
+def test_a_value_that_is_not_a_time_is_an_error(world: World) -> None:
     assert "is not a time" in world.shell.refused("token", "create", "--lifetime", "soon", code=2)
     assert "not a unit of time" in world.shell.refused("token", "create", "--lifetime", "1m", code=2)
     assert world.tokens.there == {}

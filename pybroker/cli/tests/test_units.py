@@ -53,7 +53,7 @@ def test_a_value_with_a_unit_is_sent_as_the_number_of_its_key(key: str, value: s
         ("retention.ms", "99999999999999d", "more than fits"),
     ],
 )
-def test_a_unit_that_may_mean_two_things_or_is_not_the_keys_is_refused(key: str, value: str, words: str) -> None:
+def test_an_ambiguous_or_unsuitable_unit_is_refused(key: str, value: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         taken(key, value)
 

@@ -94,7 +94,7 @@ def test_kafkas_script_sets_shows_and_deletes_passwords_in_its_words(shell: Shel
         ("SCRAM-SHA-256=[password=hush],producer_byte_rate=1", "Cannot alter both quota and SCRAM credential"),
     ],
 )
-def test_what_is_no_password_is_told_without_it(shell: Shell, config: str, told: str) -> None:
+def test_an_unsuitable_password_is_refused_without_showing_it(shell: Shell, config: str, told: str) -> None:
     text = shell.refused("kafka-configs", "--alter", "--user", "alice", "--add-config", config, code=2)
     assert told in text
     assert "hush" not in text

@@ -48,7 +48,7 @@ def test_a_topic_is_created_listed_described_altered_and_deleted(shell: Shell) -
     shell.done("topic", "delete", "made", "--if-exists")
 
 
-def test_a_terminal_is_told_what_is_waited_for_and_what_was_sent(
+def test_a_terminal_shows_what_the_verb_waits_for_and_what_it_sent(
     shell: Shell, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = ("consume", topic, "--timeout", 0)
@@ -61,7 +61,7 @@ def test_a_terminal_is_told_what_is_waited_for_and_what_was_sent(
     assert "2 records sent" in shell.done("produce", topic, "--value", "a", "--value", "b").err
 
 
-def test_one_failure_of_several_is_told_and_the_rest_is_done(shell: Shell, topic: str) -> None:
+def test_one_failure_is_reported_and_the_rest_is_done(shell: Shell, topic: str) -> None:
     ended = shell("topic", "create", topic, topic + "-new", "-o", "name")
     assert (ended.code, ended.out) == (1, topic + "-new\n")
     assert "TOPIC_ALREADY_EXISTS" in ended.err
@@ -127,7 +127,7 @@ def test_records_are_chosen_by_key_and_by_an_expression(shell: Shell, topic: str
     assert shell.refused("consume", topic, "--grep", "(", code=2) == "pybroker: --grep (: missing ): (\n"
 
 
-def test_what_one_command_writes_another_reads(shell: Shell, topic: str) -> None:
+def test_consume_reads_the_output_of_produce(shell: Shell, topic: str) -> None:
     lines = b"k1\tv1\nk2\t\n\tv3\r\n"
     shell.done("produce", topic, "-p", 1, "-K", r"\t", "-Z", "-H", "h=x", "-H", "h=y", "-z", "lz4", stdin=lines)
     found = read(shell, topic, "-p", 1, "--from-beginning", "-f", r"%o %k %s %h\n", "-Z", "NULL")
@@ -177,7 +177,7 @@ def test_a_reset_does_nothing_until_it_is_executed(shell: Shell, topic: str) -> 
     assert [(row["from"], row["to"]) for row in shifted] == [(7, 0)]
 
 
-def test_offsets_of_a_group_at_work_are_not_reset(shell: Shell, topic: str) -> None:
+def test_offsets_of_a_group_with_members_are_not_reset(shell: Shell, topic: str) -> None:
     with Consumer(shell.bootstrap, group_id="at-work", topics=[topic], auto_offset_reset="earliest") as consumer:
         assert len(consumer.poll(60)) > 0
         line = shell.refused("group", "reset", "at-work", "--topic", topic, "--to-earliest", "--execute")
@@ -185,7 +185,7 @@ def test_offsets_of_a_group_at_work_are_not_reset(shell: Shell, topic: str) -> N
         assert len(shell.done("group", "describe", "at-work", "--members", "-o", "csv").out.splitlines()) == 2
 
 
-def test_an_empty_list_says_so_beside_the_data(shell: Shell) -> None:
+def test_an_empty_list_is_reported_on_stderr(shell: Shell) -> None:
     ended = shell.done("txn", "list", "--state", "Dead")
     assert (ended.out, ended.err) == ("", "no transactions\n")
     assert shell.done("txn", "list", "--state", "Dead", "-o", "json").out == "[]\n"

@@ -107,13 +107,13 @@ def test_documents_and_csv_stand_below_each_other_on_a_terminal_too(shell: Shell
         assert ended_by(process, signal.SIGINT) == 130
 
 
-def test_what_cannot_go_on_and_what_is_not_there_are_refused(shell: Shell) -> None:
+def test_unsuitable_formats_and_missing_groups_are_refused(shell: Shell) -> None:
     for how in ("json", "yaml", "name"):
         assert "--watch needs -o table" in shell.refused("group", "lag", "--watch", "-o", how, code=2)
     assert "GROUP_ID_NOT_FOUND" in shell.refused("group", "describe", "nobody", "--watch")
 
 
-def test_a_broker_that_is_away_for_a_while_is_told_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_outage_of_the_broker_is_reported_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from pybroker.cli.common import watching
     from pyclient.errors import ConnectionFailed
 
@@ -130,7 +130,7 @@ def test_a_broker_that_is_away_for_a_while_is_told_and_waited_for(monkeypatch: p
     assert "a:1: connect" in told[0]
 
 
-def test_a_frame_goes_up_by_what_is_shown_and_clears_what_it_does_not_fill() -> None:
+def test_a_frame_overwrites_the_previous_one_completely() -> None:
     assert frame(["a", "b"], 0) == "a\x1b[K\nb\x1b[K\n\x1b[J"
     assert frame(["a"], 2) == "\x1b[2Fa\x1b[K\n\x1b[J"
     assert cut(["1", "2", "3", "4"], 4) == ["1", "2", "3", "4"]

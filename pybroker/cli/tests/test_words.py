@@ -30,17 +30,17 @@ def test_a_word_that_is_neither_a_command_nor_a_file_is_answered_with_the_neares
         ("kafka-storage", "nothing to format"),
     ],
 )
-def test_a_word_that_one_expects_to_be_a_verb_is_answered_with_what_to_do(word: str, advice: str) -> None:
+def test_an_expected_but_missing_verb_is_answered_with_what_to_do(word: str, advice: str) -> None:
     line = shell.refused(word, code=2)
     assert advice in line
     assert "did you mean" not in line
 
 
-def test_a_word_that_is_only_a_little_like_a_verb_is_not_taken_for_it() -> None:
+def test_a_word_unlike_any_verb_is_not_taken_for_one() -> None:
     assert "did you mean" not in shell.refused("stopp", code=2)
 
 
-def test_a_word_near_nothing_is_answered_with_all_there_is() -> None:
+def test_an_unknown_word_is_answered_with_all_verbs() -> None:
     assert "there are start, " in shell.refused("qqq", code=2)
 
 
@@ -64,7 +64,7 @@ def test_files_and_options_are_for_start(tmp_path: Path) -> None:
         ("--port 3", "--port 3"),
     ],
 )
-def test_what_names_the_cluster_may_stand_in_front(words: str, same_as: str) -> None:
+def test_options_that_name_the_cluster_may_come_first(words: str, same_as: str) -> None:
     assert cluster_last(words.split()) == same_as.split()
 
 
@@ -103,12 +103,12 @@ def test_help_imports_no_client_and_no_broker() -> None:
         ("cluster", "describe", "-o", "xml"),
     ],
 )
-def test_misuse_exits_2_before_anything_is_asked(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_usage_exits_2_before_any_request(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.cli.common.cluster_options.CONNECT_S", 0.1)
     shell.refused(*words, code=2)
 
 
-def test_a_cluster_that_is_not_there_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_named_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.cli.common.cluster_options.CONNECT_S", 0.1)
     line = shell.refused("topic", "list")
     assert "127.0.0.1:1" in line

@@ -37,7 +37,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.nightly
-def test_the_question_which_brokers_there_are_goes_to_the_address_itself_and_no_further() -> None:
+def test_the_check_asks_only_the_given_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.setblocking(False)
         port, elsewhere = free_port(), other.getsockname()[1]
@@ -49,7 +49,7 @@ def test_the_question_which_brokers_there_are_goes_to_the_address_itself_and_no_
 
 
 @pytest.mark.nightly
-def test_the_doctor_finds_it_every_time(wrong: str) -> None:
+def test_the_doctor_always_finds_a_wrong_advertised_address(wrong: str) -> None:
     for _ in range(12):
         ended = Shell(wrong)("doctor", "-o", "jsonl", "--timeout", 20)
         found = {each["check"]: each for each in ended.documents}
@@ -64,7 +64,7 @@ def test_the_doctor_finds_it_every_time(wrong: str) -> None:
     [("consume", "t", "--from-beginning"), ("produce", "t", "--value", "x"), ("consume", "t", "-g", "g")],
     ids=" ".join,
 )
-def test_a_verb_that_waits_for_it_says_so(words: tuple[str, ...], wrong: str) -> None:
+def test_a_verb_that_waits_for_a_wrong_address_says_so(words: tuple[str, ...], wrong: str) -> None:
     environment = {**os.environ, "PYBROKER_BOOTSTRAP": wrong}
     process = subprocess.Popen([*COMMAND, *words], env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -80,7 +80,7 @@ def test_the_steps_are_less_than_five_seconds() -> None:
 
 
 @pytest.mark.nightly
-def test_nothing_is_said_of_a_broker_that_is_reached_nor_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reachable_broker_is_not_reported_and_nothing_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(wrong_addresses, "complain", told.append)
     monkeypatch.setattr(wrong_addresses, "PATIENCE_S", 0)

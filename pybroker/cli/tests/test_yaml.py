@@ -33,7 +33,7 @@ def test_plain_words_stand_as_they_are(text: str) -> None:
         *("a: b", "- a", "a #b", "~", " a", "a\nb", "@a", "é"),
     ],
 )
-def test_what_could_be_read_as_something_else_is_quoted(text: str) -> None:
+def test_ambiguous_words_are_quoted(text: str) -> None:
     shown = as_yaml([text])
     assert shown.startswith('- "')
     assert shown.endswith('"\n')

@@ -82,7 +82,7 @@ def test_a_node_has_kafkas_json() -> None:
 
 
 @pytest.mark.parametrize("change", [("Read", "Fly"), ("Allow", "Perhaps"), ('"*"', "7"), ("User:", ""), ("1,", "2,")])
-def test_a_node_with_what_kafka_does_not_know_is_none(change: tuple[str, str]) -> None:
+def test_a_malformed_node_is_ignored(change: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match=r"."):
         acl_nodes.decode(KAFKAS.decode().replace(*change, 1).encode())
 
@@ -98,7 +98,7 @@ def test_new_acls_are_one_write_per_resource() -> None:
     assert delta.acls == {FLIGHTS: (ALICE, BOB)}
 
 
-def test_an_acl_more_replaces_the_node_and_one_that_is_there_changes_nothing() -> None:
+def test_a_new_acl_replaces_the_node_and_an_existing_one_changes_nothing() -> None:
     image = with_acls({FLIGHTS: (ALICE,)})
     plan = acl_changes.create(image, [AclBinding(FLIGHTS, BOB), AclBinding(FLIGHTS, ALICE)])
     assert plan.results == [None, None]
@@ -107,7 +107,7 @@ def test_an_acl_more_replaces_the_node_and_one_that_is_there_changes_nothing() -
     assert (again.results, again.steps) == ([None], [])
 
 
-def test_an_acl_that_cannot_be_stops_no_other() -> None:
+def test_an_invalid_acl_does_not_stop_the_others() -> None:
     wrong = AclBinding(FLIGHTS, ALICE._replace(principal="alice"))
     plan = acl_changes.create(MetadataImage(), [wrong, AclBinding(FLIGHTS, ALICE)])
     assert isinstance(plan.results[0], InvalidRequest)
@@ -142,7 +142,7 @@ def test_a_resource_has_as_many_acls_as_fit_into_its_node() -> None:
     assert acl_changes.create(full, bindings[-1:]).results != [None]
 
 
-def test_a_filter_deletes_what_it_finds_and_tells_it() -> None:
+def test_a_filter_deletes_matching_acls_and_returns_them() -> None:
     image = with_acls({FLIGHTS: (ALICE, BOB), ResourcePattern(GROUP, "g"): (ALICE,)})
     plan = acl_changes.delete(image, AclFilter(principal="User:alice"), image.acls)
     assert plan.results == [AclBinding(FLIGHTS, ALICE), AclBinding(ResourcePattern(GROUP, "g"), ALICE)]
@@ -151,7 +151,7 @@ def test_a_filter_deletes_what_it_finds_and_tells_it() -> None:
     assert image.apply(delta).acls == {FLIGHTS: (BOB,)}
 
 
-def test_one_of_several_acls_goes_and_the_others_stay() -> None:
+def test_one_of_several_acls_is_deleted_and_the_others_stay() -> None:
     """CVE-2024-27309: with it all of the resource's went."""
     image = with_acls({FLIGHTS: (ALICE, BOB)})
     plan = acl_changes.delete(image, AclFilter(TOPIC, "flights", PatternType.LITERAL, *ALICE), [FLIGHTS])
@@ -238,7 +238,7 @@ def test_the_next_controller_goes_on_with_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["create", "delete"])
-def test_a_controller_whose_term_is_over_does_not_say_that_it_is_so_already(tmp_path: Path, change: str) -> None:
+def test_a_deposed_controller_does_not_report_that_nothing_changed(tmp_path: Path, change: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         service = members.controller.node.controller
@@ -275,7 +275,7 @@ def test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so(
     run(tmp_path / "db", scenario)
 
 
-def test_an_administrator_mends_a_node_by_deleting_what_denies(tmp_path: Path) -> None:
+def test_an_administrator_repairs_a_node_by_deleting_the_denying_acl(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, ALICE)])

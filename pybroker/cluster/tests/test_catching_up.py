@@ -45,7 +45,7 @@ def check_nothing_is_lost(member: Member, *names: str) -> None:
     assert [delta.deleted for delta in member.deltas if delta.deleted] == []
 
 
-def test_a_late_reading_takes_no_newer_topic_away(tmp_path: Path) -> None:
+def test_a_late_read_of_the_store_removes_no_newer_topic(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         member = await members.start(2, wrap=Slow)

@@ -113,7 +113,7 @@ def test_replacing_drops_what_is_not_named() -> None:
         (change(ResourceType.BROKER_LOGGER, "1"), errors.InvalidRequest),
     ],
 )
-def test_what_cannot_be_is_refused_and_not_written(
+def test_an_invalid_change_is_refused_and_not_written(
     wanted: ConfigChange, error: type[errors.KafkaError]
 ) -> None:
     plan = decider.alter(image_of(), [wanted])
@@ -127,7 +127,7 @@ def test_a_resource_may_appear_once() -> None:
     assert [type(outcome) for outcome in outcomes] == [errors.InvalidRequest] * 2
 
 
-def test_good_and_bad_changes_are_told_apart_and_the_good_are_one_write() -> None:
+def test_valid_changes_are_one_write_and_invalid_ones_are_errors() -> None:
     plan = decider.alter(
         image_of(),
         [

@@ -152,7 +152,7 @@ def test_deletion_removes_children_first_and_takes_names_or_ids() -> None:
     assert after(image, plan).topics == {}
 
 
-def test_what_cannot_be_deleted_is_told_apart() -> None:
+def test_failed_deletions_have_different_errors() -> None:
     image = after(image_of(1), controller().create_topics(image_of(1), [NewTopic("t")]))
     asked = [TopicName("no"), TopicName(id=b"x" * 16), TopicName(), TopicName("t", b"x" * 16)]
     outcomes = controller().delete_topics(image, [*asked, TopicName("t"), TopicName("t")]).results
@@ -200,7 +200,7 @@ def three_brokers() -> MetadataImage:
     return after(image_of(1, 2, 3), controller().create_topics(image_of(1, 2, 3), [request]))
 
 
-def test_a_vanished_broker_hands_its_partitions_over_by_conditional_writes() -> None:
+def test_partitions_of_a_vanished_broker_get_leaders_by_conditional_writes() -> None:
     image = three_brokers()
     plan = controller().change_brokers(image, brokers(2, 3))
     changed = after(image, plan)

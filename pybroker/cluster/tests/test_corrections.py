@@ -65,12 +65,12 @@ def test_groups_of_different_names_have_different_nodes() -> None:
 
 
 @pytest.mark.parametrize("entity", ["50%", "%2f", "%FF", "a\\b"])
-def test_a_node_that_no_group_has_is_nobodys(entity: str) -> None:
+def test_a_node_without_a_group_belongs_to_no_group(entity: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         znodes.config_name(GROUP, entity)
 
 
-def test_a_node_in_the_way_ends_no_term_and_all_learn_of_it(tmp_path: Path) -> None:
+def test_an_unexpected_node_ends_no_term_and_all_brokers_adopt_it(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller

@@ -24,7 +24,7 @@ def test_a_hundred_concurrent_requests_for_one_topic_make_it_once(run: Run) -> N
     run(scenario)
 
 
-def test_a_caller_who_gives_up_does_not_stop_the_change_half_way(run: Run) -> None:
+def test_a_cancelled_caller_does_not_interrupt_a_change(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         caller = asyncio.ensure_future(node.controller.create_topics([NewTopic("t", 1, 1)]))

@@ -72,7 +72,7 @@ def test_a_dead_follower_leaves_the_isr_and_the_leader_stays_in_its_epoch() -> N
     assert after.leader_epoch == 5
 
 
-def test_a_partition_that_is_not_concerned_stays_the_same_object() -> None:
+def test_an_unaffected_partition_stays_the_same_object() -> None:
     before = partition(1, (1, 2), (1, 2))
     assert after_change(before, standing(1, 2, 3, restarted={2})) is before
     offline = partition(NO_LEADER, (1,), (1,))
@@ -148,7 +148,7 @@ def test_an_eligible_replica_leads_where_the_isr_is_dead() -> None:
     ("boot", "lost"),
     [("m a b", set()), ("m2 b a", set()), ("m a b c", set()), ("m a", {1}), ("m", {1}), (" a c", {1})],
 )
-def test_a_clean_stop_vouches_for_the_log_dirs_that_are_there_again(boot: str, lost: set[int]) -> None:
+def test_after_a_clean_stop_the_same_log_dirs_are_trusted(boot: str, lost: set[int]) -> None:
     broker = BrokerRegistration(1, 8, (), is_clean=True, boot=boot)
     found = Standing.of({1: broker}, {}, {1: "m a b"})
     assert (found.lost, found.restarted) == (lost, lost)
@@ -162,7 +162,7 @@ def test_case_27_the_last_replica_after_a_power_cut_is_not_elected_over_a_fuller
     assert (led.leader, led.isr) == (2, (2,))
 
 
-def test_where_all_have_lost_something_one_of_the_last_isr_leads() -> None:
+def test_if_all_replicas_have_lost_records_one_of_the_last_isr_leads() -> None:
     offline = replace(partition(NO_LEADER, (1, 2, 3), (1, 2)))
     waits = after_change(offline, standing(1, 3, lost={1, 3}))
     assert (waits.leader, waits.isr) == (NO_LEADER, (2,))
@@ -178,7 +178,7 @@ def test_a_member_that_came_back_after_a_power_cut_is_not_in_sync() -> None:
     assert (alone.isr, alone.elr) == ((1,), ())
 
 
-def test_a_leaving_leader_leads_on_where_nobody_else_can() -> None:
+def test_a_leaving_leader_stays_leader_if_no_other_replica_can_lead() -> None:
     before = partition(1, (1, 2), (1,))
     leaving = Standing(frozenset({2}), frozenset({1}))
     assert after_change(before, leaving) is before
@@ -186,7 +186,7 @@ def test_a_leaving_leader_leads_on_where_nobody_else_can() -> None:
     assert (handed_over.leader, handed_over.isr) == (2, (2,))
 
 
-def test_a_lost_disk_concerns_its_replicas_only() -> None:
+def test_a_lost_disk_affects_only_its_replicas() -> None:
     first = partition(1, (1, 2), (1, 2))
     topic = TopicImage("b", bytes(16), (first, replace(first, index=1)))
     lost = Standing(frozenset({1, 2}), offline={(topic.id, 0): frozenset({1})})
@@ -196,7 +196,7 @@ def test_a_lost_disk_concerns_its_replicas_only() -> None:
     assert (after.index, after.leader) == (0, 2)
 
 
-def test_a_broker_fit_for_one_partition_is_one_that_stands_so_there() -> None:
+def test_a_broker_is_fit_per_partition() -> None:
     offline = frozenset((bytes(16), index) for index in range(3))
     image = MetadataImage().apply(
         MetadataDelta(

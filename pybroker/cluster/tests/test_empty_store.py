@@ -50,7 +50,7 @@ def counted(store: Any, writes: list[object]) -> Any:
 
 
 @pytest.mark.nightly
-def test_an_empty_store_is_asked_now_and_then_and_a_broker_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+def test_an_empty_store_is_queried_rarely_and_brokers_can_be_stopped(tmp_path: Path) -> None:
     counts: list[object] = []
 
     async def scenario(members: Members) -> None:

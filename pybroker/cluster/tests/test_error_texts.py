@@ -57,6 +57,6 @@ def test_partitions_that_cannot_be_added_are_refused_in_kafkas_words(wanted: New
     assert str(outcome) == text
 
 
-def test_a_topic_that_is_not_there_to_delete_is_refused_in_kafkas_words() -> None:
+def test_deleting_a_missing_topic_is_refused_in_kafkas_words() -> None:
     [outcome] = controller().delete_topics(with_topics("x"), [TopicName("gone", None)]).results
     assert str(outcome).startswith("This server does not host this topic-partition.")

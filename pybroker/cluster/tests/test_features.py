@@ -40,12 +40,12 @@ def test_an_update_moves_the_epoch_on_and_leaves_other_features_alone() -> None:
     assert step.delta.features == (5, {TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
 
 
-def test_an_update_to_what_holds_already_changes_nothing() -> None:
+def test_an_update_to_the_current_level_changes_nothing() -> None:
     assert not features.update(IMAGE, [FeatureUpdate(TRANSACTION_VERSION, 1, SAFE)]).steps
 
 
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
-def test_a_downgrade_has_to_be_called_so(kind: int) -> None:
+def test_a_downgrade_needs_the_downgrade_type(kind: int) -> None:
     with pytest.raises(errors.InvalidUpdateVersion, match="Can't downgrade the version"):
         features.update(IMAGE, [FeatureUpdate(GROUP_VERSION, 0, UP)])
     [step] = features.update(IMAGE, [FeatureUpdate(GROUP_VERSION, 0, kind)]).steps

@@ -52,7 +52,7 @@ def following(scheduler: Scheduler) -> tuple[EmptyStore, Following]:
     return store, follows
 
 
-def test_a_store_without_a_journal_is_asked_less_and_less_often() -> None:
+def test_a_store_without_a_journal_is_queried_with_growing_pauses() -> None:
     scheduler = Scheduler(Random(0))
     store, _ = following(scheduler)
     scheduler.run(600.0)

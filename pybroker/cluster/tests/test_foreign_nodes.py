@@ -53,7 +53,7 @@ async def by_hand(members: Members, work: Callable[[CoordinationStore], Awaitabl
         ("/pybroker/journal/x", b""),
     ],
 )
-def test_brokers_come_and_the_controller_may_die(tmp_path: Path, path: str, data: bytes) -> None:
+def test_malformed_nodes_stop_no_broker_and_no_controller(tmp_path: Path, path: str, data: bytes) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         await members.controller.node.controller.create_topics([NewTopic("t", 3, 3)])
@@ -69,7 +69,7 @@ def test_brokers_come_and_the_controller_may_die(tmp_path: Path, path: str, data
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"version":1}'])
-def test_by_a_brokers_configuration_that_cannot_be_read_nothing_is_deleted(tmp_path: Path, data: bytes) -> None:
+def test_an_unreadable_broker_configuration_deletes_nothing(tmp_path: Path, data: bytes) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await by_hand(members, lambda store: store.create("/config/brokers/5", data))
@@ -85,7 +85,7 @@ def test_by_a_brokers_configuration_that_cannot_be_read_nothing_is_deleted(tmp_p
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_with_a_hole_is_none_for_new_brokers_and_stays_with_the_old_ones(tmp_path: Path) -> None:
+def test_an_incomplete_topic_is_unknown_to_new_brokers_and_stays_with_old_ones(tmp_path: Path) -> None:
     """Its logs are deleted nowhere, though the broker that reads everything again no longer finds it."""
 
     async def scenario(members: Members) -> None:
@@ -110,7 +110,7 @@ def test_a_topic_with_a_hole_is_none_for_new_brokers_and_stays_with_the_old_ones
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"leader":1}'])
-def test_a_state_that_cannot_be_read_is_a_hole(tmp_path: Path, data: bytes) -> None:
+def test_a_topic_with_an_unreadable_state_is_incomplete(tmp_path: Path, data: bytes) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.controller.node.controller.create_topics([NewTopic("t", 2, 1)])
@@ -124,7 +124,7 @@ def test_a_state_that_cannot_be_read_is_a_hole(tmp_path: Path, data: bytes) -> N
     run(tmp_path / "db", scenario)
 
 
-def test_the_name_of_what_is_no_topic_is_taken_and_a_configuration_without_meaning_can_be_set(tmp_path: Path) -> None:
+def test_names_of_malformed_topics_are_taken_and_unreadable_configurations_can_be_set(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -142,7 +142,7 @@ def test_the_name_of_what_is_no_topic_is_taken_and_a_configuration_without_meani
     run(tmp_path / "db", scenario)
 
 
-def test_an_id_under_which_something_else_is_registered_is_taken(
+def test_a_broker_id_with_a_foreign_registration_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
@@ -159,7 +159,7 @@ def test_an_id_under_which_something_else_is_registered_is_taken(
 
 
 @pytest.mark.parametrize("path", [znodes.KNOWN, znodes.FEATURE])
-def test_what_nobody_can_do_without_is_named(tmp_path: Path, path: str) -> None:
+def test_an_unreadable_essential_node_is_named(tmp_path: Path, path: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.settled()

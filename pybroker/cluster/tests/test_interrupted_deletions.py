@@ -95,7 +95,7 @@ async def check_name_is_free(members: Members) -> None:
     await members.check_store()
 
 
-def test_what_a_refused_step_has_left_goes_when_it_is_in_the_way(tmp_path: Path) -> None:
+def test_leftovers_of_a_refused_step_are_removed_when_needed(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         first = await members.start(1, wrap=Interrupting)
         await members.start(2, 3)
@@ -122,7 +122,7 @@ def test_what_a_refused_step_has_left_goes_when_it_is_in_the_way(tmp_path: Path)
     run(tmp_path / "db", scenario)
 
 
-def test_what_a_step_of_unknown_outcome_has_left_goes_with_the_next_term(tmp_path: Path) -> None:
+def test_leftovers_of_a_step_of_unknown_outcome_are_removed_in_the_next_term(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         first = await members.start(1, wrap=Interrupting)
         await members.start(2, 3)
@@ -140,7 +140,7 @@ def test_what_a_step_of_unknown_outcome_has_left_goes_with_the_next_term(tmp_pat
     run(tmp_path / "db", scenario)
 
 
-def test_what_a_controller_without_logs_of_the_topic_leaves_when_it_dies_is_found(tmp_path: Path) -> None:
+def test_leftovers_of_a_dead_controller_without_the_logs_are_removed(tmp_path: Path) -> None:
     """All who had logs have taken themselves off the note when it dies."""
 
     async def scenario(members: Members) -> None:
@@ -165,7 +165,7 @@ def test_what_a_controller_without_logs_of_the_topic_leaves_when_it_dies_is_foun
     run(tmp_path / "db", scenario)
 
 
-def test_nodes_that_cannot_be_removed_keep_nobody_from_being_controller(tmp_path: Path) -> None:
+def test_nodes_that_cannot_be_removed_prevent_no_election_of_a_controller(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         stores: list[Any] = [(await members.start(node_id, wrap=Interrupting)).store for node_id in (1, 2, 3)]
         service = members.controller.node.controller

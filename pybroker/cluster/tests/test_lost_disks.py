@@ -41,7 +41,7 @@ async def create(members: Members) -> bytes:
     return (await members.settled()).topics["t"].id
 
 
-def test_case_11_a_lost_disk_is_told_until_it_is_known(tmp_path: Path) -> None:
+def test_case_11_a_lost_disk_is_reported_until_the_store_has_it(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.start(2, wrap=Lossy)
@@ -54,7 +54,7 @@ def test_case_11_a_lost_disk_is_told_until_it_is_known(tmp_path: Path) -> None:
     run(tmp_path / "store", scenario)
 
 
-def test_case_11_a_broker_that_is_alone_tells_those_who_come(tmp_path: Path) -> None:
+def test_case_11_a_lone_broker_reports_a_lost_disk_to_later_brokers(tmp_path: Path) -> None:
     """It has lost what the other one, which left before it, still has."""
 
     async def scenario(members: Members) -> None:

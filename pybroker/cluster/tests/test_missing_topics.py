@@ -103,7 +103,7 @@ def test_a_topic_created_under_the_name_of_a_missing_one_is_another_one_for_ever
     run(tmp_path / "db", scenario)
 
 
-def test_a_deletion_that_was_noted_while_a_broker_slept_is_one(tmp_path: Path) -> None:
+def test_a_deletion_noted_while_a_broker_was_away_counts(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         image = await with_topics(members)
         sleeper = follower(members)
@@ -122,7 +122,7 @@ def test_a_deletion_that_was_noted_while_a_broker_slept_is_one(tmp_path: Path) -
     run(tmp_path / "db", scenario)
 
 
-def test_what_was_journalled_while_a_broker_was_behind_counts_as_decided(tmp_path: Path) -> None:
+def test_journal_entries_that_a_broker_missed_count_as_decisions(tmp_path: Path) -> None:
     """Only a reading of the whole store decides nothing."""
 
     async def scenario(members: Members) -> None:
@@ -284,7 +284,7 @@ def test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_
     run(tmp_path / "db", scenario)
 
 
-def test_a_look_at_the_store_reads_nothing_again_where_all_is_known(tmp_path: Path) -> None:
+def test_a_check_of_the_store_reads_nothing_if_all_is_known(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await with_topics(members)
         seen = {member.id: len(member.deltas) for member in members.alive.values()}

@@ -154,7 +154,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_the_next_start(run: Run)
     run(start_after_that)
 
 
-def test_a_new_topic_is_told_only_when_its_logs_are_there(run: Run) -> None:
+def test_a_new_topic_is_visible_only_when_its_partitions_are_found(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         seen: list[bool] = []
@@ -181,7 +181,7 @@ def test_validate_only_changes_nothing(run: Run) -> None:
     run(scenario)
 
 
-def test_a_change_that_is_refused_when_nobody_waits_any_more_is_no_accident_of_the_loop(run: Run) -> None:
+def test_a_refused_change_without_a_waiting_caller_is_not_an_unhandled_error(run: Run) -> None:
     """So it is when a client closes its connection behind its request: on Python 3.14 asyncio.shield logs it."""
 
     async def scenario(cluster: Cluster) -> None:
@@ -366,7 +366,7 @@ def test_producer_ids_are_never_given_twice(run: Run) -> None:
     run(scenario)
 
 
-def test_clients_are_told_the_address_they_used_unless_one_is_advertised(run: Run) -> None:
+def test_clients_get_the_address_they_used_unless_one_is_advertised(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         assert node.addresses("PLAINTEXT", ("10.0.0.1", 1234)) == {1: ("10.0.0.1", 1234)}

@@ -24,7 +24,7 @@ class Unreachable:
 
 
 @pytest.mark.parametrize("error", [ConnectionLoss("cut"), SessionExpired("over")])
-def test_a_producer_is_told_to_come_again_while_no_block_of_ids_can_be_had(error: CoordinationError) -> None:
+def test_a_producer_gets_a_retriable_error_without_a_block_of_ids(error: CoordinationError) -> None:
     """Found by the simulator: the client's connection was closed as if the broker had failed."""
     store: Any = Unreachable(error)
     with pytest.raises(errors.CoordinatorNotAvailable):
@@ -72,7 +72,7 @@ def test_a_broker_that_registers_in_another_store_gives_out_no_id_twice(tmp_path
     run(tmp_path / "db", scenario)
 
 
-def test_a_block_that_is_not_as_a_broker_writes_it_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+def test_a_malformed_block_of_ids_prevents_no_start(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await (await members.server.connect()).create(znodes.PRODUCER_ID_BLOCK, b"{garbled")
         await members.start(1)

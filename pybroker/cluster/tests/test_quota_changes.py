@@ -129,7 +129,7 @@ def test_what_does_not_change_is_not_written() -> None:
         ((("user", "a"), ("user", "b")), {PRODUCE: 1.0}, "duplicate entity entry user"),
     ],
 )
-def test_what_kafka_refuses_is_refused_with_its_text(entity: Named, values: dict[str, float], text: str) -> None:
+def test_invalid_quotas_are_refused_with_kafkas_text(entity: Named, values: dict[str, float], text: str) -> None:
     assert text in refusal(QuotaChange(entity, list(values.items())))
 
 
@@ -146,7 +146,7 @@ def test_one_entity_that_is_wrong_does_not_stop_the_others() -> None:
     assert quotas(EMPTY.apply(plan.steps[0].delta)) == {Entity("bob"): {PRODUCE: 1.0}}
 
 
-def test_quotas_that_nobody_can_read_are_none() -> None:
+def test_unreadable_quotas_are_ignored() -> None:
     configs = {PRODUCE: "1.5", FETCH: "many", REQUEST: "0", MUTATIONS: "nan", "SCRAM-SHA-256": "1"}
     image = MetadataImage(resource_configs={(ResourceType.USER, "alice"): configs})
     assert quotas(image) == {Entity("alice"): {PRODUCE: 1.5}}
@@ -191,7 +191,7 @@ def test_the_journal_tells_other_brokers() -> None:
     assert quotas(EMPTY.apply(told)) == {Entity("alice", "app"): {PRODUCE: 1.0}}
 
 
-def test_a_parent_without_content_as_kafkas_tools_make_it_is_no_fault(
+def test_an_empty_parent_node_as_kafkas_tools_make_it_is_valid(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:

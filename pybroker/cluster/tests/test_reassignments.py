@@ -144,7 +144,7 @@ def test_the_last_replica_in_sync_stays_until_another_one_is() -> None:
     assert (state.partition.replicas, state.partition.leader) == ((2,), 2)
 
 
-def test_a_reassignment_is_taken_back() -> None:
+def test_a_reassignment_is_cancelled() -> None:
     state = State((1, 2))
     assert isinstance(state.take_back(), errors.NoReassignmentInProgress)
     state.move(3, 4)
@@ -164,7 +164,7 @@ def test_a_new_reassignment_replaces_one_that_is_under_way() -> None:
     assert (state.partition.replicas, state.partition.leader) == ((5, 1), 1)
 
 
-def test_a_replica_in_sync_that_no_target_names_any_more_is_none_of_those_from_before() -> None:
+def test_an_added_in_sync_replica_that_is_no_longer_wanted_is_removed_by_a_cancellation() -> None:
     """It counted as one: null made four replicas of three, and the way back to three was refused."""
     state = State((1, 2, 3))
     state.move(4, 5, 6)
@@ -181,7 +181,7 @@ def test_a_replica_in_sync_that_no_target_names_any_more_is_none_of_those_from_b
         assert not partition.is_reassigned
 
 
-def test_a_reassignment_that_is_taken_back_twice_is_taken_back() -> None:
+def test_a_reassignment_can_be_cancelled_twice() -> None:
     state = State((1, 2))
     state.move(3, 4)
     state.in_sync(1, 2, 3)
@@ -219,7 +219,7 @@ def test_an_unclean_election_completes_a_reassignment() -> None:
     assert not state.partition.is_reassigned
 
 
-def test_targets_that_cannot_be_are_refused() -> None:
+def test_impossible_targets_are_refused() -> None:
     state = State((1, 2))
     before = state.partition
     assert isinstance(state.move(), errors.InvalidReplicaAssignment)
@@ -245,7 +245,7 @@ def test_a_partition_that_a_request_names_twice_is_refused_both_times() -> None:
     assert [op.path for op in step.operations] == ["/brokers/topics/t/partitions/1/state", "/brokers/topics/t"]
 
 
-def test_proposals_for_partitions_that_move_do_not_look_at_all_lost_replicas_each() -> None:
+def test_proposals_for_moving_partitions_do_not_scan_all_lost_replicas() -> None:
     class Counted(frozenset[tuple[bytes, int]]):
         walks = 0
 

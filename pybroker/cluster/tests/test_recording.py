@@ -54,7 +54,7 @@ class Refusing:
     ],
     ids=["epoch", "session", "unknown", "size"],
 )
-def test_a_broker_that_may_not_write_any_more_is_not_the_controller(
+def test_a_broker_that_can_no_longer_write_is_not_the_controller(
     refusal: CoordinationError, told: type[errors.KafkaError]
 ) -> None:
     """The client that asked then tries the next one, which UNKNOWN_SERVER_ERROR would keep him from."""
@@ -98,7 +98,7 @@ class Silent:
         raise ConnectionLoss("no answer")
 
 
-def test_a_write_of_which_nobody_knows_ends_the_term_and_is_in_the_next(tmp_path: Path) -> None:
+def test_a_write_of_unknown_outcome_ends_the_term_and_is_found_in_the_next(tmp_path: Path) -> None:
     """Nothing is planned on an image that may lack it."""
 
     async def scenario(members: Members) -> None:

@@ -150,7 +150,7 @@ def _epochs(image: MetadataImage) -> set[int]:
     return {broker.epoch for broker in image.brokers.values()}
 
 
-def test_case_22_what_is_left_of_a_brokers_own_past_does_not_block_it(tmp_path: Path) -> None:
+def test_case_22_leftover_nodes_of_a_broker_do_not_block_its_start(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         before = (await members.settled()).brokers[2].epoch
@@ -218,7 +218,7 @@ def test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once
 
 
 @pytest.mark.nightly
-def test_the_registration_of_a_killed_process_is_taken_off_at_once(tmp_path: Path) -> None:
+def test_the_registration_of_a_killed_process_is_removed_at_once(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         with another_process() as (killed, process):
@@ -232,7 +232,7 @@ def test_the_registration_of_a_killed_process_is_taken_off_at_once(tmp_path: Pat
     run(tmp_path / "store", scenario)
 
 
-def test_of_a_process_that_cannot_be_seen_a_starting_broker_takes_the_place_and_a_running_one_does_not() -> None:
+def test_a_starting_broker_replaces_an_invisible_namesake_and_a_running_one_does_not() -> None:
     namespace, pid, started = own_process().split(" ")
     elsewhere = owner_process.owner_of(f"{namespace}x {pid} {started}")
     assert elsewhere is Owner.ELSEWHERE

@@ -34,7 +34,7 @@ def refusal(image: MetadataImage, *changes: ScramChange) -> object:
     return type(error)
 
 
-def test_what_is_stored_is_what_kafka_stores() -> None:
+def test_stored_passwords_have_kafkas_form() -> None:
     (step,) = alter(EMPTY, [NEW]).steps
     (write,) = step.operations
     assert isinstance(write, Create)
@@ -72,7 +72,7 @@ def test_both_mechanisms_of_a_user_are_written_at_once_and_other_settings_stay()
         (ScramChange("alice", 5), errors.UnsupportedSaslMechanism),
     ],
 )
-def test_what_may_not_be_is_refused(change: ScramChange, error: type[Exception]) -> None:
+def test_invalid_passwords_are_refused(change: ScramChange, error: type[Exception]) -> None:
     assert refusal(EMPTY, change) is error
 
 

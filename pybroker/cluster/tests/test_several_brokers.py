@@ -275,7 +275,7 @@ def test_case_28_a_controller_that_stops_hands_over_at_once(tmp_path: Path) -> N
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_deleted_while_a_broker_is_down_is_told_to_it_when_it_returns(
+def test_a_broker_learns_of_a_topic_deleted_while_it_was_down(
     tmp_path: Path,
 ) -> None:
     async def scenario(members: Members) -> None:
@@ -362,7 +362,7 @@ def test_s99_preferred_leaders_come_back_by_themselves(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
 
 
-def test_fewer_replicas_that_are_enough_make_no_eligible_leaders(tmp_path: Path) -> None:
+def test_an_isr_above_min_isr_makes_no_eligible_leaders(tmp_path: Path) -> None:
     """Once one replica may commit alone, those that left before do not have everything."""
 
     async def scenario(members: Members) -> None:

@@ -90,7 +90,7 @@ def test_many_topics_with_configurations_are_made() -> None:
     assert max(bytes_of(step, image) for step in plan.steps) < LIMIT
 
 
-def test_what_was_lost_is_read_as_it_was_written_by_this_version_and_the_one_before() -> None:
+def test_lost_replicas_are_read_in_the_format_of_this_and_the_previous_version() -> None:
     lost = frozenset({(bytes(16), 3), (bytes(16), 700), (b"b" * 16, 0)})
     assert znodes.decode_unfit(znodes.encode_unfit(is_leaving=True, offline=lost)) == (True, lost)
     old = b'{"leaving":false,"offline":[["AAAAAAAAAAAAAAAAAAAAAA",3],["AAAAAAAAAAAAAAAAAAAAAA",700]]}'

@@ -65,7 +65,7 @@ async def test_only_what_a_suspect_leads_has_to_wait(world: World) -> None:
 
 
 @scenario
-async def test_it_is_settled_when_the_metadata_say_that_the_broker_has_gone(world: World) -> None:
+async def test_a_suspect_is_settled_when_the_metadata_drop_the_broker(world: World) -> None:
     world.suspects.accuse(2)
     settled = world.suspects.settled()
     await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def test_a_broker_that_has_registered_again_is_no_suspect(world: World) ->
 
 
 @scenario
-async def test_nobody_is_a_suspect_for_long(world: World) -> None:
+async def test_a_broker_is_a_suspect_only_briefly(world: World) -> None:
     world.suspects.accuse(2)
     world.clock.advance(LONG_MS)
     await world.suspects.settled()
@@ -93,7 +93,7 @@ async def test_nobody_is_a_suspect_for_long(world: World) -> None:
 
 
 @scenario
-async def test_clients_are_told_for_a_while_of_a_broker_that_has_gone(world: World) -> None:
+async def test_a_dead_broker_is_listed_for_a_while(world: World) -> None:
     world.suspects.accuse(2)
     assert world.suspects.departed() == []
     await world.register(None)

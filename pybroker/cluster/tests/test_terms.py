@@ -42,7 +42,7 @@ def test_case_20_the_broker_that_writes_the_next_entry_first_is_the_controller(t
     run(tmp_path / "db", scenario)
 
 
-def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_store_has(tmp_path: Path) -> None:
+def test_a_controller_begins_even_if_metadata_and_store_differ(tmp_path: Path) -> None:
     """Each took its own image for the truth: no term could begin, some hundred were tried, and the dead broker led."""
 
     async def scenario(members: Members) -> None:
@@ -63,7 +63,7 @@ def test_a_controller_begins_although_what_the_brokers_show_is_not_what_the_stor
     run(tmp_path / "db", scenario)
 
 
-def test_a_controller_that_may_not_show_its_own_change_steps_down_until_it_has_read_it(tmp_path: Path) -> None:
+def test_a_controller_whose_change_is_refused_steps_down_until_it_has_reread_the_store(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         image = await members.settled()
@@ -81,7 +81,7 @@ def test_a_controller_that_may_not_show_its_own_change_steps_down_until_it_has_r
 
 
 @pytest.mark.parametrize("error", [Overtaken("for testing"), errors.NotController(), RuntimeError()])
-def test_preferred_leaders_come_back_after_a_look_that_failed(
+def test_preferred_leaders_return_after_a_failed_check(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(members: Members) -> None:

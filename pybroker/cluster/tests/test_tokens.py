@@ -46,7 +46,7 @@ def test_a_token_that_fits_into_no_node_is_refused() -> None:
         token_changes.create(many, 0, TIMES, NOW)
 
 
-def test_a_principal_has_only_so_many_tokens() -> None:
+def test_the_number_of_tokens_of_a_principal_is_limited() -> None:
     assert token_changes.create(WANTED, token_changes.MOST_TOKENS - 1, TIMES, NOW).steps
     with pytest.raises(errors.PolicyViolation, match="User:bob c already has 10000 tokens"):
         token_changes.create(WANTED, token_changes.MOST_TOKENS, TIMES, NOW)
@@ -68,7 +68,7 @@ def test_owner_requester_and_renewers_renew_up_to_the_end_of_its_life(who: str) 
         ("t1", ALICE, 1_041, errors.DelegationTokenExpired),
     ],
 )
-def test_what_cannot_be_renewed_or_made_to_expire(
+def test_unknown_expired_and_foreign_tokens_cannot_be_renewed_or_expired(
     id: str | None, who: str, now: int, error: type[errors.KafkaError]
 ) -> None:
     with pytest.raises(error):
@@ -104,13 +104,13 @@ def test_those_that_have_expired_are_removed() -> None:
         (ALICE, set(), True, False),
     ],
 )
-def test_a_token_is_shown_to_its_own_and_to_those_with_a_right(
+def test_a_token_is_shown_to_its_owners_and_to_principals_with_the_right(
     who: str, owners: set[str] | None, is_allowed: bool, sees: bool
 ) -> None:
     assert may_see(TOKEN, who, owners, lambda token: is_allowed) is sees
 
 
-def test_many_owners_are_not_looked_at_for_each_token() -> None:
+def test_a_filter_of_many_owners_is_not_scanned_for_each_token() -> None:
     """A client may ask for thirty thousand, where there are ten thousand tokens."""
 
     class Many(set[str]):
@@ -137,7 +137,7 @@ def test_a_node_has_kafkas_json() -> None:
 @pytest.mark.parametrize(
     "change", [{"version": 4}, {"version": 0}, {"owner": "Group%3Aa"}, {"tokenId": "t2"}, {"maxTimestamp": "1"}]
 )
-def test_a_node_with_what_kafka_does_not_know_is_none(change: dict[str, object]) -> None:
+def test_a_malformed_node_is_ignored(change: dict[str, object]) -> None:
     fields = {**json.loads(token_nodes.encode(TOKEN)), **change}
     with pytest.raises(ValueError, match=r"unknown|not a user|another token|not a number"):
         token_nodes.decode("t1", json.dumps(fields).encode())

@@ -25,7 +25,7 @@ def test_the_check_of_a_name_costs_the_same_however_many_exist(name: str) -> Non
     Collisions(Names(SOME)).check(name)
 
 
-def test_names_are_gone_through_where_that_is_less_than_to_look_up_all_that_are_alike() -> None:
+def test_all_names_are_scanned_if_that_is_cheaper_than_all_look_ups() -> None:
     for name, new in ((".......", 1), ("a.b", 1000), ("." * 249, 1)):
         with pytest.raises(AssertionError, match="gone through"):
             Collisions(Names(SOME), new).check(name)
@@ -35,7 +35,7 @@ def test_names_are_gone_through_where_that_is_less_than_to_look_up_all_that_are_
     ("name", "other"),
     [("a_b", "a.b"), (".", "_"), ("a_b.c_d", "a_b_c.d"), ("x" + "._" * MANY, "x" + "__" * MANY)],
 )
-def test_names_that_are_alike_collide(name: str, other: str) -> None:
+def test_similar_names_collide(name: str, other: str) -> None:
     for one, two in ((name, other), (other, name)):
         for existing in ([one], [one, *SOME]):
             with pytest.raises(errors.InvalidTopicException, match="collides with existing topic"):

@@ -42,7 +42,7 @@ def rules(image: MetadataImage) -> TopicRules:
     return TopicRules(BrokerConfig({}), image, image.brokers)
 
 
-def test_the_smallest_of_the_live_replicas_holds_where_only_their_own_settings_say_it() -> None:
+def test_the_smallest_own_setting_of_the_live_replicas_counts() -> None:
     assert rules(image_of(registered(1, 2), registered(2, 3))).min_isr(TOPIC, PARTITION) == 2
     assert rules(image_of(registered(1, 2), registered(2, 1))).min_isr(TOPIC, PARTITION) == 1
 
@@ -53,18 +53,18 @@ def test_a_broker_that_has_no_replica_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("configs", "found"), [({"all": "3"}, 3), ({"of_2": "1"}, 1), ({"all": "3", "of_2": "1"}, 1)])
-def test_what_is_dynamic_goes_before_the_own_settings(configs: dict[str, str], found: int) -> None:
+def test_dynamic_settings_precede_a_brokers_own(configs: dict[str, str], found: int) -> None:
     image = image_of(registered(1, 2), registered(2, 2), **configs)
     assert rules(image).min_isr(TOPIC, PARTITION) == found
 
 
-def test_the_topics_goes_before_all() -> None:
+def test_the_topics_setting_precedes_all() -> None:
     image = image_of(registered(1, 2), all="3")
     assert rules(image).min_isr(TOPIC._replace(configs={"min.insync.replicas": "1"}), PARTITION) == 1
 
 
 @pytest.mark.parametrize("text", ["two", "0", "1_0", "2147483648"])
-def test_what_does_not_parse_says_nothing_to_the_controller_as_to_the_leaders(text: str) -> None:
+def test_an_unreadable_setting_is_ignored_by_controller_and_leaders(text: str) -> None:
     """Leaders that go by another number would commit with fewer than the controller thinks."""
     image = image_of(registered(1, 2), registered(2, 2), all=text, of_2=text)
     strange = TOPIC._replace(configs={"min.insync.replicas": text, "of.another.version": "x"})
@@ -98,7 +98,7 @@ def after_three_is_empty(min_isr: int) -> tuple[MetadataImage, list[str]]:
     return after(image, registered(3, min_isr, epoch=9, boot="m another"))
 
 
-def test_case_16_who_comes_back_without_its_data_does_not_lead_where_two_had_to_be_in_sync() -> None:
+def test_case_16_a_broker_back_without_its_data_does_not_lead_with_min_isr_2() -> None:
     """min.insync.replicas=2 in the brokers' own settings was no word for the controller: 3 led, and all was gone."""
     image, doubtful = after_three_is_empty(min_isr=2)
     waits = partition_of(image)
@@ -107,7 +107,7 @@ def test_case_16_who_comes_back_without_its_data_does_not_lead_where_two_had_to_
     assert (partition_of(image).leader, doubtful) == (2, [])
 
 
-def test_what_elections_did_is_counted_and_named() -> None:
+def test_elections_are_counted_and_logged() -> None:
     image = image_of(registered(1, 2), registered(2, 2), registered(3, 2))
     found = []
     for left in ((2, 3), (3,), ()):
@@ -119,12 +119,12 @@ def test_what_elections_did_is_counted_and_named() -> None:
     assert found == [(1, [], []), (1, [], []), (0, ["t-0"], [])]
 
 
-def test_a_leader_without_its_data_is_named() -> None:
+def test_a_leader_without_its_data_is_logged() -> None:
     image, doubtful = after_three_is_empty(min_isr=1)
     assert (partition_of(image).leader, doubtful) == (3, ["t-0"])
 
 
-def test_an_unclean_election_is_told() -> None:
+def test_an_unclean_election_is_logged() -> None:
     image = image_of(registered(1), registered(2), registered(3))
     for left in ((2, 3), (3,), ()):
         image, _ = after(image, *(registered(each) for each in left))
@@ -134,7 +134,7 @@ def test_an_unclean_election_is_told() -> None:
     assert (partition_of(image).leader, doubtful) == (1, ["t-0"])
 
 
-def test_nobody_stays_eligible_under_a_leader_that_commits_alone() -> None:
+def test_no_replica_stays_eligible_if_the_leader_commits_alone() -> None:
     """It was restarted in order with other settings, and so quickly that the controller saw only the new process."""
     one, two = registered(1, 2), registered(2, 2)
     image, _ = after(image_of(one, two), one)

@@ -45,7 +45,7 @@ def test_a_burst_after_a_steady_rate_is_delayed_as_in_kafkas_own_test() -> None:
     assert made.until_ms(500, 10_500 + 2100 + 11_000) == 0
 
 
-def test_samples_are_forgotten_when_nothing_was_recorded_in_them_for_all_windows() -> None:
+def test_samples_are_dropped_after_all_windows_without_use() -> None:
     made = rate((0, 100), (900, 100), (1500, 50))
     assert made.per_second(11_899) * made.measured_ms(11_899) / 1000 == pytest.approx(250)
     assert made.per_second(11_900) * made.measured_ms(11_900) / 1000 == pytest.approx(50)
@@ -72,7 +72,7 @@ def test_no_delay_is_longer_than_a_response_can_say() -> None:
 
 
 @given(some.lists(some.tuples(some.integers(0, 5000), some.integers(0, 1000)), max_size=60))
-def test_never_more_samples_are_kept_than_windows_and_the_one_that_overlaps(
+def test_the_number_of_samples_is_limited_by_the_windows(
     steps: list[tuple[int, int]],
 ) -> None:
     made, now_ms, told = Rate(SECONDS), 0, []
@@ -87,7 +87,7 @@ def test_never_more_samples_are_kept_than_windows_and_the_one_that_overlaps(
     assert 10_000 <= made.measured_ms(now_ms) < 13_000
 
 
-def test_a_bucket_is_full_at_first_and_may_owe_what_was_taken_at_once() -> None:
+def test_a_bucket_starts_full_and_may_go_below_zero() -> None:
     bucket = TokenBucket(Windows(100, 1000))
     assert bucket.left(5, 0) == 500
     bucket.take(560, 5, 0)
@@ -98,7 +98,7 @@ def test_a_bucket_is_full_at_first_and_may_owe_what_was_taken_at_once() -> None:
     assert bucket.left(5, 1_000_000) == 500
 
 
-def test_a_bucket_that_owes_something_is_not_idle() -> None:
+def test_a_bucket_below_zero_is_not_idle() -> None:
     bucket = TokenBucket(SECONDS)
     bucket.take(100, 1, 0)
     assert not bucket.is_idle(20_000)

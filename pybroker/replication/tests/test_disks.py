@@ -43,7 +43,7 @@ def test_case_11_append_that_does_not_fit_is_refused_and_not_acked(make_node: Ma
     assert node.led[-1] == (TP, None)
 
 
-def test_case_11_partition_of_a_dir_that_is_lost_is_not_created_again(make_node: MakeNode, tmp_path: Path) -> None:
+def test_case_11_a_partition_of_a_lost_dir_is_not_created_again(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(dirs=2)
     node.create(partitions=2)
     node.append(b"a")

@@ -100,7 +100,7 @@ def test_incremental_response_has_only_what_is_new() -> None:
     assert answered(context, *[read(high_watermark=0)] * 4) == [2, 3]
 
 
-def test_error_is_always_told_and_the_partition_again_after_it() -> None:
+def test_an_error_is_always_returned_and_then_the_partition() -> None:
     each = sessions()
     id = start(each, 0)
     failed = PartitionRead(error=errors.NotLeaderOrFollower())
@@ -151,7 +151,7 @@ def test_epoch_after_the_greatest_is_one() -> None:
     assert next_epoch(INITIAL_EPOCH) == 1
 
 
-def test_unknown_session_is_told() -> None:
+def test_an_unknown_session_is_an_error() -> None:
     with pytest.raises(errors.FetchSessionIdNotFound):
         go_on(sessions(), 99, 1)
 
@@ -192,7 +192,7 @@ def test_second_request_makes_the_first_ones_answer_void() -> None:
         slow.answer([read()], 0)
 
 
-def test_no_slots_no_sessions() -> None:
+def test_without_slots_no_session_begins() -> None:
     assert start(sessions(0), 0) == 0
 
 
@@ -238,13 +238,13 @@ def test_names_that_no_topic_has_are_not_remembered() -> None:
     assert (len(each), each.partitions) == (0, 0)
 
 
-def test_ids_in_use_are_not_given_again() -> None:
+def test_session_ids_in_use_are_not_assigned_again() -> None:
     ids = iter([5, 5, 5, 6])
     each = FetchSessions(10, lambda: next(ids))
     assert [start(each, 0), start(each, 0)] == [5, 6]
 
 
-def test_one_principal_takes_not_all_partitions_with_what_it_may_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_principal_cannot_take_all_partitions_of_fetch_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", 20)
     each = sessions()
     strange = [start(each, *range(5), owner=BOB) for _ in range(4)]
@@ -279,7 +279,7 @@ def test_an_idle_session_that_grows_beyond_all_room_is_not_evicted_under_its_own
     assert (idle in each, other in each, each.partitions) == (True, False, 4)
 
 
-def test_one_principal_takes_not_all_slots_and_none_of_those_that_have_fewer() -> None:
+def test_one_principal_cannot_take_all_slots_of_fetch_sessions() -> None:
     each = sessions(4)
     mine = start(each, 0)
     strange = [start(each, *range(50), owner=BOB) for _ in range(3)]

@@ -75,7 +75,7 @@ def follower(make_node: Callable[..., Node], tmp_path: Path) -> Iterator[Followe
     follower.fetchers.close()
 
 
-def test_what_a_follower_could_not_sync_is_named_when_it_could(follower: Follower) -> None:
+def test_a_follower_reports_an_offset_once_it_is_synced(follower: Follower) -> None:
     t, u = follower.create("t"), follower.create("u")
     for partition in (t, u):
         follower.fetchers.assign(partition)
@@ -107,7 +107,7 @@ def test_a_log_that_cannot_be_synced_is_not_followed_before_it_is(follower: Foll
     assert (follower.named(), partition.log.recovery_point) == ({topic_id("t"): [1]}, 1)
 
 
-def test_a_log_that_cannot_be_synced_is_let_go_with_its_partition(follower: Follower) -> None:
+def test_an_unsynced_log_is_dropped_with_its_partition(follower: Follower) -> None:
     partition = follower.create("t")
     follower.refuse(partition)
     before = follower.refusals()

@@ -8,7 +8,7 @@ from pathlib import Path
 from pybroker.replication.tests.harness import Node
 
 
-def test_what_a_broker_has_begun_is_over_when_it_is_closed(tmp_path: Path) -> None:
+def test_closing_a_broker_ends_all_its_work(tmp_path: Path) -> None:
     node, tidied_up = Node(tmp_path), []
 
     async def wait() -> None:

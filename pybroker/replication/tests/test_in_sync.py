@@ -13,7 +13,7 @@ from pybroker.replication.tests.pair import EPOCH, FOLLOWER, Pair
 from pyclient.protocol import errors
 
 
-def test_a_proposal_is_repeated_where_the_answer_cannot_be_taken(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proposal_is_repeated_if_its_answer_cannot_be_applied(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     async def answers_nothing(broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         pair.proposals += changes
         return []

@@ -114,7 +114,7 @@ def test_low_watermark_is_the_least_log_start() -> None:
     assert isr.low_watermark(9) == 4
 
 
-def test_what_is_known_of_replicas_that_stay_outlives_a_reassignment() -> None:
+def test_the_state_of_remaining_replicas_outlives_a_reassignment() -> None:
     isr = tracker()
     fetch(isr, 2, 20, end=20)
     fetch(isr, 3, 20, end=20)
@@ -124,7 +124,7 @@ def test_what_is_known_of_replicas_that_stay_outlives_a_reassignment() -> None:
     assert set(isr.followers) == {2, 4}
 
 
-def test_a_proposal_of_one_that_is_no_replica_any_more_is_dropped_and_any_other_is_not() -> None:
+def test_only_proposals_with_removed_replicas_are_dropped() -> None:
     isr = tracker((1, 2))
     assert fetch(isr, 3, 10, end=10) == Expand(3, frozenset({1, 2, 3}), UNKNOWN_OFFSET)
     isr.reassign((1, 2, 3, 4), now_ms=0)
@@ -147,7 +147,7 @@ def test_a_follower_whose_registration_is_not_known_yet_waits_for_that() -> None
     assert isr.next_expand(20) == Expand(3, frozenset({1, 2, 3}), 9)
 
 
-def test_a_registration_is_not_known_by_what_the_one_before_it_has_fetched() -> None:
+def test_fetches_of_an_earlier_registration_do_not_count() -> None:
     isr = tracker((1,))
     assert fetch(isr, 2, 20, end=20, high_watermark=20) is not None
     isr.on_fetch(3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=9)
@@ -160,7 +160,7 @@ def test_a_registration_is_not_known_by_what_the_one_before_it_has_fetched() -> 
     assert proposal == Expand(3, frozenset({1, 2, 3}), 10)
 
 
-def test_the_same_registration_goes_on_being_known_by_what_it_has_fetched() -> None:
+def test_fetches_of_the_same_registration_still_count() -> None:
     isr = tracker((1,))
     assert fetch(isr, 2, 20, end=20, high_watermark=20) is not None
     isr.on_fetch(3, 20, 0, leader_end=20, high_watermark=20, now_ms=0, broker_epoch=9)

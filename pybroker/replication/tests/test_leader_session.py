@@ -78,7 +78,7 @@ def test_the_first_request_of_a_session_is_answered_at_once(pair: Pair) -> None:
     assert pair.requests[-1].session_epoch == 0
 
 
-def test_an_answer_to_what_was_asked_before_a_change_is_void(pair: Pair) -> None:
+def test_an_answer_to_a_request_before_a_change_is_ignored(pair: Pair) -> None:
     pair.create()
     pair.leader.append(b"a")
     number, request = pair.ask()
@@ -90,7 +90,7 @@ def test_an_answer_to_what_was_asked_before_a_change_is_void(pair: Pair) -> None
     assert contents(pair.log()) == [b"a"]
 
 
-def test_a_high_watermark_in_an_answer_that_was_void_is_told_again(pair: Pair) -> None:
+def test_a_high_watermark_in_an_ignored_answer_is_sent_again(pair: Pair) -> None:
     """The follower leaves the in-sync set while it fetches: the high watermark does not wait for it any more."""
     pair.create()
     pair.round()

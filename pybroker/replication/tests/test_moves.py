@@ -76,7 +76,7 @@ def test_replica_moves_to_another_dir_while_in_use(make_node: MakeNode) -> None:
     assert node.replicas.partition(TP).log.log_end_offset == 12
 
 
-def test_new_replica_is_made_where_somebody_has_asked(make_node: MakeNode) -> None:
+def test_a_new_replica_is_created_in_the_requested_dir(make_node: MakeNode) -> None:
     node = make_node(dirs=3)
     with pytest.raises(errors.ReplicaNotAvailable):
         node.replicas.moves.start(TP, node.paths[2])
@@ -97,7 +97,7 @@ def test_deleted_topic_no_longer_moves(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("error", [errors.CorruptMessage("noise"), ValueError("a fault of ours")], ids=repr)
-def test_a_move_that_fails_in_whatever_way_is_given_up(
+def test_any_failure_of_a_move_ends_it(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Else nobody could move or compact the log before the next start."""

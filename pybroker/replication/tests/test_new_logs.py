@@ -67,7 +67,7 @@ def kill(node: Node) -> None:
         pool.shutdown()
 
 
-def test_metadata_do_not_wait_for_logs_which_are_made_in_order(node: Node) -> None:
+def test_metadata_do_not_wait_for_new_logs(node: Node) -> None:
     publish(node, topic("a", 100), topic("b"))
     publish(node, topic("c"))
     assert "c-0" not in made(node)
@@ -136,7 +136,7 @@ def test_what_is_appended_before_the_other_logs_are_made_stays(node: Node) -> No
     assert len(made(node)) == 50
 
 
-def test_leadership_is_told_when_the_log_is_there(node: Node) -> None:
+def test_leadership_is_announced_when_the_log_exists(node: Node) -> None:
     publish(node, topic(partitions=3, epoch=4))
     node.replicas.find("t", 2)
     assert (TopicPartition("t", 2), 4) in node.led
@@ -144,7 +144,7 @@ def test_leadership_is_told_when_the_log_is_there(node: Node) -> None:
     assert sorted(node.led) == [(TopicPartition("t", n), 4) for n in range(3)]
 
 
-def test_leadership_is_not_told_before_the_metadata_are_published(node: Node) -> None:
+def test_leadership_is_not_announced_before_the_metadata_are_published(node: Node) -> None:
     node.run(node.replicas.apply(*one_delta(node, topic())))
     assert node.replicas.find("t", 0).is_leader
     assert node.led == []
@@ -174,7 +174,7 @@ def test_a_topic_that_grows_gets_the_logs_that_it_lacks(node: Node) -> None:
     assert made(node) == [f"t-{n}" for n in range(30)]
 
 
-def test_a_topic_that_goes_first_gets_no_log(node: Node) -> None:
+def test_a_topic_deleted_before_its_log_exists_gets_no_log(node: Node) -> None:
     publish(node, topic(partitions=50))
     node.publish(MetadataDelta(deleted={"t": topic(partitions=50)}), makes_logs=False)
     assert not node.replicas.partitions.new
@@ -184,7 +184,7 @@ def test_a_topic_that_goes_first_gets_no_log(node: Node) -> None:
     assert [log.topic_id for log in node.logs] == [topic_id("t", 1)] * 2
 
 
-def test_a_replica_that_goes_to_another_broker_first_gets_no_log(node: Node) -> None:
+def test_a_replica_moved_before_its_log_exists_gets_no_log(node: Node) -> None:
     publish(node, topic(partitions=50))
     publish(node, topic(partitions=50, replicas=(OTHER,), leader=OTHER, epoch=1))
     here = made(node)
@@ -217,7 +217,7 @@ def test_a_log_that_is_not_made_yet_is_not_lost(node: Node) -> None:
 
 
 @pytest.mark.parametrize("end", [kill, Node.stop])
-def test_the_next_start_makes_what_was_not_made(make_node: MakeNode, end: Callable[[Node], None]) -> None:
+def test_the_next_start_creates_missing_logs(make_node: MakeNode, end: Callable[[Node], None]) -> None:
     node = make_node(dirs=2)
     publish(node, topic(partitions=50, epoch=3))
     assert node.append(b"a", index=49) == 0
@@ -246,7 +246,7 @@ def refuse(storage: FaultyStorage) -> None:
     storage.fail("open", errno.EMFILE, lambda path: "/t-" in path)
 
 
-def test_a_log_that_cannot_be_made_is_lost_and_that_is_told(make_node: MakeNode) -> None:
+def test_a_log_that_cannot_be_created_is_reported_as_lost(make_node: MakeNode) -> None:
     storage = FaultyStorage()
     node = make_node(storage=storage)
     told: list[int] = []

@@ -77,7 +77,7 @@ def test_case_16_high_watermark_stands_still_while_too_few_are_in_sync(node: Nod
     assert partition.high_watermark == 0
 
 
-def test_case_16_set_that_shrinks_after_the_append_is_told(node: Node) -> None:
+def test_case_16_an_isr_that_shrinks_after_the_append_is_an_error(node: Node) -> None:
     partition = three_replicas(node, min_insync_replicas="2")
     partition.append(batch(), -1, NOW)
     for replica in (2, 3):
@@ -194,7 +194,7 @@ def test_read_committed_ends_before_an_open_transaction(node: Node) -> None:
     assert found.last_stable_offset == 3
 
 
-def test_fetcher_whose_history_differs_is_told_where(node: Node) -> None:
+def test_a_fetcher_with_another_history_gets_the_diverging_epoch(node: Node) -> None:
     partition = node.create(epoch=1)
     partition.append(batch(b"a", b"b"), 1, NOW)
     node.create(epoch=3)
@@ -207,7 +207,7 @@ def test_fetcher_whose_history_differs_is_told_where(node: Node) -> None:
         read(partition, 3, fetched=4)
 
 
-def test_new_leader_does_not_tell_offsets_before_it_knows_them(node: Node) -> None:
+def test_a_new_leader_returns_no_offsets_before_it_knows_them(node: Node) -> None:
     partition = three_replicas(node)
     partition.append(batch(b"a", b"b"), 1, NOW)
     node.create(replicas=(1, 2, 3), epoch=6)
@@ -218,7 +218,7 @@ def test_new_leader_does_not_tell_offsets_before_it_knows_them(node: Node) -> No
     partition.check_offsets_are_known(Isolation.READ_UNCOMMITTED)
 
 
-def test_stranger_that_fetches_is_refused(node: Node) -> None:
+def test_a_fetch_of_a_non_replica_is_refused(node: Node) -> None:
     with pytest.raises(errors.UnknownLeaderEpoch):
         three_replicas(node).on_follower_fetch(9, 0, 0, 0)
 
@@ -238,7 +238,7 @@ def test_case_15_follower_out_and_in_again(node: Node) -> None:
     assert expand.members == {1, 2, 3}
 
 
-def test_a_replica_that_is_none_any_more_does_not_hold_the_high_watermark_though_its_epoch_was_told_before(
+def test_a_removed_replica_does_not_hold_back_the_high_watermark(
     node: Node,
 ) -> None:
     """The answer to a proposal ends a reassignment; the removed replica fetches once more before the metadata comes."""
@@ -253,7 +253,7 @@ def test_a_replica_that_is_none_any_more_does_not_hold_the_high_watermark_though
     assert partition.high_watermark == 3
 
 
-def test_set_that_lacks_a_member_counts_with_the_metadata_that_bring_what_the_controller_went_by(node: Node) -> None:
+def test_a_smaller_isr_counts_together_with_its_metadata(node: Node) -> None:
     """min.insync.replicas was raised before: who leaves is eligible still, so nothing may be committed without it."""
     partition = node.create(replicas=(1, 2), epoch=5)
     partition.append(batch(b"a"), -1, NOW)
@@ -265,7 +265,7 @@ def test_set_that_lacks_a_member_counts_with_the_metadata_that_bring_what_the_co
     assert partition.is_stuck
 
 
-def test_set_that_lacks_a_member_commits_where_the_metadata_say_nothing_else(node: Node) -> None:
+def test_a_smaller_isr_commits_if_the_metadata_allow_it(node: Node) -> None:
     partition = node.create(replicas=(1, 2), epoch=5)
     partition.append(batch(b"a"), -1, NOW)
     assert partition.on_tick(node.clock.monotonic_ms() + 60_000) is not None

@@ -56,7 +56,7 @@ def is_empty(purgatory: Purgatory) -> bool:
     return len(purgatory) == 0 and not purgatory._waiting
 
 
-def test_wait_is_told_which_partition_has_changed(node: Node) -> None:
+def test_a_waiting_request_learns_which_partition_changed(node: Node) -> None:
     purgatory = node.replicas.purgatory
     node.create(partitions=3)
     partitions = list(node.replicas.partitions)
@@ -158,7 +158,7 @@ def test_fetch_waits_for_enough_bytes_over_all_partitions(node: Node) -> None:
 
 
 @pytest.mark.parametrize("change", ["delete", "new leader", "offline"])
-def test_waiting_fetch_hears_of_changes(node: Node, change: str) -> None:
+def test_a_waiting_fetch_learns_of_changes(node: Node, change: str) -> None:
     partition = node.create()
     node.append(b"a", b"b")
     waiting = fetch(node, 2)
@@ -177,7 +177,7 @@ def test_waiting_fetch_hears_of_changes(node: Node, change: str) -> None:
     assert isinstance(read.error, expected)
 
 
-def test_failure_of_a_waiting_fetch_is_not_the_producers(node: Node) -> None:
+def test_the_failure_of_a_waiting_fetch_does_not_fail_the_producer(node: Node) -> None:
     node.create()
 
     def respond(reads: list[PartitionRead]) -> object:
@@ -199,7 +199,7 @@ def replicated(node: Node) -> tuple[Partition, Waiting]:
     return partition, appended.done
 
 
-def test_promise_holds_when_the_high_watermark_has_passed(node: Node) -> None:
+def test_acks_all_is_fulfilled_when_the_high_watermark_has_passed(node: Node) -> None:
     partition, waiting = replicated(node)
     partition.on_follower_fetch(2, 1, 0, 0)
     node.replicas.purgatory.wake(partition)
@@ -207,13 +207,13 @@ def test_promise_holds_when_the_high_watermark_has_passed(node: Node) -> None:
     assert is_empty(node.replicas.purgatory)
 
 
-def test_promise_breaks_when_another_broker_leads(node: Node) -> None:
+def test_acks_all_fails_when_another_broker_leads(node: Node) -> None:
     _, waiting = replicated(node)
     node.create(replicas=(1, 2), leader=2, epoch=2)
     assert isinstance(waiting.exception(), errors.NotLeaderOrFollower)
 
 
-def test_promise_breaks_at_its_deadline(node: Node) -> None:
+def test_acks_all_fails_at_its_deadline(node: Node) -> None:
     partition = node.create(replicas=(1, 2), epoch=1)
     tp = partition.topic_partition
     appended = node.replicas.append(tp, batch(b"a"), -1, NOW, timeout_ms=1)

@@ -93,7 +93,7 @@ def test_deletion_that_a_crash_interrupted_is_finished_at_the_start(node: Node) 
     assert "t" not in node.metadata.image.topics
 
 
-def test_what_other_brokers_have_is_not_unknown(node: Node) -> None:
+def test_partitions_of_other_brokers_are_known(node: Node) -> None:
     node.create("elsewhere", replicas=(2, 3), leader=2)
     for find in (
         lambda: node.replicas.find("elsewhere", 0),
@@ -141,7 +141,7 @@ def test_metadata_go_on_while_the_files_of_a_deleted_topic_are_removed(make_node
     assert node.replicas.partition(TP).log.topic_id == topic_id("t", 1)
 
 
-def test_leadership_is_told_when_it_changes_and_only_then(node: Node) -> None:
+def test_leadership_is_announced_only_when_it_changes(node: Node) -> None:
     node.create(epoch=1)
     node.create(epoch=1, retention_ms="1")
     node.create(epoch=2)
@@ -185,7 +185,7 @@ def test_a_lower_broker_wide_min_insync_replicas_frees_what_waits(node: Node) ->
 
 
 @pytest.mark.parametrize("unknown", [UNREADABLE_CONFIGS, MISSING_CONFIGS])
-def test_what_a_topic_asks_of_its_replicas_is_not_known_so_all_of_them_are_needed(node: Node, unknown: Configs) -> None:
+def test_an_unreadable_min_insync_replicas_requires_all_replicas(node: Node, unknown: Configs) -> None:
     """A broker that began while a topic's configuration was garbled acknowledged what only itself had."""
     partition = node.create(replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
     known = node.metadata.image.topics["t"]
@@ -242,7 +242,7 @@ def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: No
     assert node.replicas.partition(TP).log.log_end_offset == 7
 
 
-def test_leadership_is_told_when_the_metadata_that_gives_it_is_published(node: Node) -> None:
+def test_leadership_is_announced_when_its_metadata_are_published(node: Node) -> None:
     seen: list[bool] = []
     node.replicas.on_leadership(lambda tp, epoch: seen.append(node.metadata.image.partition("t", 0) is not None))
     node.create()
@@ -312,7 +312,7 @@ def test_case_36_marker_of_a_replaced_coordinator_is_fenced(node: Node) -> None:
         node.replicas.append_marker(TP, EndTxnMarker(7, 2, 4, True, 2), NOW)
 
 
-def test_marker_has_the_promise_of_all_replicas_in_sync(node: Node) -> None:
+def test_a_marker_is_acknowledged_by_all_in_sync_replicas(node: Node) -> None:
     partition = node.create(replicas=(1, 2))
     open_transaction(node)
     appended = node.replicas.append_marker(TP, EndTxnMarker(7, 1, 0, True, 2), NOW)

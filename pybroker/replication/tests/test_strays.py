@@ -64,7 +64,7 @@ def test_the_log_of_a_topic_that_is_missing_is_kept_and_no_longer_served(node: N
         node.replicas.partition(TP)
 
 
-def test_it_is_kept_where_it_was_missing_already_at_the_start(node: Node) -> None:
+def test_the_log_of_a_topic_missing_at_the_start_is_kept(node: Node) -> None:
     node.create()
     node.append(b"a", b"b")
     restart_with(node, without(node, "t"))
@@ -87,7 +87,7 @@ def test_a_topic_that_is_there_again_has_its_log_again(node: Node, restarts: int
     assert node.append(b"d") == 3
 
 
-def test_what_was_deleted_of_it_stays_deleted_though_no_checkpoint_was_written_since(make_node: MakeNode) -> None:
+def test_deleted_records_of_a_stray_stay_deleted_without_a_checkpoint(make_node: MakeNode) -> None:
     node = make_node()
     node.create()
     node.append(b"a", b"b", b"c")
@@ -115,14 +115,14 @@ def test_a_new_topic_of_the_name_begins_beside_it(node: Node, is_running: bool) 
         node.replicas.by_id(topic_id("t"), 0)
 
 
-def test_a_topic_that_was_deleted_comes_back_as_none(node: Node) -> None:
+def test_a_deleted_topic_has_no_stray(node: Node) -> None:
     node.create()
     node.append(b"a")
     node.delete()
     assert folders(node) == []
 
 
-def test_partitions_that_the_topic_has_no_more_are_kept(node: Node) -> None:
+def test_logs_of_partitions_that_the_topic_no_longer_has_are_kept(node: Node) -> None:
     node.create(partitions=2)
     node.append(b"a", index=1)
     topic = topic_of(node)
@@ -170,7 +170,7 @@ def test_the_log_of_a_topic_that_cannot_be_read_stays_where_it_is(node: Node) ->
     assert list(node.replicas.partitions) == []
 
 
-def test_what_belongs_to_no_topic_is_not_under_retention(node: Node) -> None:
+def test_strays_are_not_under_retention(node: Node) -> None:
     topic = node.create(retention_ms="-1", segment_bytes="1024")
     for _ in range(40):
         node.append(bytes(200))

@@ -32,7 +32,7 @@ def follow_until_quiet(pair: Pair, rounds: int = 10) -> None:
         pair.round()
 
 
-def test_case_26_what_only_the_follower_has_is_cut_off_by_epochs(pair: Pair) -> None:
+def test_case_26_records_that_only_the_follower_has_are_truncated_by_epochs(pair: Pair) -> None:
     leader = pair.create()
     write(leader.log, 0, b"a", b"b")
     write(pair.log(), 0, b"a", b"b", b"lost", b"lost too")
@@ -43,7 +43,7 @@ def test_case_26_what_only_the_follower_has_is_cut_off_by_epochs(pair: Pair) -> 
     assert contents(pair.log()) == [b"a", b"b", b"c"]
 
 
-def test_case_26_what_both_have_stays_though_the_high_watermark_lags(pair: Pair) -> None:
+def test_case_26_common_records_stay_although_the_high_watermark_lags(pair: Pair) -> None:
     leader = pair.create()
     for log in (leader.log, pair.log()):
         write(log, 0, b"a", b"b", b"c")
@@ -68,7 +68,7 @@ def test_case_26_fast_elections_leave_no_divergence(pair: Pair) -> None:
     assert pair.log().leader_epochs.entries[:3] == leader.log.leader_epochs.entries[:3]
 
 
-def test_case_26_an_answer_that_is_sent_after_its_leader_was_cut_counts_up_to_there(pair: Pair) -> None:
+def test_case_26_an_answer_of_a_truncated_leader_counts_up_to_the_truncation(pair: Pair) -> None:
     """KAFKA-18723: the file that sendfile reads has another leader's records by then."""
     leader = pair.create()
     write(leader.log, 0, b"a", b"longer than what is written in its place")
@@ -102,7 +102,7 @@ def diverge_deep(pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str = "t") -
     write(leader.log, 1, b"next")
 
 
-def test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile(
+def test_a_deep_truncation_is_done_in_pieces_without_fetching(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it was read in one turn of the event loop, up to a whole segment."""
@@ -125,7 +125,7 @@ def test_a_deep_cut_is_done_in_pieces_and_nothing_is_asked_meanwhile(
     assert contents(pair.log())[49:] == [b"49", b"next"]
 
 
-def test_deep_cuts_take_turns(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_truncations_take_turns(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("t", "u"):
         diverge_deep(pair, monkeypatch, name)
     pair.round()
@@ -143,7 +143,7 @@ def test_deep_cuts_take_turns(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> No
     assert worked in (["t", "u"] * 2, ["u", "t"] * 2)
 
 
-def test_a_deep_cut_that_fails_is_tried_again_when_the_leader_has_said_so_again(
+def test_a_failed_deep_truncation_is_repeated_after_the_leaders_next_answer(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diverge_deep(pair, monkeypatch)
@@ -160,7 +160,7 @@ def test_a_deep_cut_that_fails_is_tried_again_when_the_leader_has_said_so_again(
     assert pair.log().log_end_offset == 50
 
 
-def test_a_deep_cut_goes_on_by_itself(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deep_truncation_continues_by_itself(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     diverge_deep(pair, monkeypatch)
     fetchers, posts = fetching(pair.follower)
     request, done = posts[0]
@@ -171,7 +171,7 @@ def test_a_deep_cut_goes_on_by_itself(pair: Pair, monkeypatch: pytest.MonkeyPatc
     fetchers.close()
 
 
-def test_a_log_of_the_old_formats_is_cut_in_pieces_before_anything_is_asked(
+def test_a_log_of_old_formats_is_truncated_before_the_first_fetch(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "PIECE_BATCHES", 10)
@@ -287,7 +287,7 @@ def test_an_answer_counts_though_another_log_start_was_told_since_its_request(pa
     assert pair.log().log_start_offset == 3
 
 
-def test_what_cannot_be_kept_of_a_start_is_to_be_kept_still(pair: Pair) -> None:
+def test_a_log_start_that_could_not_be_written_is_written_later(pair: Pair) -> None:
     leader = pair.create()
     pair.leader.append(b"a", b"b", b"c")
     pair.round()
@@ -318,7 +318,7 @@ def test_the_leaders_log_start_is_the_followers(pair: Pair) -> None:
     assert leader.low_watermark() == 2
 
 
-def test_what_is_wrong_with_one_partition_does_not_stop_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_one_partition_does_not_stop_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("t", "u"):
         write(pair.create(name).log, 0, b"a")
 
@@ -345,7 +345,7 @@ def fetching(node: Node) -> tuple[Fetchers, list[Any]]:
     return fetchers, posts
 
 
-def test_an_answer_that_cannot_be_taken_is_fetched_again_in_another_session(pair: Pair) -> None:
+def test_an_answer_that_fails_is_fetched_again_in_a_new_session(pair: Pair) -> None:
     pair.create()
     node = pair.follower
     fetchers, posts = fetching(node)

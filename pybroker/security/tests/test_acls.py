@@ -23,7 +23,7 @@ def found(wanted: AclFilter) -> list[AclBinding]:
     return [each for each in ONES if wanted.matches_pattern(each.pattern) and wanted.matches_entry(each.entry)]
 
 
-def test_a_filter_without_wishes_finds_all() -> None:
+def test_an_empty_filter_finds_all() -> None:
     assert found(AclFilter()) == ONES
 
 
@@ -35,7 +35,7 @@ def test_a_filter_finds_by_name_and_pattern() -> None:
     assert found(AclFilter(GROUP)) == [ONES[4]]
 
 
-def test_a_filter_by_match_finds_whatever_concerns_the_resource() -> None:
+def test_a_match_filter_finds_all_acls_that_apply_to_the_resource() -> None:
     assert found(AclFilter(TOPIC, "flights", PatternType.MATCH)) == ONES[:4]
     assert found(AclFilter(TOPIC, "fl", PatternType.MATCH)) == [ONES[3]]
     assert found(AclFilter(TOPIC, None, PatternType.MATCH)) == [*ONES[:4], ONES[5]]
@@ -64,7 +64,7 @@ def test_a_filter_finds_by_entry() -> None:
         (acl("t", "alice"), r"Could not parse principal from `alice` \(no colon is present"),
     ],
 )
-def test_an_acl_that_cannot_be_is_refused_in_kafkas_words(binding: AclBinding, says: str) -> None:
+def test_an_invalid_acl_is_refused_in_kafkas_words(binding: AclBinding, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         binding.check()
 

@@ -36,7 +36,7 @@ def ask(caplog: pytest.LogCaptureFixture) -> Iterator[Asked]:
         yield Asked(caplog)
 
 
-def test_what_is_denied_is_told_with_the_rule(ask: Asked) -> None:
+def test_a_denial_is_logged_with_its_rule(ask: Asked) -> None:
     begin = "is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:flights"
     assert ask("bob", request="Fetch", count=2) == [
         f"Principal = User:bob {begin} for request = Fetch with resourceRefCount = 2 based on rule"
@@ -47,7 +47,7 @@ def test_what_is_denied_is_told_with_the_rule(ask: Asked) -> None:
     assert ask("carol", "other", is_told=False) == []
 
 
-def test_what_is_allowed_is_told_to_who_wants_it(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
+def test_allowed_operations_are_logged_at_debug(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
     assert ask("alice") == []
     with caplog.at_level(logging.DEBUG, LOGGER):
         (line,) = ask("alice")
@@ -57,7 +57,7 @@ def test_what_is_allowed_is_told_to_who_wants_it(ask: Asked, caplog: pytest.LogC
         assert len(ask("alice")) == 1
 
 
-def test_the_same_denial_is_told_once_in_a_while_and_then_counted(ask: Asked) -> None:
+def test_a_repeated_denial_is_logged_rarely_and_counted(ask: Asked) -> None:
     assert [len(ask("bob")) for _ in range(5)] == [1, 0, 0, 0, 0]
     ask.clock.advance(WINDOW_MS)
     counted, told = ask("bob")
@@ -70,27 +70,27 @@ def test_the_same_denial_of_another_request_is_another_one(ask: Asked) -> None:
     assert asked == [1, 1, 0, 0]
 
 
-def test_a_flood_of_different_denials_is_cut_and_counted(ask: Asked) -> None:
+def test_a_flood_of_different_denials_is_limited_and_counted(ask: Asked) -> None:
     lines = sum(len(ask("eve", f"topic-{number}")) for number in range(MOST_OF_ADDRESS + 100))
     assert lines == MOST_OF_ADDRESS
     ask.clock.advance(WINDOW_MS)
     assert ask("eve")[0].startswith("100 more denials of User:eve")
 
 
-def test_a_flood_hides_nobody_elses_denials(ask: Asked) -> None:
+def test_a_flood_hides_no_other_clients_denials(ask: Asked) -> None:
     for number in range(1000):
         ask("eve", f"topic-{number}")
     assert "User:carol is Denied" in ask("carol")[0]
     assert "User:eve is Denied" in ask("eve", host="10.0.0.2")[0]
 
 
-def test_many_addresses_of_one_principal_hide_no_other(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_addresses_of_one_principal_hide_no_other_principal(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MOST_OF_PRINCIPAL", 3)
     assert sum(len(ask("eve", host=f"10.0.1.{number}")) for number in range(9)) == 3
     assert len(ask("carol")) == 1
 
 
-def test_each_principal_has_a_line_where_all_have_too_many(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_principal_keeps_a_line_if_there_are_too_many(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MOST_LINES", 2)
     assert [len(ask("eve", name)) for name in "abc"] == [1, 1, 0]
     assert [len(ask("carol", name)) for name in "abc"] == [1, 0, 0]
@@ -106,11 +106,11 @@ def test_only_the_principals_with_most_are_counted_by_name(ask: Asked, monkeypat
     ]
 
 
-def test_a_name_writes_no_line_of_its_own(ask: Asked) -> None:
+def test_a_name_cannot_forge_a_line(ask: Asked) -> None:
     (line,) = ask("eve", "x\nPrincipal = User:root is Allowed")
     assert "\n" not in line
 
 
-def test_nothing_is_told_to_nobody(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disabled_audit_log_costs_nothing(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, LOGGER):
         assert ask("bob") == []

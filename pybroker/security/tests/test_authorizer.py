@@ -39,7 +39,7 @@ def may(made: StandardAuthorizer, name: str = "flights", operation: AclOperation
     return made.authorize(who, HOST, operation, TOPIC, name)
 
 
-def test_nobody_but_a_super_user_may_do_anything_without_an_acl() -> None:
+def test_without_an_acl_only_super_users_are_allowed() -> None:
     made = authorizer()
     assert not may(made)
     assert may(made, who="User:root")
@@ -56,7 +56,7 @@ def test_an_acl_allows_its_operation_to_its_principal_on_its_resource() -> None:
 
 
 @pytest.mark.parametrize("first", [DENY, None])
-def test_what_denies_wins_whichever_comes_first(first: object) -> None:
+def test_a_denying_acl_wins_in_any_order(first: object) -> None:
     both = [acl("flights", permission=DENY), acl("*", operation=ALL)]
     assert not may(authorizer(*(both if first else reversed(both))))
 
@@ -81,13 +81,13 @@ def test_a_right_to_alter_configurations_is_one_to_describe_them() -> None:
     assert not may(authorizer(acl("flights", operation=AclOperation.CREATE)), operation=DESCRIBE)
 
 
-def test_what_denies_implies_nothing() -> None:
+def test_a_denying_acl_implies_nothing() -> None:
     made = authorizer(acl("flights", operation=READ, permission=DENY), acl("flights", operation=DESCRIBE))
     assert may(made, operation=DESCRIBE)
     assert not may(made)
 
 
-def test_all_means_every_operation_for_both() -> None:
+def test_all_means_every_operation_for_allow_and_deny() -> None:
     assert all(may(authorizer(acl("flights", operation=ALL)), operation=each) for each in AclOperation if each > ALL)
     denied = authorizer(acl("flights", operation=ALL, permission=DENY), acl("flights", operation=DESCRIBE))
     assert not any(may(denied, operation=each) for each in AclOperation if each > ALL)
@@ -100,7 +100,7 @@ def test_a_literal_star_is_every_resource_and_a_prefixed_one_is_not() -> None:
     assert may(made, "*flights")
 
 
-def test_a_prefix_is_about_names_that_begin_so() -> None:
+def test_a_prefixed_acl_covers_names_with_that_prefix() -> None:
     made = authorizer(acl("fli", pattern=PREFIXED), acl("flights-", operation=WRITE, pattern=PREFIXED))
     assert may(made)
     assert may(made, "fli")
@@ -132,7 +132,7 @@ def test_an_address_is_the_same_however_it_is_written(written: str, comes: str) 
     assert canonical("some:host") == "some:host"
 
 
-def test_what_has_no_acl_is_for_everybody_if_one_says_so() -> None:
+def test_a_resource_without_acls_is_open_if_so_configured() -> None:
     made = authorizer(acl("flights", "User:bob"), acl("ro", "User:bob", pattern=PREFIXED), allows_everyone=True)
     assert may(made, "cities", WRITE)
     assert not may(made)
@@ -159,7 +159,7 @@ def test_a_change_counts_at_once_and_has_a_version() -> None:
     assert not may(made, who="User:bob")
 
 
-def test_prefixes_of_a_length_are_looked_for_as_long_as_there_is_one() -> None:
+def test_prefixes_of_a_length_are_looked_up_while_one_exists() -> None:
     made = authorizer(acl("aa", pattern=PREFIXED), acl("bb", pattern=PREFIXED))
     made.update({acl("aa", pattern=PREFIXED).pattern: ()})
     assert not may(made, "aaa")
@@ -195,7 +195,7 @@ def test_one_resource_that_is_allowed_is_enough() -> None:
     assert may_any(who="User:root")
 
 
-def test_what_is_implied_does_not_count_for_any() -> None:
+def test_implied_operations_do_not_count_for_any_resource() -> None:
     assert not may_any(acl("flights", operation=WRITE), operation=DESCRIBE)
 
 

@@ -103,7 +103,7 @@ def plainly_any(acls: list[AclBinding], question: Question, everyone: bool) -> b
 
 
 @given(st.lists(changes, min_size=1, max_size=4), st.lists(questions, min_size=1, max_size=20), st.booleans())
-def test_it_decides_as_one_who_looks_at_every_acl(
+def test_it_decides_like_a_scan_of_every_acl(
     rounds: list[dict[ResourcePattern, tuple[AccessControlEntry, ...]]], asked: list[Question], everyone: bool
 ) -> None:
     made = StandardAuthorizer(["User:root"], allows_everyone=everyone)
@@ -118,7 +118,7 @@ def test_it_decides_as_one_who_looks_at_every_acl(
 
 
 @given(st.lists(changes, min_size=1, max_size=4))
-def test_many_changes_leave_what_one_change_makes(
+def test_many_changes_equal_one_change(
     rounds: list[dict[ResourcePattern, tuple[AccessControlEntry, ...]]],
 ) -> None:
     step_by_step, at_once = StandardAuthorizer(), StandardAuthorizer()

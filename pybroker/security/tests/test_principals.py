@@ -34,7 +34,7 @@ def test_a_name_has_its_last_part_first_as_java_writes_it() -> None:
     assert subject(certificate([country], [unit], both)) == r"CN=dükè+UID=\ u\#1\ ,OU=A\, B\=C,C=US"
 
 
-def test_what_rfc_2253_does_not_name_is_a_number_and_its_bytes() -> None:
+def test_attributes_unknown_to_rfc_2253_are_a_number_and_bytes() -> None:
     mail = attribute(NameOID.EMAIL_ADDRESS, "a@b")
     long = attribute(NameOID.TITLE, "x" * 130)
     name = subject(certificate([attribute(NameOID.COMMON_NAME, "c")], [mail], [long]))
@@ -45,7 +45,7 @@ def test_what_rfc_2253_does_not_name_is_a_number_and_its_bytes() -> None:
     ("value", "shown"),
     [("", ""), ("  ", r"\ \ "), ("a b", "a b"), (' a"\\', r"\ a\"\\"), ("\0", r"\00"), ("<a>;+", r"\<a\>\;\+")],
 )
-def test_what_has_a_meaning_in_a_name_is_escaped(value: str, shown: str) -> None:
+def test_special_characters_in_a_name_are_escaped(value: str, shown: str) -> None:
     assert escaped(value) == shown
 
 
@@ -84,12 +84,12 @@ def test_a_name_that_no_rule_matches_is_refused() -> None:
         ("CN=(.*)/$7$8", "CN=a"),
     ],
 )
-def test_what_a_pattern_or_its_replacement_does_not_mean_in_java_names_nobody(rule: str, name: str) -> None:
+def test_an_invalid_java_pattern_or_replacement_maps_no_name(rule: str, name: str) -> None:
     with pytest.raises(ValueError, match=r"matches its certificate's name|the replacement"):
         PrincipalMapping(f"RULE:{rule}/").user(name)
 
 
-def test_empty_rules_are_none_and_a_line_break_at_the_end_is_not_looked_at() -> None:
+def test_empty_rules_and_trailing_line_breaks_are_ignored() -> None:
     assert PrincipalMapping(",, RULE:^CN=[a-z]+$.*/x/ ,DEFAULT,").user("CN=a") == "x"
     assert PrincipalMapping("RULE:CN=a$\\r\\n/x/").user("CN=a\r\n") == "x"
 

@@ -73,6 +73,6 @@ def test_without_a_default_realm_only_rules_with_a_format_name_anybody() -> None
      "RULE:[2:$1](ABC.*)s/ABC/XYZ/L/g", "RULE:[1:$1]/LU", "RULE:[:$1]", "RULE:[1:$2]", "RULE:[1:$]", "RULE:[1:$1](*)",
      "RULE:[1:$1]s/(/x/", ""],
 )  # fmt: skip
-def test_a_rule_that_is_none_is_refused(rule: str) -> None:
+def test_an_invalid_rule_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=r"neither DEFAULT nor|not a regular expression|there are"):
         ShortNames([rule], REALM)

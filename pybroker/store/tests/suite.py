@@ -70,7 +70,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_a_node_needs_its_parent_and_its_name_for_itself(self, run: Run) -> None:
+    def test_a_node_needs_a_parent_and_a_unique_name(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             with pytest.raises(NoNode):
@@ -110,7 +110,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_delete_wants_the_version_and_no_children(self, run: Run) -> None:
+    def test_delete_needs_the_version_and_no_children(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a")
@@ -256,7 +256,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_a_watch_hears_of_creation_change_deletion_and_children(self, run: Run) -> None:
+    def test_a_watch_fires_on_creation_change_deletion_and_children(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store, other = await connect(), await connect()
             heard: list[str] = []
@@ -293,7 +293,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_a_watch_hears_of_the_end_of_another_session(self, run: Run) -> None:
+    def test_a_watch_fires_at_the_end_of_another_session(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store, other = await connect(), await connect()
             await other.create("/e", ephemeral=True)

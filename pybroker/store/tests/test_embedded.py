@@ -68,7 +68,7 @@ asyncio.run(main())
 
 
 @pytest.mark.nightly
-def test_every_acknowledged_write_survives_kill_nine_and_the_dead_ones_ephemerals_do_not(
+def test_acknowledged_writes_survive_kill_9_and_ephemeral_nodes_do_not(
     tmp_path: Path,
 ) -> None:
     file = str(tmp_path / "db")
@@ -103,7 +103,7 @@ def test_a_file_has_one_owner(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_file_that_is_no_database_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database" * 100)
     with pytest.raises(ConnectionLoss, match=str(tmp_path / "db")):
         asyncio.run(EmbeddedStore.open(str(tmp_path / "db")))
@@ -204,6 +204,6 @@ def test_every_call_of_a_store_that_fails_is_a_connection_loss(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "a/b"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="is not a path"):
         split(path)

@@ -41,7 +41,7 @@ def echo(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout.readline() == b"x\n"
 
 
-def test_a_process_that_runs_is_in_no_halt(process: subprocess.Popen[bytes]) -> None:
+def test_a_running_process_is_not_halted(process: subprocess.Popen[bytes]) -> None:
     echo(process)
     assert halt_of(process.pid) == ""
     assert halt_of(0) == ""

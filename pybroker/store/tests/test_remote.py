@@ -101,7 +101,7 @@ async def other_process(folder: Path, timeout_ms: int) -> AsyncIterator[subproce
 
 
 @pytest.mark.nightly
-def test_a_killed_process_is_known_at_once(tmp_path: Path) -> None:
+def test_the_death_of_a_process_is_noticed_at_once(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
         gone = asyncio.Event()
@@ -176,7 +176,7 @@ def test_a_session_has_expired_as_soon_as_its_connection_has_ended(tmp_path: Pat
     run(tmp_path, scenario)
 
 
-def test_what_an_expired_session_has_sent_already_is_not_done(tmp_path: Path) -> None:
+def test_requests_in_flight_of_an_expired_session_are_not_performed(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store, other = await connect(tmp_path), await connect(tmp_path)
         blocked = asyncio.Event()
@@ -232,7 +232,7 @@ def test_a_watcher_that_breaks_ends_session_and_connection(tmp_path: Path) -> No
     run(tmp_path, scenario)
 
 
-def test_a_client_comes_back_when_the_server_does(tmp_path: Path) -> None:
+def test_a_client_reconnects_when_the_server_is_back(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path):
             store = await connect(tmp_path)
@@ -250,7 +250,7 @@ def test_a_client_comes_back_when_the_server_does(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nobody_serves_a_socket_is_a_connection_loss_that_names_it(tmp_path: Path) -> None:
+def test_an_unserved_socket_is_a_connection_loss_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLoss, match=r"store\.sock"):
         asyncio.run(RemoteStore.open(str(tmp_path / "store.sock"), TIMEOUT_MS))
 
@@ -264,7 +264,7 @@ def test_only_the_owner_may_open_the_socket(tmp_path: Path) -> None:
     assert not (tmp_path / "store.sock").exists()
 
 
-def test_a_long_path_and_a_socket_left_behind_are_no_hindrance(tmp_path: Path) -> None:
+def test_a_long_path_and_a_leftover_socket_do_no_harm(tmp_path: Path) -> None:
     folder = tmp_path / ("d" * 120)
     folder.mkdir()
     (folder / "store.sock").write_text("")

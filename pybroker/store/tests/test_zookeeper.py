@@ -140,7 +140,7 @@ def test_a_chroot_is_made_and_hides_what_is_outside(alone: Ensemble) -> None:
     asyncio.run(main())
 
 
-def test_nobody_there_is_a_connection_loss_in_the_time_given() -> None:
+def test_an_unreachable_zookeeper_is_a_connection_loss_within_the_timeout() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLoss, match=r"no answer for 0\.3 s: 127\.0\.0\.1:1 "):
             await ZooKeeperStore.open("127.0.0.1:1", 6_000, 300)
@@ -158,7 +158,7 @@ def test_a_start_that_waits_for_zookeeper_says_so_before_it_gives_up(caplog: pyt
     assert told.startswith("still waiting for ZooKeeper: 127.0.0.1:1 Connection refused; a single broker needs no")
 
 
-def test_a_multi_that_zookeeper_would_not_take_is_refused_and_the_session_goes_on(alone: Ensemble) -> None:
+def test_a_too_large_multi_is_refused_and_the_session_continues(alone: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         store = await connect()
         with pytest.raises(TooLarge):
@@ -360,7 +360,7 @@ def seconds_until_gone(hosts: str, path: str, limit_s: float) -> float:
     return time.monotonic() - began
 
 
-def test_a_loop_that_hangs_loses_its_session_and_begins_another_when_it_turns_again(alone: Ensemble) -> None:
+def test_a_hanging_loop_loses_its_session_and_begins_another_afterwards(alone: Ensemble) -> None:
     """Though kazoo's thread goes on."""
     hang_s = 6.0
 

@@ -75,7 +75,7 @@ class TestZooKeeperByTls(test_zookeeper.ZooKeeperSuite):
             yield connect
 
 
-def test_only_who_shows_the_same_certificate_changes_nodes_and_reads_secrets(by_tls: Secured) -> None:
+def test_only_clients_with_the_same_certificate_change_nodes_and_read_secrets(by_tls: Secured) -> None:
     async def scenario() -> None:
         place = f"{by_tls.ensemble.tls_hosts}/guarded"
         mine, same, other = [
@@ -111,7 +111,7 @@ def test_nodes_cannot_be_guarded_where_zookeeper_knows_no_certificate(by_tls: Se
     asyncio.run(scenario())
 
 
-def test_a_way_by_tls_that_does_not_go_is_told(by_tls: Secured) -> None:
+def test_a_failed_tls_connection_is_reported(by_tls: Secured) -> None:
     by_name = by_tls.ensemble.tls_hosts.replace("127.0.0.1", "localhost")
 
     async def scenario() -> None:

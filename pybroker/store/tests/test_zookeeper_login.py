@@ -47,7 +47,7 @@ class TestZooKeeperBySasl(test_zookeeper.ZooKeeperSuite):
 
 
 @pytest.mark.parametrize("login", [KAFKA, DIGEST])
-def test_only_who_has_the_same_login_changes_nodes_and_reads_secrets(zookeeper: Ensemble, login: Login) -> None:
+def test_only_clients_with_the_same_login_change_nodes_and_read_secrets(zookeeper: Ensemble, login: Login) -> None:
     others = (OTHER, replace(DIGEST, password="x"), DIGEST if login.is_sasl else KAFKA)
     place = f"{zookeeper.hosts}/guarded-{login.is_sasl}"
 
@@ -88,7 +88,7 @@ def test_a_login_that_is_refused_is_one_clear_error_without_the_password(zookeep
     asyncio.run(scenario())
 
 
-def test_secrets_that_were_there_before_they_were_the_brokers_alone_are_told(
+def test_secrets_older_than_zookeeper_set_acl_are_reported(
     zookeeper: Ensemble, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -106,7 +106,7 @@ def test_secrets_that_were_there_before_they_were_the_brokers_alone_are_told(
     assert caplog.text.count("everybody may read") == 2
 
 
-def test_a_zookeeper_without_sasl_is_told(tmp_path: Path) -> None:
+def test_a_zookeeper_without_sasl_is_reported(tmp_path: Path) -> None:
     async def scenario(hosts: str) -> None:
         with pytest.raises(NotAllowed, match="it has no passwords, because its JAAS section Server is missing"):
             await open_store(StoreOptions(zookeeper=f"{hosts}/kafka", login=KAFKA))
@@ -117,7 +117,7 @@ def test_a_zookeeper_without_sasl_is_told(tmp_path: Path) -> None:
         asyncio.run(scenario(alone.hosts))
 
 
-def test_a_password_that_is_wrong_for_a_time_is_said_once_and_the_store_comes_back(
+def test_a_temporarily_wrong_password_is_reported_once_and_the_store_recovers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def restart(zookeeper: Ensemble, users: dict[str, str]) -> None:

@@ -56,7 +56,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(files: dict[str, Path]
             context_of(config)
 
 
-def test_what_tls_has_decrypted_already_is_not_waited_for(files: dict[str, Path]) -> None:
+def test_already_decrypted_bytes_are_read_without_waiting(files: dict[str, Path]) -> None:
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context_of(settings(files))
     server.load_cert_chain(files["server"])
     assert client is not None

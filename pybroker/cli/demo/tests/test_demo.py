@@ -73,7 +73,7 @@ def test_the_broker_is_kept_until_it_is_interrupted(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_demo_of_nothing_says_so() -> None:
+def test_a_demo_of_an_empty_file_says_so() -> None:
     for words, data, says in [
         (("nowhere.txt",), b"", "nowhere.txt: no such file"),
         (("-",), b"", "standard input: it is empty"),
@@ -84,7 +84,7 @@ def test_a_demo_of_nothing_says_so() -> None:
         assert says in ended.stderr.decode().splitlines()[-1]
 
 
-def test_the_flights_are_those_that_they_are_said_to_be() -> None:
+def test_the_flights_are_the_published_data_set() -> None:
     flights = Flights()
     items = list(flights.items())
     assert len(items) == flights.total
@@ -95,7 +95,7 @@ def test_the_flights_are_those_that_they_are_said_to_be() -> None:
     assert all(flights.is_copied(item.value) is item.is_copied for item in items[::97])
 
 
-def test_delays_of_two_members_are_put_together() -> None:
+def test_delays_of_two_members_are_merged() -> None:
     values = [b'{"time":"","carrier":"%s","flight":1,"origin":"","dest":"","delay":%s}' % pair for pair in
               [(b"AA", b"10"), (b"AA", b"null"), (b"UA", b"4"), (b"AA", b"20")]]
     one, other = Delays(), Delays()
@@ -143,7 +143,7 @@ def test_a_record_that_is_lost_or_doubled_is_in_the_verdict(shares: list[int], v
     assert "RECORDS LOST OR DOUBLED" in bad.as_text()
 
 
-def test_sizes_and_percentiles_are_those_of_all() -> None:
+def test_sizes_and_percentiles_cover_all_records() -> None:
     sizes, other = Sizes(), Sizes()
     sizes.add([b"a", b"bbb"])
     other.add([])

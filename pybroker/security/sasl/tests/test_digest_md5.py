@@ -63,6 +63,6 @@ def test_a_password_counts_in_latin_1_where_that_has_its_characters() -> None:
         b"\xff\x00",
     ],
 )
-def test_what_is_no_challenge_of_it_is_refused(challenge: bytes) -> None:
+def test_a_foreign_challenge_is_refused(challenge: bytes) -> None:
     with pytest.raises(DigestError):
         login().answer(challenge)

@@ -65,20 +65,20 @@ def test_a_client_that_has_a_ticket_is_known_by_the_short_name_of_its_principal(
     assert (client.sasl.user, client.sasl.is_known, client.sasl.lifetime_ms) == (user, True, 60_000)
 
 
-def test_a_client_that_wants_no_proof_of_the_broker_hears_the_layers_at_once() -> None:
+def test_a_client_without_mutual_authentication_gets_the_layers_at_once() -> None:
     client = Client()
     assert client.say(b"hasty to kafka@localhost") == SIGNED + b"\x01\0\0\0"
     client.say(CHOICE)
     assert client.sasl.user == "hasty"
 
 
-def test_the_name_that_a_client_asks_for_is_not_the_one_that_it_gets() -> None:
+def test_the_requested_authorization_id_does_not_count() -> None:
     client = Client()
     client.say(HELLO, b"", CHOICE + b"admin")
     assert client.sasl.user == "alice"
 
 
-def test_a_client_says_again_who_it_is_as_the_same_user_only() -> None:
+def test_re_authentication_needs_the_same_user() -> None:
     client = Client()
     client.say(HELLO, b"", CHOICE)
     again = Client(client.sasl, 30.0)
@@ -106,11 +106,11 @@ def test_a_client_says_again_who_it_is_as_the_same_user_only() -> None:
         ([b"a\\/admin to kafka@localhost", b"", CHOICE], "does not have the form"),
     ],
 )
-def test_what_is_wrong_is_for_the_log(messages: list[bytes], why: str) -> None:
+def test_kerberos_errors_are_logged_and_not_sent(messages: list[bytes], why: str) -> None:
     assert re.search(why, Client().refused(*messages))
 
 
-def test_an_exchange_has_an_end() -> None:
+def test_the_number_of_messages_is_limited() -> None:
     exchange = kerberized("INSIDE", SERVICE, Inline()).begin()
     for _ in range(gssapi.MOST_STEPS):
         exchange.on_message(b"")

@@ -68,7 +68,7 @@ def test_each_failure_doubles_the_wait_up_to_the_longest() -> None:
     assert times.due_s == pytest.approx(70.1)
 
 
-def test_unknown_keys_that_anybody_may_make_up_cause_one_early_fetch_at_a_time() -> None:
+def test_invented_keys_cause_one_early_fetch_at_a_time() -> None:
     times = FetchTimes(remote(), 0.0)
     times.on_fetched(1.0)
     assert not times.on_unknown_key(1.0 + EARLY_S - 0.1)
@@ -80,7 +80,7 @@ def test_unknown_keys_that_anybody_may_make_up_cause_one_early_fetch_at_a_time()
     assert not times.on_unknown_key(100.0)
 
 
-def test_the_token_of_a_key_that_has_come_counts() -> None:
+def test_a_token_of_a_fetched_key_is_valid() -> None:
     with serving(jwks(RSA)) as server:
 
         async def scenario(tokens: Tokens) -> None:
@@ -108,7 +108,7 @@ def test_the_token_of_a_new_key_has_the_keys_fetched_at_once(monkeypatch: pytest
         fetching(remote(server.url), scenario)
 
 
-def test_keys_stay_where_no_new_ones_come_and_change_as_soon_as_some_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_stay_until_new_ones_are_fetched(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with serving(jwks(RSA)) as server:
 
@@ -136,7 +136,7 @@ def test_keys_stay_where_no_new_ones_come_and_change_as_soon_as_some_do(caplog: 
     ]
 
 
-def test_no_token_counts_before_keys_have_come() -> None:
+def test_no_token_is_valid_before_keys_are_fetched() -> None:
     with serving() as server:
         server.status = 500
 

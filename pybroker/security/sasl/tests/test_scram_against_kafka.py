@@ -78,7 +78,7 @@ def said(case: Case) -> list[str]:
 
 
 @pytest.mark.nightly
-def test_what_is_said_and_stored_is_what_kafka_says_and_stores() -> None:
+def test_scram_messages_and_stored_passwords_equal_kafkas() -> None:
     given = cases(CASES)
     told = subprocess.run(
         [*peers.jvm("512m"), str(WITNESS)],

@@ -81,7 +81,7 @@ def test_a_listener_has_its_own_keys_before_those_of_all(tmp_path: Path) -> None
         ({"ssl.principal.mapping.rules": "RULE:x"}, "ssl.principal.mapping.rules .from here.: 'RULE:x' is neither"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_key_and_where_it_was_given(settings: dict[str, str], told: str) -> None:
+def test_an_error_names_the_key_and_its_source(settings: dict[str, str], told: str) -> None:
     given = BrokerConfig.load([f"{name}={text}" for name, text in settings.items()], {}, source="here")
     with pytest.raises(ConfigError, match=told):
         ListenerTls(given, "SSL")
@@ -136,7 +136,7 @@ def test_an_expired_certificate_is_a_warning(tmp_path: Path, caplog: pytest.LogC
     assert "certificate of listener SSL expired on 2020-01-02" in caplog.text
 
 
-def test_no_password_is_told(tmp_path: Path) -> None:
+def test_no_password_is_shown(tmp_path: Path) -> None:
     settings = {"ssl_keystore_location": keys(tmp_path / "keys.pem"), "ssl_keystore_password": "s3cr3t"}
     with pytest.raises(ConfigError) as caught:
         ListenerTls(config(**settings), "SSL")
@@ -155,7 +155,7 @@ def tried(tls: ListenerTls, given: BrokerConfig, **settings: str) -> str:
     return ""
 
 
-def test_a_store_that_cannot_be_had_does_not_pass_the_trial(tmp_path: Path) -> None:
+def test_an_unusable_store_does_not_pass_the_trial(tmp_path: Path) -> None:
     given = config(ssl_keystore_location=keys(tmp_path / "keys.pem"))
     tls = ListenerTls(given, "SSL")
     broken, other = tmp_path / "broken.pem", tmp_path / "other.pem"
@@ -201,7 +201,7 @@ def test_brokers_of_another_authority_do_not_pass_the_trial(tmp_path: Path) -> N
     assert tried(ListenerTls(given, "SSL"), given, ssl_keystore_location=str(strange)) == ""
 
 
-def test_files_with_which_brokers_could_not_meet_any_longer_are_taken_when_both_are_there(
+def test_files_are_reloaded_only_when_brokers_can_still_connect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own, trusted, other = tmp_path / "keys.pem", tmp_path / "ca.pem", trustme.CA()
@@ -219,7 +219,7 @@ def test_files_with_which_brokers_could_not_meet_any_longer_are_taken_when_both_
     assert tls.context is not before
 
 
-def test_a_broker_looks_at_the_host_of_another_unless_that_is_off(tmp_path: Path) -> None:
+def test_a_broker_verifies_the_host_of_another_unless_disabled(tmp_path: Path) -> None:
     path = keys(tmp_path / "keys.pem")
     given = {"ssl_keystore_location": path, "ssl_truststore_location": path}
     by_default = ListenerTls(config(**given), "SSL", is_for_brokers=True)
