@@ -20,13 +20,13 @@ def every_request_may_come_before() -> list[Patch]:
     return [(Authentication, "admit", lambda self, api_key, now_s: None)]
 
 
-@defect(f"{TESTS}::test_plain_refuses_what_is_wrong")
+@defect(f"{TESTS}::test_plain_refuses_malformed_and_wrong_credentials")
 def a_name_is_enough() -> list[Patch]:
     """A client that knows a user's name can log in as that user."""
     return [(Plain, "fits", lambda self, user, password: user in self._digests)]
 
 
-@defect(f"{TESTS}::test_cve_2024_56128_scram_refuses_what_is_wrong_all_alike")
+@defect(f"{TESTS}::test_cve_2024_56128_scram_refuses_every_error_alike")
 def any_proof_will_do() -> list[Patch]:
     """Like ``a_name_is_enough``, but with SCRAM."""
     return [(scram, "is_proved", lambda mechanism, stored, message, proof: True)]

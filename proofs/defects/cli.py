@@ -80,7 +80,7 @@ def a_verb_waits_without_a_word() -> list[Patch]:
     return [(wrong_addresses, "wrong", lambda bootstrap: iter(()))]
 
 
-@defect("pybroker/cli/tests/test_copying.py::test_a_file_of_another_cluster_is_looked_through_before")
+@defect("pybroker/cli/tests/test_copying.py::test_a_file_from_another_cluster_is_read_before_the_copy")
 def a_copy_is_half_written() -> list[Patch]:
     """``copy`` has sent records before it meets one whose partition does not exist."""
     return [(produce, "with_room", lambda cluster, topic, records, files: records)]

@@ -23,7 +23,7 @@ def a_topic_that_is_not_there_is_refused_in_our_words() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_configurations.py"
-    "::test_what_kafka_lets_one_change_is_accepted_though_it_has_no_effect_here"
+    "::test_keys_dynamic_in_kafka_are_accepted_even_without_effect"
 )
 def keys_without_effect_cannot_be_changed() -> list[Patch]:
     """Scripts that set such keys on Kafka fail here."""
@@ -74,7 +74,7 @@ def _once_chosen(check: Callable[..., None]) -> Callable[..., None]:
     return lambda config, alone: check(config, alone=alone) if config.where("listeners") == "--set" else None
 
 
-@defect("pybroker/config/tests/test_remarks.py::test_a_line_that_is_no_property_is_told_with_its_place")
+@defect("pybroker/config/tests/test_remarks.py::test_a_line_that_is_not_a_property_is_reported_with_its_place")
 def any_line_is_a_property() -> list[Patch]:
     """The broker says that the first word of the line is an unknown key."""
     entries = sources._entries

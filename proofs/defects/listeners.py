@@ -57,7 +57,7 @@ def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
     return [(complaint, "not_tls", lambda first: "WRONG_VERSION_NUMBER")]
 
 
-@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken")
+@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_a_changed_file_is_reloaded_and_a_broken_one_is_ignored")
 def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
     """As in Kafka, the broker goes on with the old certificate, which expires."""
     return [(listener_tls, "stamp_of", lambda path: None)]
@@ -65,7 +65,7 @@ def a_certificate_that_changes_is_not_read_again() -> list[Patch]:
 
 @defect(
     "pybroker/net/tests/test_connection.py"
-    "::test_requests_that_have_taken_all_memory_before_they_are_whole_get_whole_one_by_one"
+    "::test_incomplete_requests_that_fill_the_memory_complete_one_by_one"
 )
 def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
     """The frames wait until their time limit, and the broker serves nobody meanwhile."""

@@ -141,7 +141,7 @@ def requests_hold_as_much_as_fits() -> list[Patch]:
     return [(routes, "_route", lambda row: plain(row)._replace(most_units=1 << 60))]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_what_is_appended_between_two_turns_is_not_waited_for")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_records_appended_between_two_turns_end_the_fetch")
 def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[Patch]:
     """An append that comes between two turns wakes nobody, because the fetch does not wait yet."""
 

@@ -269,7 +269,7 @@ def test_turns_end_by_the_number_of_acls_even_of_one_resource(tmp_path: Path, mo
     in_loop(scenario)
 
 
-def test_a_broker_that_reaches_no_controller_does_not_say_that_nothing_matches(
+def test_without_a_controller_a_broker_does_not_report_that_no_acl_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

@@ -64,7 +64,7 @@ def test_a_killed_broker_stays_away_until_it_is_restarted_and_has_lost_nothing()
     assert not broker.data_dir.exists()
 
 
-def test_a_broker_that_is_killed_while_it_makes_the_logs_of_a_topic_makes_the_others_when_it_is_back() -> None:
+def test_a_broker_killed_while_it_creates_logs_creates_the_rest_when_it_is_back() -> None:
     partitions = 3000
     with pybroker.run() as broker, Admin(broker.bootstrap_servers) as admin:
         with Producer(broker.bootstrap_servers) as producer:

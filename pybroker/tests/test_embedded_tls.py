@@ -58,7 +58,7 @@ def test_aiokafka_and_kafka_python_come_in_by_the_settings_that_the_broker_gives
 
 
 @pytest.mark.nightly
-def test_a_client_has_a_certificate_where_it_needs_one_and_a_restart_keeps_it(tmp_path: Path) -> None:
+def test_a_client_gets_a_certificate_if_it_needs_one_and_a_restart_keeps_it(tmp_path: Path) -> None:
     with pybroker.run(tls=True, ssl_client_auth="required", data_dir=tmp_path) as broker:
         settings = broker.client_settings()
         with Producer(**settings) as producer:

@@ -174,7 +174,7 @@ def test_the_folder_of_running_brokers_is_refused_to_others(tmp_path: Path) -> N
             assert f"in use by process {running.pid}" in one_line(ended.err)
 
 
-def test_a_broker_joins_those_that_run_on_a_folder_and_leaves_them(tmp_path: Path) -> None:
+def test_a_broker_joins_and_leaves_the_brokers_of_a_folder(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
         with broker(tmp_path, "--join", "--node-id", 3) as joined:
             assert brokers(running.port) == [1, 2, 3]

@@ -308,7 +308,7 @@ async def fetch_as_consumer(broker: Broker, other: Broker, rack: str) -> tuple[i
     return await found  # type: ignore[no-any-return]
 
 
-def test_all_come_back_into_sync_though_nothing_is_written(tmp_path: Path) -> None:
+def test_all_replicas_return_to_the_isr_without_writes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path, replica_fetch_wait_max_ms="30000") as cluster:
             first, _, _ = await three(cluster)

@@ -176,7 +176,7 @@ def test_with_the_least_right_it_is_served(case: Case, served: Served) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.api.name)
-def test_an_api_asks_for_what_its_row_says(row: Any, served: Served) -> None:
+def test_an_api_requires_the_rights_of_its_row(row: Any, served: Served) -> None:
     cases = [case for case in CASES if case.api is row.api]
     assert bool(cases) == bool(row.needs.rights) or row.api in ELSEWHERE | ONLY_NAMED | {p.DescribeCluster}
     served.authorizer.asked.clear()
@@ -197,7 +197,7 @@ def test_only_the_apis_that_begin_a_connection_need_no_right() -> None:
 # What is left out
 
 
-def test_all_topics_are_those_that_may_be_described(served: Served) -> None:
+def test_metadata_of_all_topics_returns_only_visible_ones(served: Served) -> None:
     assert served.told(p.Metadata, 9, topics=None).topics == []
     assert served.told(p.DescribeTopicPartitions, 0).topics == []
     assert not served.authorizer.denials
@@ -206,7 +206,7 @@ def test_all_topics_are_those_that_may_be_described(served: Served) -> None:
     assert [topic.name for topic in served.told(p.DescribeTopicPartitions, 0).topics] == [EXISTS]
 
 
-def test_a_page_of_topics_does_not_end_at_one_that_is_hidden(served: Served) -> None:
+def test_a_page_of_topics_does_not_end_at_a_hidden_one(served: Served) -> None:
     served.authorizer.allow((DESCRIBE_TOPIC, "__consumer_offsets"), (DESCRIBE_TOPIC, EXISTS))
     page = served.told(p.DescribeTopicPartitions, 0, response_partition_limit=2)
     assert page.next_cursor.topic_name == EXISTS
@@ -242,7 +242,7 @@ def test_topics_by_their_ids_are_refused_as_by_their_names(served: Served) -> No
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(version: int, served: Served) -> None:
+def test_offset_fetch_of_all_topics_returns_only_visible_ones(version: int, served: Served) -> None:
     fields = {"group_id": EXISTS, "topics": None}
     asked = fields if version == 7 else {"groups": [fields]}
 

@@ -43,7 +43,7 @@ def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_registrations.py"
-    "::test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once"
+    "::test_a_broker_on_copied_log_dirs_of_a_live_one_is_refused_at_once"
 )
 def whoever_has_the_same_log_dirs_is_dead() -> list[Patch]:
     """Two brokers on copies of one folder remove each other's registration."""
@@ -154,7 +154,7 @@ def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_empty_store.py"
-    "::test_a_configuration_that_was_garbled_meanwhile_is_known_in_the_next_session_too"
+    "::test_a_configuration_garbled_during_an_absence_is_kept_in_the_next_session"
 )
 def a_garbled_configuration_is_forgotten_with_the_session() -> list[Patch]:
     """The broker forgets min.insync.replicas too, and acknowledges records that have a single replica."""

@@ -101,7 +101,7 @@ def a_follower_names_a_start_that_is_in_memory() -> list[Patch]:
     return [(Log, "kept_start_offset", property(lambda self: self.log_start_offset))]
 
 
-@defect(f"{TESTS}/test_truncation.py::test_an_answer_counts_though_another_log_start_was_told_since_its_request")
+@defect(f"{TESTS}/test_truncation.py::test_an_answer_counts_even_if_the_log_start_has_changed_since")
 def an_answer_is_void_when_a_log_start_was_told() -> list[Patch]:
     """The leader counted the high watermark as sent, and the follower lagged until the next record."""
     name = Source._name

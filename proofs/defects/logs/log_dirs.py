@@ -71,7 +71,7 @@ def the_folder_of_a_moved_log_is_removed_in_place() -> list[Patch]:
     return [(Move, "_drop_old", drop), *_first_dir_wins()]
 
 
-@defect(f"{TESTS}/test_move.py::test_a_disk_that_fails_as_the_log_switches_is_the_one_that_goes_offline")
+@defect(f"{TESTS}/test_move.py::test_the_disk_that_fails_during_the_switch_goes_offline")
 def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
     """A failure to write indexes in the old log dir took the new log dir offline."""
     of_source = LogCopy._of_source
@@ -265,7 +265,7 @@ def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_log_dirs.py"
-    "::test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere"
+    "::test_a_replica_requested_on_a_failed_disk_is_created_elsewhere"
 )
 def a_wish_for_a_log_dir_that_failed_keeps_the_replica_unmade() -> list[Patch]:
     """The log dir worked when it was requested, but had failed when the replica came. The replica stays without a log

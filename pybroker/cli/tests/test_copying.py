@@ -64,7 +64,7 @@ def test_a_copy_into_a_topic_with_fewer_partitions_says_how_many_and_writes_noth
     assert len(content(shell, f"{orders}-small")) == 200
 
 
-def test_a_file_of_another_cluster_is_looked_through_before(shell: Shell, tmp_path: Path) -> None:
+def test_a_file_from_another_cluster_is_read_before_the_copy(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "dump.jsonl"
     rows = [f'{{"topic": "elsewhere", "partition": {n % 3}, "value": "v{n}"}}\n' for n in range(9)]
     file.write_text("".join(rows))

@@ -197,7 +197,7 @@ def test_the_data_folder_is_judged_only_where_a_broker_may_run_here(words: tuple
     assert {"data", "settings", "open"} & checks == ({"data", "settings", "open"} if is_judged else set())
 
 
-def test_a_start_is_advised_only_where_nothing_answers() -> None:
+def test_the_advice_to_start_a_broker_is_given_only_if_nothing_answers() -> None:
     told = sentence(ConnectionFailed("localhost:1", "handshake", "closed by the broker"))
     assert told.endswith("(CONNECTION_FAILED): `pybroker doctor` finds out what answers there")
     assert "`pybroker start` starts one" in sentence(ConnectionFailed("localhost:1", "connect", "refused"))

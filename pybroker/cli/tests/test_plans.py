@@ -81,7 +81,7 @@ def test_a_dry_run_of_an_alteration_checks_it_and_changes_nothing(shell: Shell) 
     assert (len(found["partitions"]), found["configs"]) == (2, {})
 
 
-def test_an_election_that_nobody_needs_is_planned_for_nobody(shell: Shell) -> None:
+def test_an_unnecessary_election_plans_nothing(shell: Shell) -> None:
     plan = shell.done("partition", "elect", "--all", "--unclean")
     assert (plan.out, "no partition needs it" in plan.err) == ("", True)
     assert "nothing was changed" in shell.done("partition", "elect", "t", "--dry-run").err

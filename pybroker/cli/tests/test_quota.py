@@ -60,7 +60,7 @@ def test_quotas_are_set_listed_and_unset(world: World) -> None:
     assert world.done("unset", "--user", "alice").err == "no quotas\n"
 
 
-def test_defaults_are_for_those_that_have_none_of_their_own(world: World) -> None:
+def test_defaults_apply_to_entities_without_a_quota_of_their_own(world: World) -> None:
     world.done("set", "--user-defaults", "--client-defaults", "--fetch", "2MiB/s")
     assert world.quotas.there == {(("client-id", None), ("user", None)): {"consumer_byte_rate": 2 * MIB}}
     assert "(default)  (default)" in world.done("list", "--user-defaults").out

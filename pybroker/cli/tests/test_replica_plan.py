@@ -19,7 +19,7 @@ def test_replicas_that_are_on_a_wanted_broker_stay() -> None:
     assert plan(now, [1, 2, 3]) == now
 
 
-def test_a_broker_that_leaves_gives_its_replicas_to_those_with_least() -> None:
+def test_replicas_of_a_removed_broker_go_to_the_least_loaded_ones() -> None:
     now = {("t", 0): (1, 2), ("t", 1): (2, 1), ("t", 2): (1, 2)}
     then = plan(now, [2, 3])
     assert then[("t", 1)] == (2, 3)

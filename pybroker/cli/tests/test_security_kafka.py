@@ -33,7 +33,7 @@ def blocks(text: str) -> list[list[str]]:
     return sorted(sorted(block.split("\n")) for block in text.replace(": \n ", ":\n").split("\n\n"))
 
 
-def test_both_scripts_say_the_same_of_acls(java_broker: GuardedKafka) -> None:
+def test_kafkas_script_and_ours_agree_about_acls(java_broker: GuardedKafka) -> None:
     shell, where = Shell(java_broker.bootstrap), ("--bootstrap-server", java_broker.bootstrap)
 
     def ours(*words: str) -> str:
@@ -61,7 +61,7 @@ def test_both_scripts_say_the_same_of_acls(java_broker: GuardedKafka) -> None:
     answered(lambda: ours("--list"), lambda text: text == "")
 
 
-def test_both_scripts_say_the_same_of_quotas(java_broker: GuardedKafka) -> None:
+def test_kafkas_script_and_ours_agree_about_quotas(java_broker: GuardedKafka) -> None:
     shell, where = Shell(java_broker.bootstrap), ("--bootstrap-server", java_broker.bootstrap)
     address = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
 
@@ -80,7 +80,7 @@ def test_both_scripts_say_the_same_of_quotas(java_broker: GuardedKafka) -> None:
     assert ours(*address, "--describe") == theirs(*address, "--describe")
 
 
-def test_both_scripts_say_the_same_of_tokens(java_broker: GuardedKafka, tmp_path: Path) -> None:
+def test_kafkas_script_and_ours_agree_about_tokens(java_broker: GuardedKafka, tmp_path: Path) -> None:
     file = tmp_path / "admin.properties"
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={LOGIN}\n")
     shell, where = Shell(), ("--bootstrap-server", java_broker.guarded, "--command-config", str(file))

@@ -27,7 +27,7 @@ def in_order(text: str) -> list[str]:
     return sorted(text.strip().replace(" are ", ", ").split(", "))
 
 
-def test_both_scripts_say_the_same_and_see_what_the_other_did(java_broker: RealKafka) -> None:
+def test_kafkas_script_and_ours_agree_and_see_each_others_users(java_broker: RealKafka) -> None:
     shell, where = Shell(java_broker.bootstrap), ("--bootstrap-server", java_broker.bootstrap)
 
     def ours(*words: str) -> str:

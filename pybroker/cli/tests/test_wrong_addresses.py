@@ -105,7 +105,7 @@ def test_a_reachable_broker_is_not_reported_and_nothing_after_the_end(monkeypatc
         (b"\0\0\0\x09\0\0\0\1\0\0\0\0\xff", "does not answer as Kafka does"),
     ],
 )
-def test_a_server_that_is_not_kafka_is_named_by_what_it_says(answer: bytes, words: str) -> None:
+def test_a_server_that_is_not_kafka_is_named_by_its_greeting(answer: bytes, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

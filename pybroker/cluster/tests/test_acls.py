@@ -224,7 +224,7 @@ def test_every_broker_follows_and_a_new_one_loads(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_the_next_controller_goes_on_with_them(tmp_path: Path) -> None:
+def test_the_next_controller_has_the_acls(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, ALICE)])

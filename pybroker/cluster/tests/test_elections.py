@@ -90,7 +90,7 @@ def test_an_offline_partition_comes_back_with_its_last_isr_member() -> None:
     assert after_change(offline, standing(1, 2)).leader == 2
 
 
-def test_unclean_election_is_asked_per_topic() -> None:
+def test_unclean_election_is_decided_per_topic() -> None:
     lost = partition(1, (1, 2), (1,))
     topics = {name: TopicImage(name, name.encode() * 16, (lost,)) for name in "ab"}
     image = MetadataImage(topics=topics)

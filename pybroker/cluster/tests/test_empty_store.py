@@ -123,7 +123,7 @@ def test_brokers_follow_a_store_that_came_back_from_a_backup_though_they_saw_lat
     run(tmp_path / "db", scenario)
 
 
-def test_a_configuration_that_was_garbled_meanwhile_is_known_in_the_next_session_too(tmp_path: Path) -> None:
+def test_a_configuration_garbled_during_an_absence_is_kept_in_the_next_session(tmp_path: Path) -> None:
     """What min.insync.replicas had promised was forgotten with the session."""
 
     async def scenario(members: Members) -> None:

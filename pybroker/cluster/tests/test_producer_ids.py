@@ -45,7 +45,7 @@ def test_an_id_that_a_log_knows_is_not_given_out_again_by_a_store_that_forgot_it
     run(tmp_path / "db", scenario)
 
 
-def test_an_id_that_a_client_made_up_does_not_use_up_the_others(tmp_path: Path) -> None:
+def test_an_invented_producer_id_does_not_use_up_the_others(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         ids = ProducerIds(await members.server.connect(), 1)
         await ids.skip([3, MAX_PRODUCER_ID])

@@ -102,7 +102,7 @@ def test_a_users_password_stays_whatever_happens_to_its_quotas() -> None:
     assert quotas(image) == {}
 
 
-def test_what_does_not_change_is_not_written() -> None:
+def test_an_unchanged_quota_is_not_written() -> None:
     image = after(EMPTY, change(ALICE, producer_byte_rate=1.0))
     assert alter(image, [change(ALICE, producer_byte_rate=1.0, consumer_byte_rate=None)]).steps == []
 

@@ -198,7 +198,7 @@ async def registered_by(members: Members, process: str) -> None:
 
 
 @pytest.mark.nightly
-def test_a_broker_on_a_copy_of_the_log_dirs_of_one_that_lives_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_broker_on_copied_log_dirs_of_a_live_one_is_refused_at_once(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         with another_process() as (_, process):

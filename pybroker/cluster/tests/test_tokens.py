@@ -84,7 +84,7 @@ def test_a_negative_period_removes_even_what_has_expired_and_another_one_sets_th
     assert after(later).tokens == {"t1": TOKEN._replace(expires_ms=1_007)}
 
 
-def test_those_that_have_expired_are_removed() -> None:
+def test_expired_tokens_are_removed() -> None:
     image = replace(IMAGE, tokens={"t1": TOKEN, "t2": TOKEN._replace(id="t2", expires_ms=1_090)})
     assert token_changes.remove_expired(image, 1_040).steps == []
     plan = token_changes.remove_expired(image, 1_050)

@@ -50,7 +50,7 @@ def loaded(folder: Path, text: str, *arguments: str) -> BrokerConfig:
     return BrokerConfig.load(arguments, {}, file=str(file))
 
 
-def test_a_line_that_is_no_property_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_property_is_reported_with_its_place(tmp_path: Path) -> None:
     told = list(of_settings(loaded(tmp_path, "num.partitions=2\nthis is not a property\nconfluent.license=x\n")))
     assert told == [
         "ignored, because they are not Kafka's keys: confluent.license",
@@ -149,7 +149,7 @@ def test_keys_of_sasl_that_have_no_effect_are_told_with_the_reason(settings: lis
     assert list(of_settings(BrokerConfig.load(settings, {}))) == told
 
 
-def test_a_controllers_listener_needs_no_entry_in_a_map_that_nobody_has_set(tmp_path: Path) -> None:
+def test_a_controllers_listener_needs_no_entry_in_an_unset_map(tmp_path: Path) -> None:
     without = [line for line in KRAFT.splitlines() if not line.startswith("listener.security")]
     (endpoint,) = listeners(loaded(tmp_path, "\n".join(without)))
     assert str(endpoint) == "PLAINTEXT://:9092"

@@ -30,7 +30,7 @@ def test_users_and_passwords_of_plain_are_those_of_the_login_module() -> None:
     unprotected.check(config, alone=True)
 
 
-def test_the_key_of_all_listeners_counts_where_there_is_one_mechanism() -> None:
+def test_the_common_key_counts_if_there_is_one_mechanism() -> None:
     check(LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}")
     with pytest.raises(ConfigError, match=r"plain\.sasl\.jaas\.config has no user"):
         check(LISTENS, "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", f"sasl.jaas.config={PLAIN}")

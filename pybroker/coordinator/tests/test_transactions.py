@@ -82,7 +82,7 @@ def test_transactions_survive_a_restart(node: Node) -> None:
     assert node.init() == Producer(1000, 2)
 
 
-def test_a_coordinator_that_loads_ends_what_was_prepared(node: Node) -> None:
+def test_a_loading_coordinator_completes_prepared_transactions(node: Node) -> None:
     """Fault 36: killed between Prepare and markers."""
     producer = node.init()
     node.add(producer)

@@ -153,7 +153,7 @@ def test_transactional_batch_of_no_producer_is_malformed(node: Node) -> None:
     assert node.transactions.asked == []
 
 
-def test_internal_topics_are_no_part_of_a_clients_transaction(node: Node) -> None:
+def test_internal_topics_cannot_join_a_clients_transaction(node: Node) -> None:
     node.create("__consumer_offsets")
     records = transactional()
     assert code(node, records, 12, topic="__consumer_offsets", transactional_id="x") == "INVALID_TOPIC_EXCEPTION"

@@ -120,7 +120,7 @@ def test_only_the_keys_that_are_asked_for_are_shown_and_no_key_means_all() -> No
         (99, "x", errors.InvalidRequest),
     ],
 )
-def test_what_cannot_be_described_is_an_error_of_its_resource(
+def test_an_unknown_resource_is_an_error_of_its_own(
     kind: int, name: str, error: type[errors.KafkaError]
 ) -> None:
     async def scenario(ask: Administration) -> None:
@@ -159,7 +159,7 @@ def test_a_read_only_setting_is_refused() -> None:
     run(scenario)
 
 
-def test_what_kafka_lets_one_change_is_accepted_though_it_has_no_effect_here() -> None:
+def test_keys_dynamic_in_kafka_are_accepted_even_without_effect() -> None:
     async def scenario(ask: Administration) -> None:
         key = "sasl.kerberos.min.time.before.relogin"
         assert await alter(ask, BROKER, "1", (key, SET, "70000")) == (0, None)

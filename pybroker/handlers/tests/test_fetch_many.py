@@ -192,7 +192,7 @@ def test_the_partitions_that_waiting_fetches_watch_are_limited(node: Node, monke
     node.run(nobody_waits(node))
 
 
-def test_what_is_appended_between_two_turns_is_not_waited_for(node: Node) -> None:
+def test_records_appended_between_two_turns_end_the_fetch(node: Node) -> None:
     node.create(partitions=MANY)
     session = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12).session_id
     again = request(session_id=session, session_epoch=1, max_wait_ms=60_000)

@@ -51,7 +51,7 @@ def test_a_fetch_of_too_much_is_empty_and_costs_nothing(node: Node) -> None:
     assert told(ask(node, 12, 0)) == (0, [9])
 
 
-def test_a_batch_that_is_larger_than_all_windows_allow_comes_and_is_waited_for(node: Node) -> None:
+def test_a_batch_over_the_whole_quota_is_sent_and_throttled(node: Node) -> None:
     node.create()
     node.append(VALUE * 20)
     limit(node, 1000)

@@ -197,7 +197,7 @@ def test_leaving_a_group_that_does_not_exist_fails_for_each_member(node: Node) -
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_what_is_committed_is_fetched_in_every_version(node: Node, version: int) -> None:
+def test_every_version_fetches_committed_offsets(node: Node, version: int) -> None:
     assert outcomes(commit(node, version, "t", 0, 3)) == {0: 0, 3: 0}
     for fetch_version in range(1, 8):
         topics = [

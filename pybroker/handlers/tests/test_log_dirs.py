@@ -109,7 +109,7 @@ def test_replica_that_cannot_be_moved(make_node: MakeNode, dirs: int) -> None:
     assert alter(node, node.paths[0]) == errors.KafkaStorageError.code
 
 
-def test_a_replica_that_is_wanted_where_a_disk_has_failed_is_made_elsewhere(
+def test_a_replica_requested_on_a_failed_disk_is_created_elsewhere(
     make_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the log dir with the fewest logs of those that work."""

@@ -219,7 +219,7 @@ def test_pages_of_partitions_have_no_gap_and_no_overlap(limit: int) -> None:
     run(scenario)
 
 
-def test_topics_of_a_page_are_sorted_and_missing_ones_told() -> None:
+def test_topics_of_a_page_are_sorted_and_missing_ones_reported() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, b=1)
         response = await ask(DescribeTopicPartitions, 0, page_request("x", "b", "a/b"))

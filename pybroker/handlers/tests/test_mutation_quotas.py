@@ -123,7 +123,7 @@ def test_growth_costs_the_new_partitions() -> None:
     run(scenario)
 
 
-def test_what_fails_costs_nothing() -> None:
+def test_a_failed_topic_uses_no_quota() -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, a=1)
         limit(ask, 1)

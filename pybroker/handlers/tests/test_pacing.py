@@ -138,6 +138,6 @@ def test_a_partition_that_is_named_twice_far_apart_is_refused(node: Node) -> Non
     assert [bool(each.error_code) for each in response.topics[-1].partitions] == [True]
 
 
-def test_what_a_request_may_hold_is_limited() -> None:
+def test_the_number_of_items_in_a_request_is_limited() -> None:
     for row in ROWS:
         assert row.most_units <= 300_000

@@ -83,12 +83,12 @@ def test_denials_are_not_cached_so_that_the_audit_log_repeats_them(
     assert authorizer.asked["User:alice", "t"] == 3
 
 
-def test_the_audit_log_is_told_the_request(node: Node, authorizer: Counting) -> None:
+def test_the_audit_log_gets_the_request(node: Node, authorizer: Counting) -> None:
     assert not may(Call(node, 12, "c", node.connection, "Fetch"), "t")  # type: ignore[arg-type]
     assert authorizer.request == "Fetch"
 
 
-def test_another_principal_or_operation_is_asked_for_itself(node: Node, authorizer: Counting) -> None:
+def test_another_principal_or_operation_is_decided_separately(node: Node, authorizer: Counting) -> None:
     call = node.call(12)
     authorizer.allowed.add("t")
     assert may(call, "t")

@@ -76,7 +76,7 @@ def test_each_topic_of_a_request_has_its_own_result() -> None:
     run(scenario)
 
 
-def test_validating_alone_makes_nothing() -> None:
+def test_validate_only_creates_nothing() -> None:
     async def scenario(ask: Administration) -> None:
         topic = Creatable(name="t", num_partitions=1, replication_factor=1)
         request = CreateTopics.Request(topics=[topic], validate_only=True)

@@ -93,7 +93,7 @@ def test_nothing_beyond_the_high_watermark_is_compacted(tmp_path):
     assert len(records(made.log)) == 2
 
 
-def test_a_map_that_is_full_ends_the_round_and_the_next_goes_on(tmp_path):
+def test_a_full_map_ends_the_round_and_the_next_one_continues(tmp_path):
     made = Compacted(tmp_path)
     for number in range(3000):
         made.append((b"key %d" % number, b"old"))
@@ -310,7 +310,7 @@ def test_a_throttle_waits_for_the_bytes_that_were_used():
     assert throttle.delay(2000, 100.0) == pytest.approx(1.0)
 
 
-def test_cleanable_is_none_where_nothing_dirty_is_sealed(tmp_path):
+def test_cleanable_is_none_without_sealed_dirty_segments(tmp_path):
     made = Compacted(tmp_path)
     assert cleanable(made.log, NOW) is None
     made.append((b"a", b"1"))

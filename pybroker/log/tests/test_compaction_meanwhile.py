@@ -48,7 +48,7 @@ def test_a_log_that_is_deleted_meanwhile_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("turn", range(4, 9))
-def test_a_log_that_is_cut_meanwhile_keeps_what_the_cut_left(tmp_path, turn):
+def test_a_log_truncated_during_a_compaction_keeps_the_remaining_records(tmp_path, turn):
     made = Compacted(tmp_path)
     for number in range(6):
         made.append((b"a", b"%d" % number))

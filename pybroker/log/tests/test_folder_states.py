@@ -30,7 +30,7 @@ ID = "0123456789abcdef0123456789abcdef"
         ("a-0.bak", None),
     ],
 )
-def test_a_start_goes_by_a_folders_name(name, start):
+def test_the_name_of_a_folder_decides_what_a_start_does(name, start):
     state = folder_state(name)
     assert (state.start if state else None) is start
 

@@ -123,7 +123,7 @@ def test_s76_checkpoints_name_every_log(tmp_path):
     }
 
 
-def test_new_logs_go_where_the_fewest_are(tmp_path):
+def test_new_logs_are_created_in_the_dir_with_the_fewest(tmp_path):
     logs = loaded(tmp_path / "a", tmp_path / "b", tmp_path / "c")
     for index in range(7):
         logs.get_or_create(tp(index), TOPIC_ID, CONFIG)

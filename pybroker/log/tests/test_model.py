@@ -102,7 +102,7 @@ class Pair:
 
 @given(operations)
 @settings(max_examples=150, deadline=None)
-def test_a_log_holds_what_a_list_holds(life):
+def test_a_log_agrees_with_a_list(life):
     with tempfile.TemporaryDirectory() as root:
         pair = Pair(root)
         for name, argument in life:

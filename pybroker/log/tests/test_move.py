@@ -120,7 +120,7 @@ def test_the_targets_checkpoint_learns_of_deleted_records_first(tmp_path):
     assert loaded(tmp_path).get(TP).log_start_offset == 9
 
 
-def test_a_disk_that_fails_as_the_log_switches_is_the_one_that_goes_offline(tmp_path):
+def test_the_disk_that_fails_during_the_switch_goes_offline(tmp_path):
     storage = FaultyStorage()
     move = begun(tmp_path, storage)
     move.copy()

@@ -111,7 +111,7 @@ def test_case_6_a_damaged_end_offset_truncates_only_the_last_batch(folder, point
 
 @pytest.mark.parametrize("lost", [("*index",), ("*index", "*.snapshot"), ("*[13579].*index", "*.snapshot")])
 @pytest.mark.parametrize("clean", [True, False])
-def test_case_2_aborted_transactions_stay_hidden_where_indexes_are_lost(tmp_path, clean, lost):
+def test_case_2_aborted_transactions_stay_hidden_if_indexes_are_lost(tmp_path, clean, lost):
     log = open_log(tmp_path, CONFIG)
     for number in range(40):
         log.append_as_leader(idempotent(number, b"x" * 50, producer=7, transactional=True), 0, NOW)

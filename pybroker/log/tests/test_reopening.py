@@ -201,7 +201,7 @@ def test_producers_are_known_again_when_they_write(tmp_path):
     assert not log.append_as_leader(idempotent(1, b"b"), 6, NOW).duplicate
 
 
-def test_an_open_transaction_bounds_what_is_stable(tmp_path):
+def test_an_open_transaction_limits_the_last_stable_offset(tmp_path):
     logs = started(tmp_path)
     log = logs.get_or_create(TP, TOPIC_ID, CONFIG)
     fill(log, numbered(3))

@@ -55,7 +55,7 @@ def read(data: bytes, step: int = 1 << 14) -> tuple[bool, bool]:
         ([], [], False),
     ],
 )
-def test_a_finite_field_is_seen_however_the_hello_is_cut(
+def test_a_finite_field_is_detected_in_any_split_of_the_hello(
     groups: Sequence[int], shares: Sequence[int], is_slow: bool, step: int, record: int
 ) -> None:
     assert read(hello(groups, shares, record), step) == (True, is_slow)

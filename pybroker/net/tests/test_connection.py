@@ -392,7 +392,7 @@ async def test_memory_for_partial_frames_is_bounded_over_all_connections(harness
 
 
 @scenario(Limits(queued_bytes=4 << 20))
-async def test_requests_that_have_taken_all_memory_before_they_are_whole_get_whole_one_by_one(harness: Harness) -> None:
+async def test_incomplete_requests_that_fill_the_memory_complete_one_by_one(harness: Harness) -> None:
     clients = [await harness.connect() for _ in range(8)]
     body, part, memory = b"x" * (3 << 20), 700_000, harness.server.memory
     data = frame(ECHO, 1, body)

@@ -32,5 +32,5 @@ def test_without_a_limit_of_descriptors_none_are_spare(monkeypatch: pytest.Monke
     assert limits.spare_descriptors(5) == 0
 
 
-def test_a_smaller_number_of_connections_is_taken_as_it_is() -> None:
+def test_a_smaller_limit_of_connections_stays_unchanged() -> None:
     assert limits.from_config(BrokerConfig({"max.connections": "17"})).max_connections == 17

@@ -53,7 +53,7 @@ def test_another_broker_at_that_address_is_detected() -> None:
         client.on_answer(answer)
 
 
-def test_a_broker_asks_another_and_is_told_when_it_has_gone(tmp_path: Path) -> None:
+def test_a_broker_sends_requests_to_another_and_notices_its_end(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             first, second = await cluster.start(1), await cluster.start(2)

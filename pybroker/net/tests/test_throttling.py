@@ -164,7 +164,7 @@ def test_a_connection_that_closes_takes_its_timer_with_it() -> None:
     assert server.loop.timers == []
 
 
-def test_new_quotas_free_those_that_wait_because_of_the_old_ones() -> None:
+def test_new_quotas_release_clients_throttled_by_the_old_ones() -> None:
     server, alice, carol = Throttled(producer_byte_rate=1), Connection(), Connection("carol")
     for connection in (alice, carol):
         server.ask(connection, 1_000_000, Told())

@@ -67,7 +67,7 @@ def test_one_window_measures_at_least_a_millisecond() -> None:
     assert made.per_second(0) == 5000
 
 
-def test_no_delay_is_longer_than_a_response_can_say() -> None:
+def test_no_delay_is_longer_than_a_throttle_time_field() -> None:
     assert rate((0, 1e15)).until_ms(1, 0) == MOST_MS
 
 

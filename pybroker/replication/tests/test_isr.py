@@ -57,7 +57,7 @@ def test_case_15_follower_that_lags_too_long_is_to_leave() -> None:
     assert isr.on_tick(101, LAG_MS + 1) == Shrink(frozenset({3}), frozenset({1, 2}))
 
 
-def test_case_15_follower_that_fetches_what_was_the_end_at_its_last_fetch_keeps_up() -> None:
+def test_case_15_a_follower_at_the_end_of_its_last_fetch_is_in_sync() -> None:
     isr = tracker()
     for now in range(0, 5 * LAG_MS, LAG_MS // 2):
         fetch(isr, 2, now, end=now + LAG_MS // 2, now=now)

@@ -34,7 +34,7 @@ def test_a_session_names_only_what_has_changed(pair: Pair) -> None:
     assert pair.requests[-1].topics[0].topic_id[:1] == b"b"
 
 
-def test_a_partition_that_comes_is_asked_for_while_a_request_waits(pair: Pair) -> None:
+def test_a_new_partition_is_fetched_while_a_request_waits(pair: Pair) -> None:
     pair.create("a")
     pair.round()
     pair.source._limits = FetchLimits(wait_max_ms=30_000)
@@ -52,7 +52,7 @@ def test_a_partition_that_comes_is_asked_for_while_a_request_waits(pair: Pair) -
     assert contents(pair.log("b")) == [b"x"]
 
 
-def test_a_partition_that_was_put_off_is_asked_for_while_a_request_waits(pair: Pair) -> None:
+def test_a_postponed_partition_is_fetched_while_a_request_waits(pair: Pair) -> None:
     pair.create("a")
     pair.source.follow(pair.follower.create("b", replicas=(1, 2), epoch=0), NOW)
     pair.source._limits = FetchLimits(wait_max_ms=30_000)
@@ -128,7 +128,7 @@ def test_a_partition_that_is_dropped_is_forgotten(pair: Pair) -> None:
     assert [topic.topic_id[:1] for topic in pair.requests[-1].forgotten_topics_data] == [b"a"]
 
 
-def test_a_leader_that_has_not_heard_yet_is_asked_again_after_a_pause(pair: Pair) -> None:
+def test_a_leader_that_does_not_lead_yet_is_asked_again_after_a_pause(pair: Pair) -> None:
     pair.create("a")
     follower = pair.follower.create("b", replicas=(1, 2), epoch=0)
     pair.source.follow(follower, NOW)

@@ -106,7 +106,7 @@ def one_delta(node: Node, *topics: TopicImage) -> tuple[MetadataDelta, MetadataI
     return delta, node.metadata.image.apply(delta)
 
 
-def test_a_log_that_a_request_makes_while_deleted_ones_are_forgotten_is_not_made_again(
+def test_a_log_created_by_a_request_is_not_created_again_in_the_background(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(node, topic())
@@ -128,7 +128,7 @@ def test_a_log_that_a_request_makes_while_deleted_ones_are_forgotten_is_not_made
     assert found[0].leader_epoch == 1
 
 
-def test_what_is_appended_before_the_other_logs_are_made_stays(node: Node) -> None:
+def test_records_appended_before_the_other_logs_exist_stay(node: Node) -> None:
     publish(node, topic(partitions=50))
     assert node.append(b"a", index=40) == 0
     finish(node)
@@ -157,7 +157,7 @@ def test_a_coordinator_finds_its_log_at_once(node: Node) -> None:
     assert node.led == [(TopicPartition(OFFSETS_TOPIC, n), 0) for n in range(3)]
 
 
-def test_a_log_is_made_by_the_metadata_of_its_moment(node: Node) -> None:
+def test_a_new_log_follows_the_metadata_at_its_creation(node: Node) -> None:
     publish(node, topic(partitions=30))
     publish(node, topic(partitions=30, leader=OTHER, epoch=1, replicas=(NODE, OTHER), retention_ms="7"))
     last = node.replicas.find("t", 29)
@@ -231,7 +231,7 @@ def test_the_next_start_creates_missing_logs(make_node: MakeNode, end: Callable[
     assert node.replicas.partitions.lost() == frozenset()
 
 
-def test_a_broker_that_stops_makes_nothing_more(make_node: MakeNode) -> None:
+def test_a_stopping_broker_creates_no_more_logs(make_node: MakeNode) -> None:
     node = make_node()
     publish(node, topic(partitions=50))
     node.stop()

@@ -169,7 +169,7 @@ def test_outside_the_log_a_read_is_out_of_range(node: Node, offset: int) -> None
 
 
 @pytest.mark.parametrize("epoch", [-1, 5])
-def test_a_follower_does_not_say_that_what_it_lacks_is_out_of_range(node: Node, epoch: int) -> None:
+def test_a_follower_does_not_report_missing_records_as_out_of_range(node: Node, epoch: int) -> None:
     partition = node.create(replicas=(1, 2), leader=2, epoch=5)
     assert read(partition, 0, epoch=epoch, must_lead=False).size == 0
     with pytest.raises(errors.NotLeaderOrFollower):

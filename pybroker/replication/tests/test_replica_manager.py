@@ -175,7 +175,7 @@ def test_the_broker_wide_limit_of_an_unpacked_record_reaches_the_log_at_once(nod
         partition.append(batch(bytes(4096), codec=Codec.GZIP), 1, NOW)
 
 
-def test_a_lower_broker_wide_min_insync_replicas_frees_what_waits(node: Node) -> None:
+def test_a_lower_broker_wide_min_insync_replicas_completes_waiting_requests(node: Node) -> None:
     node.config.override({"min.insync.replicas": "2"}, {})
     partition = node.create(replicas=(1, 2), isr=(1,))
     node.append(b"a")

@@ -226,7 +226,7 @@ def test_a_follower_that_starts_over_with_many_segments_removes_them_in_pieces(p
     assert contents(pair.log()) == [b"b"]
 
 
-def test_a_follower_begins_where_a_batch_does_though_the_leaders_log_begins_within(pair: Pair) -> None:
+def test_a_follower_begins_at_a_batch_even_if_the_leaders_log_starts_within_it(pair: Pair) -> None:
     """DeleteRecords goes to any offset; whole batches are what is sent."""
     leader = pair.create()
     leader.log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
@@ -266,7 +266,7 @@ def test_a_log_start_is_named_when_it_survives_a_crash_and_not_before(pair: Pair
     assert leader.low_watermark() == 2
 
 
-def test_an_answer_counts_though_another_log_start_was_told_since_its_request(pair: Pair) -> None:
+def test_an_answer_counts_even_if_the_log_start_has_changed_since(pair: Pair) -> None:
     """The leader takes it for heard and does not repeat it."""
     leader = pair.create()
     pair.leader.append(b"a", b"b", b"c")

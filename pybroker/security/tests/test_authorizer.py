@@ -140,7 +140,7 @@ def test_a_resource_without_acls_is_open_if_so_configured() -> None:
     assert not may(authorizer(acl("*", "User:bob"), allows_everyone=True), "cities")
 
 
-def test_acls_that_cannot_be_read_let_nobody_in_but_super_users() -> None:
+def test_unreadable_acls_admit_only_super_users() -> None:
     made = authorizer(acl("*", operation=ALL), allows_everyone=True)
     made.update({ResourcePattern(TOPIC, "flights"): UNREADABLE})
     assert not may(made)

@@ -62,7 +62,7 @@ def test_a_principal_without_a_rule_has_no_name(rules: list[str], principal: str
         ShortNames(rules, REALM).user(principal)
 
 
-def test_without_a_default_realm_only_rules_with_a_format_name_anybody() -> None:
+def test_without_a_default_realm_only_rules_with_a_format_apply() -> None:
     with pytest.raises(ValueError, match="no rule of"):
         ShortNames(["DEFAULT"], "").user(f"alice@{REALM}")
 

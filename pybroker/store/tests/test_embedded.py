@@ -31,7 +31,7 @@ class TestEmbedded(CoordinationSuite):
         await self.server.expire(store.session.id)
 
 
-def test_what_was_written_is_there_after_a_restart_and_ephemerals_are_not(tmp_path: Path) -> None:
+def test_after_a_restart_nodes_are_there_and_ephemeral_ones_are_not(tmp_path: Path) -> None:
     async def write() -> int:
         store = await EmbeddedStore.open(str(tmp_path / "db"))
         await store.create("/a", b"1")

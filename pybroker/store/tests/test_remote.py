@@ -116,7 +116,7 @@ def test_the_death_of_a_process_is_noticed_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_process_that_hangs_is_expired_and_one_that_is_idle_is_not(
+def test_a_hanging_process_loses_its_session_and_an_idle_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pybroker.store.server.halt_of", lambda pid: "")

@@ -229,7 +229,7 @@ def test_invariants_hold_after_every_event(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_everybody_is_answered_once_when_time_goes_on(seed: int) -> None:
+def test_every_request_is_answered_once(seed: int) -> None:
     crowd = Crowd(seed)
     for _ in range(STEPS):
         crowd.step()

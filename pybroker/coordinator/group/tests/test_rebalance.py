@@ -63,7 +63,7 @@ def test_silence_for_the_session_timeout_starts_a_rebalance() -> None:
     assert silent not in driver.group().members
 
 
-def test_waiting_in_a_join_is_no_silence() -> None:
+def test_waiting_in_a_join_does_not_expire_the_session() -> None:
     driver = Driver()
     [old] = driver.stable(1, session_ms=10_000, rebalance_ms=60_000)
     driver.member(session_ms=10_000)

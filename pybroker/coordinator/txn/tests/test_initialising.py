@@ -52,7 +52,7 @@ def test_taking_over_aborts_the_open_transaction(level: int) -> None:
         driver.add(zombie)
 
 
-def test_a_producer_that_knows_its_epoch_goes_on_in_the_next() -> None:
+def test_a_producer_with_its_current_epoch_continues_in_the_next() -> None:
     driver = Driver()
     producer = driver.init()
     assert driver.init(producer) == Producer(1000, 1)
@@ -106,7 +106,7 @@ def test_an_older_epoch_does_not_resume_over_an_exhausted_one() -> None:
         driver.init(Producer(1000, 5))
 
 
-def test_a_refused_write_fences_nobody() -> None:
+def test_a_refused_write_fences_no_producer() -> None:
     driver = Driver()
     producer = driver.init()
     driver.refuses = True

@@ -170,7 +170,7 @@ def test_only_what_failed_is_written_again() -> None:
     assert len(world.pauses) == 2
 
 
-def test_the_leader_of_the_moment_is_asked() -> None:
+def test_the_current_leader_gets_the_markers() -> None:
     world = World()
     world.unreachable = {THERE}
     pause = world.sleep

@@ -98,7 +98,7 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_owners_share_no_epoch_and_keep_it_until_it_is_taken_and_a_reload_knows_the_same(seed: int) -> None:
+def test_owners_never_share_an_epoch_and_a_reload_agrees(seed: int) -> None:
     run = Run(seed)
     for _ in range(60):
         run.step()

@@ -74,7 +74,7 @@ def test_the_names_of_states_are_kafkas() -> None:
     ]  # fmt: skip
 
 
-def test_no_state_leads_where_the_table_does_not() -> None:
+def test_no_state_leads_to_one_that_the_table_forbids() -> None:
     for state in TransactionState:
         for following in TransactionState:
             at = FULL._replace(state=state)

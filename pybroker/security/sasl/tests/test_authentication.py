@@ -95,7 +95,7 @@ def test_a_right_password_makes_the_client_known() -> None:
         (b"\0\xff\0\xfe", "due to invalid credentials with SASL mechanism PLAIN"),
     ],
 )
-def test_plain_refuses_what_is_wrong(message: bytes, says: str) -> None:
+def test_plain_refuses_malformed_and_wrong_credentials(message: bytes, says: str) -> None:
     sasl = made()
     sasl.on_handshake("PLAIN", is_framed=True, now_s=0)
     with pytest.raises(SaslAuthenticationFailed, match=says):
@@ -130,7 +130,7 @@ def conversation(
     return sasl
 
 
-def test_scram_makes_the_client_known_and_proves_the_broker() -> None:
+def test_scram_authenticates_client_and_broker() -> None:
     assert conversation("alice", "alice-secret").user == "alice"
     assert conversation("alice", "alice-secret", first=b"n,a=alice,n=alice,r=x", binding="bixhPWFsaWNlLA==").is_known
 
@@ -153,7 +153,7 @@ def test_the_doubled_nonce_of_an_old_librdkafka_is_accepted() -> None:
         ("alice", "alice-secret", {"first": b"n,,n=alice,r=x,tokenauth=true"}),
     ],
 )
-def test_cve_2024_56128_scram_refuses_what_is_wrong_all_alike(
+def test_cve_2024_56128_scram_refuses_every_error_alike(
     user: str, password: str, slips: dict[str, object]
 ) -> None:
     with pytest.raises(SaslAuthenticationFailed) as caught:
@@ -281,13 +281,13 @@ def test_garbage_authenticates_no_client(mechanism: str, messages: list[bytes]) 
     assert (sasl.user, sasl.is_strange) == (None, True)
 
 
-def test_what_is_stored_is_as_kafka_stores_it() -> None:
+def test_stored_credentials_have_kafkas_form() -> None:
     text = to_text(CREDENTIAL)
     assert [part.partition("=")[0] for part in text.split(",")] == ["salt", "stored_key", "server_key", "iterations"]
     assert from_text(text) == CREDENTIAL
 
 
 @given(some.text("salt=,stored_key=server_key=iterations=0123456789ab+/", max_size=60))
-def test_what_cannot_be_read_is_refused(text: str) -> None:
+def test_a_malformed_stored_password_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         from_text(text)

@@ -40,7 +40,7 @@ def test_a_name_with_quotes_is_escaped_and_of_several_realms_the_first_counts() 
     assert rb'username="a\"b\\c",realm="one",' in answer
 
 
-def test_a_password_counts_in_latin_1_where_that_has_its_characters() -> None:
+def test_a_password_is_encoded_in_latin_1_if_possible() -> None:
     def response(charset: bytes, password: str) -> bytes:
         answer = login(password=password).answer(b'nonce="n",algorithm=md5-sess' + charset)
         return answer.partition(b"response=")[2]

@@ -29,7 +29,7 @@ def tls(folder: Path, **settings: str) -> BrokerTls:
     return BrokerTls(BrokerConfig(given))
 
 
-def test_where_brokers_show_certificates_the_secret_does_not_suffice(tmp_path: Path) -> None:
+def test_if_brokers_need_certificates_the_secret_is_not_enough(tmp_path: Path) -> None:
     both = {"security_inter_broker_protocol": "SSL", "ssl_client_auth": "required"}
     broker = tls(tmp_path, **both, super_users="User:CN=two,O=x; User:CN=three")
     for known in (OWN, "User:CN=two,O=x", "User:CN=three"):
@@ -68,7 +68,7 @@ def test_elsewhere_the_secret_decides(settings: dict[str, str], tmp_path: Path) 
     assert broker.refusal("SSL", "User:CN=anybody") is None
 
 
-def test_a_listener_with_the_name_of_the_other_protocol_is_what_the_map_says(tmp_path: Path) -> None:
+def test_the_protocol_map_decides_not_the_name_of_the_listener(tmp_path: Path) -> None:
     swapped = tls(tmp_path, listener_security_protocol_map="SSL:PLAINTEXT,PLAINTEXT:SSL")
     assert set(swapped.listeners) == {"PLAINTEXT"}
     assert swapped.between is None

@@ -87,7 +87,7 @@ def test_an_error_names_the_key_and_its_source(settings: dict[str, str], told: s
         ListenerTls(given, "SSL")
 
 
-def test_a_file_that_changes_is_read_again_and_a_broken_one_is_not_taken(
+def test_a_changed_file_is_reloaded_and_a_broken_one_is_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pybroker.security")

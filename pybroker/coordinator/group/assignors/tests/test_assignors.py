@@ -107,7 +107,7 @@ def test_uniform_moves_nothing_where_nothing_has_changed(seed: int) -> None:
     assert ASSIGNORS["uniform"](again) == assigned
 
 
-def test_uniform_takes_only_what_a_newcomer_needs() -> None:
+def test_uniform_moves_only_the_share_of_a_new_member() -> None:
     had: dict[str, Partitions] = {"a": {T: frozenset(range(5))}, "b": {T: frozenset(range(5, 10))}}
     spec = group({T: 10}, {id: ({T}, mine) for id, mine in had.items()} | {"c": ({T}, {})})
     assigned = ASSIGNORS["uniform"](spec)

@@ -83,7 +83,7 @@ def test_a_later_epoch_a_stranger_and_an_old_version_may_not_commit() -> None:
     assert commit(driver, "one", 3, 0, version=8) == errors.UnsupportedVersion.code
 
 
-def test_a_client_that_is_no_member_commits_into_an_empty_group_only() -> None:
+def test_a_client_that_is_not_a_member_commits_only_to_an_empty_group() -> None:
     driver = Driver()
     driver.come()
     driver.beat("m", LEAVE)

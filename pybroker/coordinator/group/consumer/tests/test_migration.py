@@ -363,7 +363,7 @@ def test_members_of_a_group_with_an_unreadable_record_join_again() -> None:
     assert not after.again().shard.consumers._doubtful
 
 
-def test_a_heartbeat_that_is_refused_does_not_keep_expressions_from_being_looked_up() -> None:
+def test_a_refused_heartbeat_does_not_delay_the_resolution_of_expressions() -> None:
     driver = Driver()
     Client(driver, "m").come()
     member = driver.consumers().members["m"]
