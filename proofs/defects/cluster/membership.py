@@ -45,7 +45,7 @@ def a_candidate_asks_an_empty_store_without_a_pause() -> list[Patch]:
     "pybroker/cluster/tests/test_registrations.py"
     "::test_a_broker_on_copied_log_dirs_of_a_live_one_is_refused_at_once"
 )
-def whoever_has_the_same_log_dirs_is_dead() -> list[Patch]:
+def a_broker_with_the_same_log_dirs_counts_as_dead() -> list[Patch]:
     """Two brokers on copies of one folder remove each other's registration."""
     return [(namesake, "owner_of", lambda process: Owner.DEAD)]
 

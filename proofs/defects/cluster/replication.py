@@ -60,7 +60,7 @@ def only_a_failed_disk_ends_a_move() -> list[Patch]:
 
 
 @defect(f"{TESTS}/test_in_sync.py::test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since")
-def a_proposal_names_whoever_fetches_by_now() -> list[Patch]:
+def a_proposal_names_the_latest_registration() -> list[Patch]:
     """A follower catches up, loses its power, and comes back with less before its proposal is sent. The proposal names
     the new registration, and the controller adds it to the in-sync set.
     """

@@ -216,7 +216,7 @@ def a_move_syncs_on_the_loop() -> list[Patch]:
 
 
 @defect(f"{TESTS}/test_move.py::test_the_loop_does_not_copy_a_truncated_log_again")
-def a_log_that_was_cut_is_copied_anew_on_the_loop() -> list[Patch]:
+def a_truncated_log_is_copied_again_on_the_loop() -> list[Patch]:
     """The broker serves nobody meanwhile."""
     switch = Move.switch
 

@@ -26,7 +26,7 @@ from pybroker.topic_partition import TopicPartition
 
 @defect("pybroker/cluster/tests/test_missing_topics.py")
 @in_histories("restored store", "kept")
-def what_an_image_read_anew_lacks_counts_as_deleted() -> list[Patch]:
+def topics_missing_in_an_image_read_again_count_as_deleted() -> list[Patch]:
     """After the restore of a backup, a change of controller deleted the logs on all live brokers."""
     publish = ControllerService._publish
 
@@ -59,13 +59,13 @@ def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
 
 
 @defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
-def a_topic_made_anew_is_taken_for_the_one_whose_name_it_has() -> list[Patch]:
+def a_topic_created_again_is_taken_for_the_earlier_one() -> list[Patch]:
     """The new topic's partitions used the old topic's logs, and the old id found the new topic."""
     return [(MetadataImage, "replaced", lambda self, delta: {})]
 
 
 @defect("pybroker/replication/tests/test_strays.py")
-def replicas_that_an_image_read_anew_has_elsewhere_are_deleted() -> list[Patch]:
+def replicas_that_an_image_read_again_has_elsewhere_are_deleted() -> list[Patch]:
     """A backup from before a reassignment also lists other brokers."""
 
     def reason(log: Any, image: MetadataImage, node_id: int) -> str:
