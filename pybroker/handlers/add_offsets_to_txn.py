@@ -1,5 +1,5 @@
-"""AddOffsetsToTxn (25), 0-4: adds a group to a transaction, which then commits its offsets (KIP-98); v2
-PRODUCER_FENCED. To the coordinator it is the group's partition of ``__consumer_offsets``."""
+"""AddOffsetsToTxn (25), 0-4: adds a group to a transaction, which then commits its offsets (KIP-98). The coordinator
+adds the group's partition of ``__consumer_offsets``. Version 2 adds the error PRODUCER_FENCED."""
 
 from __future__ import annotations
 

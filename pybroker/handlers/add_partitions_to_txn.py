@@ -1,5 +1,6 @@
-"""AddPartitionsToTxn (24), 0-5: adds partitions to a transaction before they are written to (KIP-98); v2
-PRODUCER_FENCED; v4 several transactions, only from brokers, which may also just verify them (KIP-890).
+"""AddPartitionsToTxn (24), 0-5: adds partitions to a transaction before they are written to (KIP-98). Version 2 adds
+the error PRODUCER_FENCED. Version 4, which only brokers send, has several transactions and can just verify them
+(KIP-890).
 
 One refused partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are checked in several turns.
 """

@@ -1,5 +1,5 @@
-"""AlterPartitionReassignments (45), 0-1: moves partitions to other brokers, or cancels a move (KIP-455); v1 can
-forbid to change the number of replicas (KIP-860).
+"""AlterPartitionReassignments (45), 0-1: moves partitions to other brokers, or cancels a move (KIP-455). Version 1 can
+forbid a change of the number of replicas (KIP-860).
 
 The reply comes when the moves have begun; ListPartitionReassignments tells which are under way.
 """

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69): describes groups of the new consumer protocol (KIP-848); v1 shows which protocol a
+"""ConsumerGroupDescribe (69): describes groups of the new consumer protocol (KIP-848). Version 1 shows which protocol a
 member speaks (KIP-1099)."""
 
 from __future__ import annotations

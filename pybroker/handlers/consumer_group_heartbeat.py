@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat (68): joins a group of the new consumer protocol, stays in it, or leaves it (KIP-848); v1
-regular expressions and member ids made by the client (KIP-1082).
+"""ConsumerGroupHeartbeat (68): joins a group of the new consumer protocol, stays in it, or leaves it (KIP-848). Version
+1 adds regular expressions, and member ids that the client makes (KIP-1082).
 
 The reply comes at once, whatever the other members do.
 """

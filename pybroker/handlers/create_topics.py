@@ -1,5 +1,5 @@
-"""CreateTopics (19), 2-7: creates topics; v4 counts of -1 are defaults (KIP-464), v5 returns configurations
-(KIP-525), v7 topic ids (KIP-516).
+"""CreateTopics (19), 2-7: creates topics. From v4 on, counts of -1 mean the defaults (KIP-464). Version 5 returns
+configurations (KIP-525), v7 topic ids (KIP-516).
 
 The reply comes when the topics are durable and visible. Their logs may be created later, at the latest for the first
 request that needs them.

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), 1-6: deletes topics; v1-5 by name, v6 by name or id (KIP-516).
+"""DeleteTopics (20), 1-6: deletes topics: up to v5 by name, in v6 by name or id (KIP-516).
 
 The reply comes when the deletion is durable and visible. The logs are deleted later.
 """

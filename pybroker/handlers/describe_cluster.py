@@ -1,4 +1,4 @@
-"""DescribeCluster (60), 0-2: returns cluster id, controller and brokers; v1 endpoint types (KIP-919)."""
+"""DescribeCluster (60), 0-2: returns cluster id, controller and brokers. Version 1 adds endpoint types (KIP-919)."""
 
 from __future__ import annotations
 

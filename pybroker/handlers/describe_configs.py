@@ -1,5 +1,5 @@
-"""DescribeConfigs (32), 1-4: shows settings with their sources and synonyms (KIP-226); v3 types and documentation
-(KIP-569).
+"""DescribeConfigs (32), 1-4: shows settings with their sources and synonyms (KIP-226). Version 3 adds types and
+documentation (KIP-569).
 
 Each of a topic's settings shows where it comes from, down to the broker's default. A password's value is null. If the
 request names keys, only those are shown that exist; else all are.

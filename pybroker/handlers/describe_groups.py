@@ -1,5 +1,5 @@
-"""DescribeGroups (15): describes groups and their members; v3 authorized operations (KIP-430), v4 static members
-(KIP-345), v6 GROUP_ID_NOT_FOUND (KIP-1043)."""
+"""DescribeGroups (15): describes groups and their members. Version 3 adds authorized operations (KIP-430), v4 static
+members (KIP-345), v6 the error GROUP_ID_NOT_FOUND (KIP-1043)."""
 
 from __future__ import annotations
 

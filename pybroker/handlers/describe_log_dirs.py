@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), 1-5: lists the replicas in each log dir, with their sizes (KIP-113).
 
-v3 has one error for the whole response, v4 total and usable bytes (KIP-827), v5 cordoned dirs (KIP-1066; there are
-none). A replica that is being moved appears twice: in its log dir, and as a future replica in the target. If the
-request asks for all topics, a stray appears under the name of its folder.
+v3 adds one error for the whole response, v4 total and usable bytes (KIP-827), v5 cordoned dirs (KIP-1066), which this
+broker never has. A replica that is being moved appears twice: in its log dir, and as a future replica in the target. If
+the request asks for all topics, a stray appears under the name of its folder.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""ElectLeaders (43), 0-2: elects leaders of partitions; v0 preferred, v1 also unclean (KIP-460). Null means all
-partitions.
+"""ElectLeaders (43), 0-2: elects leaders of partitions: v0 preferred ones, v1 also unclean ones (KIP-460). Null means
+all partitions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""EndTxn (26), 0-5: commits or aborts a transaction (KIP-98); v2 PRODUCER_FENCED; v5 answers with the producer id
-and epoch of the next transaction (KIP-890)."""
+"""EndTxn (26), 0-5: commits or aborts a transaction (KIP-98). Version 2 adds the error PRODUCER_FENCED. Version 5
+answers with the producer id and epoch of the next transaction (KIP-890)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fetch (1), 4-18: returns records of the partitions that the request or its session names.
 
-- v4 isolation level, v5 log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320, KIP-595)
-- v10 zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new leader (KIP-951)
+- v4 adds the isolation level, v5 the log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320, KIP-595)
+- v10 adds zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new leader (KIP-951)
 
 A consumer's fetch of many partitions, named by the request or by its session, is served in turns (``pacing``). So is
 the creation of new partitions' logs, which comes before the read.

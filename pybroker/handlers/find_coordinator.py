@@ -1,5 +1,5 @@
-"""FindCoordinator (10): finds the coordinator of a group or transactional id; v0 groups, v1 transactional ids
-(KIP-98), v4 several keys (KIP-699).
+"""FindCoordinator (10): finds the coordinator of a group or transactional id. Version 0 finds groups only; v1 adds
+transactional ids (KIP-98), v4 several keys (KIP-699).
 
 The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a
 transactional id the leader of its partition of ``__transaction_state``. The first request for a

@@ -1,4 +1,4 @@
-"""Heartbeat (12): keeps a member in its classic group; v3 static members (KIP-345)."""
+"""Heartbeat (12): keeps a member in its classic group. Version 3 adds static members (KIP-345)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """InitProducerId (22), 0-5: returns a producer id for an idempotent producer, or takes over a transactional id
-(KIP-98); v3 with the producer's current id (KIP-360); v4 PRODUCER_FENCED."""
+(KIP-98). Version 3 adds the producer's current id (KIP-360), v4 the error PRODUCER_FENCED."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""JoinGroup (11): joins a classic group; v1 rebalance timeout (KIP-62), v4 MEMBER_ID_REQUIRED (KIP-394), v5 static
-members (KIP-345), v7 protocol type (KIP-559), v8 reason (KIP-800), v9 skip_assignment (KIP-814)."""
+"""JoinGroup (11): joins a classic group. Version 1 adds the rebalance timeout (KIP-62), v4 the error MEMBER_ID_REQUIRED
+(KIP-394), v5 static members (KIP-345). Version 7 adds the protocol type (KIP-559), v8 a reason (KIP-800), v9
+skip_assignment (KIP-814)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""LeaveGroup (13): removes members from a classic group; v3 several members, by member or instance id (KIP-345), v5
-reason (KIP-800).
+"""LeaveGroup (13): removes members from a classic group. Version 3 removes several members, by member or instance id
+(KIP-345); v5 adds a reason (KIP-800).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""ListConfigResources (74): lists the resources that have settings; v0 only client metrics (KIP-714), v1 any types,
-or all if none is named (KIP-1142)."""
+"""ListConfigResources (74): lists the resources that have settings. Version 0 lists only client metrics (KIP-714), v1
+the named types, or all if none is named (KIP-1142)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups (16): lists the groups of a broker; v4 by state (KIP-518), v5 by type (KIP-848)."""
+"""ListGroups (16): lists the groups of a broker. Version 4 can filter by state (KIP-518), v5 by type (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""ListTransactions (66), 0-2: lists the transactional ids of a broker (KIP-664); v1 by duration (KIP-994), v2 by a
-pattern of ids (KIP-1152).
+"""ListTransactions (66), 0-2: lists the transactional ids of a broker (KIP-664). Version 1 can filter by duration
+(KIP-994), v2 by a pattern of ids (KIP-1152).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Metadata (3): returns brokers, controller, topics and their leaders; may create the requested topics.
 
 - v0: an empty list is all topics; v1+: null is all, empty is none
-- v4 auto-creation by flag, v5 offline replicas (KIP-112), v7 leader epochs (KIP-320)
-- v8 authorized operations (KIP-430)
-- v10 topic ids, by which clients may ask from v12 on (KIP-516), v13 an error at the top (KIP-1102)
+- v4 adds a flag for auto-creation, v5 offline replicas (KIP-112), v7 leader epochs (KIP-320)
+- v8 adds authorized operations (KIP-430)
+- v10 adds topic ids, by which clients may ask from v12 on (KIP-516), v13 an error for the whole response (KIP-1102)
 
 A missing topic is created before the reply, so the reply has its leaders. If a leader may just have died, the reply
 waits a moment for the next one (``cluster.suspects``).

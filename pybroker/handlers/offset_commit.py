@@ -1,5 +1,5 @@
-"""OffsetCommit (8): commits offsets of a group; v6 leader epoch (KIP-320), v7 static members (KIP-345), v10 topic ids
-(KIP-848).
+"""OffsetCommit (8): commits offsets of a group. Version 6 adds leader epochs (KIP-320), v7 static members (KIP-345),
+v10 topic ids (KIP-848).
 
 The handler refuses partitions that do not exist; the coordinator decides on all others.
 """

@@ -1,5 +1,5 @@
-"""OffsetFetch (9): returns committed offsets of groups; v2 null topics are all, v5 leader epoch (KIP-320), v7
-require_stable (KIP-447), v8 several groups (KIP-709), v10 topic ids (KIP-848).
+"""OffsetFetch (9): returns committed offsets of groups. From v2 on, null means all topics. Version 5 adds leader epochs
+(KIP-320), v7 require_stable (KIP-447), v8 several groups (KIP-709), v10 topic ids (KIP-848).
 
 A partition without a committed offset has offset -1, metadata "" and no error, even if its topic does not exist.
 

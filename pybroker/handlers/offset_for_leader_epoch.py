@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23), 2-4: returns the end of a leader epoch, so that a reader can detect a truncation.
 
-KIP-101, KIP-320 (v2 the client's current leader epoch), v3 its replica id.
+KIP-101 defines it. Version 2 adds the client's current leader epoch (KIP-320), v3 its replica id.
 """
 
 from __future__ import annotations

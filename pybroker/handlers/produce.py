@@ -1,7 +1,7 @@
 """Produce (0), 3-13: appends one record batch to each partition that is named.
 
-- v3 magic 2 only, v7 zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader (KIP-951)
-- v11 TRANSACTION_ABORTABLE, v12 adds partitions to the transaction (both KIP-890), v13 topic ids (KIP-516)
+- v3 requires magic 2; v7 adds zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader (KIP-951)
+- v11 adds the error TRANSACTION_ABORTABLE (KIP-890), v13 topic ids (KIP-516); v12 adds partitions to the transaction
 
 Versions 0-2 are advertised, because librdkafka never compresses without them, and refused.
 
@@ -210,8 +210,8 @@ def serve_many(appends: Appends) -> Produce.Response | Awaitable[Produce.Respons
 async def serve_rest(
     appends: Appends, at: Item | None, rest: Iterator[Item], heavy: Rules | None
 ) -> Produce.Response | None:
-    """Appends the batch ``at``, and then the ``rest``. With ``heavy``, a thread first checks ``at`` by these rules,
-    because that would block the loop.
+    """Appends the batch ``at``, and then the ``rest``. If ``heavy`` is given, a thread first checks ``at`` by these
+    rules, because the check would block the loop.
 
     Nothing is read from the connection meanwhile, so a producer's batches are appended in their order.
     """

@@ -1,5 +1,5 @@
-"""SyncGroup (14): distributes the assignment of a classic group; v3 static members (KIP-345), v5 protocol type and
-name (KIP-559).
+"""SyncGroup (14): distributes the assignment of a classic group. Version 3 adds static members (KIP-345), v5 the
+protocol's type and name (KIP-559).
 """
 
 from __future__ import annotations

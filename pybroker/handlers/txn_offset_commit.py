@@ -1,5 +1,6 @@
-"""TxnOffsetCommit (28): commits offsets within a transaction; v2 leader epoch (KIP-320), v3 group metadata
-(KIP-447), v4 TRANSACTION_ABORTABLE, v5 adds the group (KIP-890), v6 topic ids (KIP-1319).
+"""TxnOffsetCommit (28): commits offsets within a transaction. Version 2 adds leader epochs (KIP-320), v3 group metadata
+(KIP-447), v4 the error TRANSACTION_ABORTABLE, v6 topic ids (KIP-1319). Version 5 also adds the group to the transaction
+(KIP-890).
 
 The handler refuses partitions that do not exist; the coordinator decides on all others.
 """

@@ -1,5 +1,5 @@
 """WriteTxnMarkers (27), 1-2: writes the markers that end transactions in partitions. A transaction coordinator sends
-it to their leaders (KIP-98), or an administrator to end a hanging transaction (KIP-664); v2 with the transaction
+it to their leaders (KIP-98), or an administrator to end a hanging transaction (KIP-664). Version 2 adds the transaction
 version (KIP-1228)."""
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def unverified(version: int) -> errors.KafkaError:
 
 
 def check(partition: Partition, producer: Producer | None, answers: Answers, version: int) -> None:
-    """Checks, in the turn of the append, that a transactional batch that has waited may still be appended.
+    """Checks, right before the append, that a transactional batch that has waited may still be appended.
 
     Raises the coordinator's error, or NotLeaderOrFollower if this broker has begun to lead only since, and so has not
     asked. Raises TransactionAbortable or InvalidTxnState if the transaction has ended since.
