@@ -59,7 +59,7 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
     names = {endpoint.listener for endpoint in listeners(config)}
     for endpoint in parsed:
         if endpoint.listener not in names:
-            raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)}: listeners has no such name")
+            raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)}: listeners lacks this name")
         if endpoint.host in ("", "0.0.0.0", "::"):
             raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)} needs a host to connect to")
     return {endpoint.listener: endpoint for endpoint in parsed}

@@ -20,7 +20,8 @@ Replicas = tuple[int, ...]
 
 
 def plan(now: Mapping[Key, Sequence[int]], brokers: Iterable[int], count: int | None = None) -> dict[Key, Replicas]:
-    """Places each partition's replicas on ``brokers``; ``count`` of each, by default as many as now.
+    """Places each partition's replicas on ``brokers``. Each partition gets ``count`` replicas, by default as many as
+    now.
 
     Raises UsageError if there are fewer brokers than replicas.
     """
