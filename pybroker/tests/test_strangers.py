@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 import pyclient.protocol as p
+from pybroker.cluster.metadata.image import ResourceType
 from pybroker.handlers.common import identity
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.replication import fetch_session

@@ -138,7 +138,7 @@ class AlterConfigOp(NamedTuple):
     """A change of one key."""
 
     name: str
-    value: str | float | None
+    value: str | None
     op: AlterOp = AlterOp.SET
 
 

@@ -29,9 +29,7 @@ def changed(names: Iterable[str], ops: Iterable[AlterConfigOp]) -> list[Change]:
 
 
 def shown(op: AlterConfigOp) -> str | None:
-    if op.value is None:
-        return None
-    return "[hidden]" if SECRET.search(op.name) else str(op.value)
+    return "[hidden]" if op.value is not None and SECRET.search(op.name) else op.value
 
 
 def only_checked() -> None:

@@ -98,7 +98,7 @@ def alteration(places: Sequence[Place], ops: Sequence[AlterConfigOp]) -> Callabl
         raise click.UsageError(f"Cannot alter both quota and SCRAM credential configs simultaneously for '{kind}'")
     if passwords:
         return partial(scram_users.alter, user=name or "", wanted=scram_users.alterations(name or "", ops))
-    quotas = {op.name: None if op.value is None else number(op.name, str(op.value)) for op in ops}
+    quotas = {op.name: None if op.value is None else number(op.name, op.value) for op in ops}
     return partial(alter, places=places, quotas=quotas)
 
 

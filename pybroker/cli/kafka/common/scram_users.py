@@ -44,7 +44,7 @@ def alterations(user: str, ops: Iterable[AlterConfigOp]) -> list[Alteration]:
         if op.value is None:
             found.append(UserScramCredentialDeletion(user, mechanism))
             continue
-        parts = _CREDENTIAL.fullmatch(str(op.value))
+        parts = _CREDENTIAL.fullmatch(op.value)
         if parts is None:
             raise click.UsageError(f"{op.name}: it is '{op.name}=[iterations=8192,password=…]'")
         iterations = int(parts[1] or SCRAM_ITERATIONS)
