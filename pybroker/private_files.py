@@ -43,7 +43,7 @@ def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
         mended += _tighten(folder)
     if mended:
         found = counted(mended, "file was open to other users", "files and folders were open to other users")
-        logger.warning("%s: %s; only this one has access", folder, found)
+        logger.warning("%s: %s; now only this user has access", folder, found)
 
 
 def _with_contents(paths: Iterable[str]) -> Iterator[str]:

@@ -40,9 +40,9 @@ class Questions:
         """
         for tp, time in times.items():
             if not hasattr(time, "__index__"):
-                raise TypeError(f"{tp}: a time is in ms since 1970, as an int, not {time!r}")
+                raise TypeError(f"{tp}: a time must be an int, in ms since 1970, not {time!r}")
             if time < 0:
-                raise ValueError(f"{tp}: a time is in ms since 1970, not {time}")
+                raise ValueError(f"{tp}: a time in ms since 1970 must not be below 0, as {time} is")
         return await self._find(times, timeout)
 
     async def _find(

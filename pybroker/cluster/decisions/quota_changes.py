@@ -214,7 +214,8 @@ _MATCH_TYPES: Final = {BY_DEFAULT: "MATCH_TYPE_DEFAULT", ANY: "MATCH_TYPE_SPECIF
 def described(
     image: MetadataImage, components: Iterable[Component], *, strict: bool
 ) -> list[tuple[Named, dict[str, float]]]:
-    """Returns the entities with their quotas that match every component, and with ``strict`` have no other type.
+    """Returns the entities that match every component, with their quotas. ``strict`` leaves out entities that also have
+    other types.
 
     Raises InvalidRequest, UnsupportedVersion.
     """

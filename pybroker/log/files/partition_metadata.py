@@ -29,7 +29,7 @@ def decode(data: bytes) -> bytes:
     """Returns the topic id. Raises ValueError if the content is malformed."""
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8").splitlines())
     if fields.get("version") != "0" or "topic_id" not in fields:
-        raise ValueError("version 0 and a topic_id are expected")
+        raise ValueError("expected version 0 and a topic_id")
     try:
         topic_id = base64.urlsafe_b64decode(fields["topic_id"] + "==")
     except binascii.Error as error:

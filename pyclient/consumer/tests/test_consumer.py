@@ -100,7 +100,7 @@ def test_seek_pause_and_offsets(broker, topic) -> None:  # noqa: F811
         assert consumer.end_offsets([one, other]) == {one: 50, other: 50}
         found = consumer.offsets_for_times({one: 0, other: 1 << 50})
         assert (found[one].offset, found[other]) == (0, None)
-        with pytest.raises(ValueError, match="a time is in ms since 1970, not -1"):
+        with pytest.raises(ValueError, match="a time in ms since 1970 must not be below 0, as -1 is"):
             consumer.offsets_for_times({one: -1})
         consumer.seek(one, 4000)
         assert read(consumer, 1)[0].offset == 0

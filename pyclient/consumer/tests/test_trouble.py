@@ -205,7 +205,7 @@ async def test_the_end_of_a_partition_that_does_not_exist_is_told_and_not_waited
 
 @reading()
 async def test_a_time_that_is_a_word_is_refused(broker: Broker, consumer: Consumer) -> None:
-    with pytest.raises(TypeError, match="t-0: a time is in ms since 1970, as an int, not 'earliest'"):
+    with pytest.raises(TypeError, match="t-0: a time must be an int, in ms since 1970, not 'earliest'"):
         await consumer.offsets_for_times({T0: "earliest"})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="is not a list of TopicPartition"):
         await consumer.assign(T0)  # type: ignore[arg-type]
