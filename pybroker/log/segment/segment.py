@@ -306,6 +306,8 @@ class Segment:
         if starts is not None and offset in starts:
             position = starts[offset]
             return position if position < self.size else NO_BATCH
+        if offset <= self.base_offset and self.size and self.trust.covers(0, 1):
+            return 0  # every batch reaches so far; one that is not trusted might be damaged
         located = self._locate(offset)
         return located.position if located else NO_BATCH
 

@@ -36,6 +36,21 @@ def test_every_offset_is_found_wherever_it_lies(log):
             assert part.next_offset == offset + 1
 
 
+def test_a_segment_is_read_from_its_beginning_without_a_look_at_what_is_trusted(log, monkeypatch):
+    def read(file, length, position):
+        raise AssertionError(f"{length} bytes of {file.path} are read")
+
+    again = reopened(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFile, "read", read)
+        with pytest.raises(AssertionError, match="are read"):
+            again.read(0, 100_000)
+    part = again.read(0, 100_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFile, "read", read)
+        assert again.read(0, 100_000).size == part.size > 0
+
+
 @pytest.mark.parametrize("second", [368_769, 368_796])
 def test_s73_offsets_are_found_through_the_right_segments(tmp_path, second):
     """The documents' own lookup: segments 0, 368769 (368796 in the other one) and 737337."""
