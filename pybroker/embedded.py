@@ -48,10 +48,11 @@ OF_SASL_SSL = "listener.name.sasl_ssl."
 """The prefix of the keys of the listener that ``tls`` and ``sasl`` together choose."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 """The setting that makes the broker check ACLs."""
+_BY_ADMIN = "Admin(broker.bootstrap_servers).create_topics(…)"
 FOREIGN = {
     **dict.fromkeys(("brokers", "nodes", "num_brokers", "count"), "processes=3"),
     **dict.fromkeys(("host", "bind"), "listeners='PLAINTEXT://localhost:0'"),
-    **dict.fromkeys(("topics", "topic"), "Admin(broker.bootstrap_servers).create_topics(…)"),
+    **dict.fromkeys(("topics", "topic"), _BY_ADMIN),
     **dict.fromkeys(("dir", "path", "tmp_path", "data_folder"), "data_dir='…'"),
 }
 """What other libraries call an argument of ``run``, and what it is here."""
@@ -59,6 +60,8 @@ OTHER_NAMES = {
     **dict.fromkeys(("port", "host", "url", "address", "bootstrap_server"), "bootstrap_servers, host:port"),
     **dict.fromkeys(("get_bootstrap_server", "get_bootstrap_servers"), "bootstrap_servers, which needs no ()"),
     **dict.fromkeys(("stop", "shutdown", "terminate"), "close(), or a with block"),
+    **dict.fromkeys(("create_topic", "create_topics"), _BY_ADMIN),
+    "logs": "log",
 }
 """What other libraries call a method or attribute of the broker, and what it is here."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
@@ -338,7 +341,8 @@ class EmbeddedBroker:
         is_late = self._process.is_alive and time.monotonic() >= deadline
         code = self._process.kill()
         why = f"not ready within start_timeout_s={self._timeout_s:g}" if is_late else f"exit code {code}"
-        raise BrokerFailed(f"the broker did not start ({why}): {self.log}", self.log)
+        told = self.log.strip() or "it has logged nothing: is the machine very busy?"
+        raise BrokerFailed(f"the broker did not start ({why}): {told}", self.log)
 
     def _halt(self, order: str, number: int, node_id: int | None) -> None:
         with self._lock:
@@ -373,7 +377,7 @@ class EmbeddedBroker:
 
     def _check(self, node_id: int | None) -> None:
         if node_id is not None and node_id not in self.node_ids:
-            raise ValueError(f"there is no broker {node_id}: there are {', '.join(map(str, self.node_ids))}")
+            raise ValueError(f"there is no broker {node_id}: the node ids are {', '.join(map(str, self.node_ids))}")
 
     def _known(self, value: T) -> T:
         if not value:

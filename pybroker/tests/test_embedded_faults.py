@@ -147,7 +147,7 @@ def test_one_of_several_brokers_is_suspended_and_missing_until_it_continues(two:
 
 
 def test_an_unknown_broker_cannot_be_killed(two: pybroker.EmbeddedBroker) -> None:
-    with pytest.raises(ValueError, match="there is no broker 3: there are 1, 2"):
+    with pytest.raises(ValueError, match="there is no broker 3: the node ids are 1, 2"):
         two.kill(3)
-    with pybroker.run(node_id=7) as broker, pytest.raises(ValueError, match="there are 7"):
+    with pybroker.run(node_id=7) as broker, pytest.raises(ValueError, match="the node ids are 7"):
         broker.restart(1)

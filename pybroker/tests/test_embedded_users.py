@@ -71,6 +71,7 @@ def test_arguments_of_the_wrong_type_are_refused_with_the_right_one(arguments: d
         ("port", "bootstrap_servers, host:port"),
         ("get_bootstrap_server", r"bootstrap_servers, which needs no \(\)"),
         ("stop", r"close\(\), or a with block"),
+        ("create_topic", r"Admin\(broker.bootstrap_servers\).create_topics\(…\)"),
     ],
 )
 def test_attribute_of_another_library_is_answered_with_its_name_here(name: str, here: str) -> None:
