@@ -24,7 +24,7 @@ from pyclient.protocol import (
 )
 from pyclient.protocol.acls import AclOperation
 from pyclient.protocol.errors import NONE, OperationNotAttempted, UnknownServerError, UnknownTopicOrPartition
-from pyclient.topic_partition import TopicPartition
+from pyclient.topic_partition import TopicPartition, partition_of
 
 if TYPE_CHECKING:
     from pyclient.core.client import Client
@@ -224,10 +224,16 @@ def member_of(group: Any) -> Any:
 
 
 def check_offsets(offsets: Any) -> None:
-    """Raises TypeError if ``offsets`` is not a mapping, for example confluent-kafka's list of partitions."""
+    """Raises TypeError if ``offsets`` is not a mapping of TopicPartition to offsets, for example confluent-kafka's list
+    of partitions.
+    """
     if not isinstance(offsets, Mapping):
         wanted = "a mapping of TopicPartition to the next offset, such as consumer.positions()"
         raise TypeError(f"offsets: expected {wanted}, not {type(offsets).__name__}")
+    for tp, position in offsets.items():
+        known, offset = partition_of(tp), getattr(position, "offset", position)
+        if not hasattr(offset, "__index__"):
+            raise TypeError(f"offset {offset!r} of {known} is not an int")
 
 
 def _offset_topics(

@@ -323,6 +323,8 @@ def test_offsets_are_sent_for_a_consumer_its_metadata_or_a_name(group):
         ({TopicPartition("t", 0): 1}, None, "what consumer.group_metadata() returns, a consumer, or the name of"),
         ({TopicPartition("t", 0): 1}, b"g", "not bytes"),
         ([TopicPartition("t", 0)], "g", "a mapping of TopicPartition to the next offset, such as consumer.positions()"),
+        ({"t": 1}, "g", "'t' is not a TopicPartition"),
+        ({TopicPartition("t", 0): "1"}, "g", "offset '1' of t-0 is not an int"),
     ],
 )
 def test_what_stands_for_no_member_or_no_offsets_is_refused_with_what_is_expected(offsets, group, told):
