@@ -1,7 +1,7 @@
 """The settings by which a library reaches brokers: their addresses, and a login if the brokers require one.
 
-All clients log in as one user (``harness.protocol.entrance``) to a campaign's secured brokers. The module of logins imports all
-libraries, so it is imported only then.
+All clients log in as one user (``harness.protocol.entrance``) to a campaign's secured brokers. The module of logins
+imports all libraries, so it is imported only then.
 """
 
 from __future__ import annotations

@@ -319,9 +319,9 @@ def test_requests_with_too_many_items_are_refused_at_once(
         ),
         (
             p.DescribeConfigs, 4,
-            {"resources": [{
-                "resource_type": AclResourceType.TOPIC, "resource_name": OWN, "configuration_keys": None,
-            }] * 1000},
+            {"resources": [
+                {"resource_type": ResourceType.TOPIC, "resource_name": OWN, "configuration_keys": None}
+            ] * 1000},
             lambda answer: answer.results,
         ),
     ],
