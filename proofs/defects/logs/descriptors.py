@@ -174,8 +174,8 @@ def connections_take_all_descriptors() -> list[Patch]:
 @defect(f"{TESTS}::test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable")
 def files_of_a_deleted_log_go_before_that_is_durable() -> list[Patch]:
     """If the sync had to wait for a descriptor, a power cut leaves a part of the log under its name."""
-    remove = Removals.remove
-    return [(Removals, "remove", lambda self, folder, log_dir=None: remove(self, folder))]
+    submit = Removals._submit
+    return [(Removals, "_submit", lambda self, folders: submit(self, dict.fromkeys(folders)))]
 
 
 @defect(f"{REFUSED}[create]")

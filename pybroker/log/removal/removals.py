@@ -51,8 +51,7 @@ class Removals:
         try:
             log_dir.sync_names()
         finally:
-            for folder in folders:
-                self.remove(folder, log_dir)
+            self._submit(dict.fromkeys(folders, log_dir))
 
     def _take_name(self, log: Log) -> str:
         folder = log.log_dir.file(marked_name(log.topic_partition, DELETE_SUFFIX))
@@ -68,12 +67,18 @@ class Removals:
 
         ``log_dir`` is its dir if the folder's name may not be durable yet.
         """
+        self._submit({folder: log_dir})
+
+    def _submit(self, folders: dict[str, LogDir | None]) -> None:
         with self._lock:
-            waiting, self._left = self._left | {folder: log_dir}, {}
+            waiting, self._left = self._left | folders, {}
             if self._stopped:
                 return
-        for each, its_dir in waiting.items():
-            self._executor.submit(self._remove, each, its_dir)
+        self._executor.submit(self._remove_all, waiting)
+
+    def _remove_all(self, folders: dict[str, LogDir | None]) -> None:
+        for folder, log_dir in folders.items():
+            self._remove(folder, log_dir)
 
     def stop(self) -> None:
         """Stops after the file that is being removed now."""
