@@ -30,6 +30,7 @@ MOST_OF_FILE: Final = 1 << 20
 LEAST_S: Final = 0.001
 MOST_S: Final = 1 << 40
 """The longest lifetime, so that a session's end is a valid number on the wire."""
+_TIMES: Final = ("exp", "iat", "nbf")
 _MARK: Final = b"\x01"
 _REFUSED: Final = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
 _BEARER: Final = "bearer "
@@ -97,7 +98,7 @@ class Tokens:
             raise BadMessage("no keys for tokens have been fetched yet")
         try:
             claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
-            _Claims(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
+            Claims(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
             user, left_s = claims[settings.user_claim], float(claims["exp"]) - now_s
             lifetime_ms = int(min(max(left_s, LEAST_S), MOST_S) * 1000)
         except Exception as error:  # whatever a malicious token may raise
@@ -110,17 +111,27 @@ class Tokens:
         return user, lifetime_ms
 
 
-class _Claims(jwt.JWTClaimsRegistry):
-    """What a token must say. As in Kafka, ``iat`` may be in the future, but not behind ``exp``."""
+class Claims(jwt.JWTClaimsRegistry):
+    """What a token must say. Its times are whole seconds, as in Kafka: ``iat`` may be in the future, and no time may be
+    behind ``exp``.
+    """
 
     def validate_iat(self, value: object) -> None:
-        if not isinstance(value, int | float):
-            raise InvalidClaimError("iat")
+        """Accepts each time."""
 
     def validate(self, claims: dict[str, Any]) -> None:
-        super().validate(claims)
-        if claims["exp"] < max(claims["iat"], claims.get("nbf", claims["iat"])):
+        """Raises an error of joserfc."""
+        times = {name: _seconds(name, claims[name]) for name in _TIMES if claims.get(name) is not None}
+        others = {name: value for name, value in claims.items() if name not in _TIMES}
+        super().validate(others | times)
+        if times["exp"] < max(times.values()):
             raise InvalidClaimError("exp")
+
+
+def _seconds(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidClaimError(name)
+    return int(value)
 
 
 class OAuthExchange:
