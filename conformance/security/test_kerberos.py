@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from conformance.drivers.logins import KERBEROS_MODULE, SERVICE, Login
 from conformance.security.aio import AiokafkaClient
@@ -15,8 +17,9 @@ from conformance.security.java import JavaClient
 from conformance.security.kafka_python import KafkaPythonClient
 from conformance.security.kdc import REALM, Kdc, serving
 from harness.clients.jvm import Jvm
-from harness.servers.brokers import Broker, OurBroker, free_port
+from harness.servers.brokers import Broker, BrokerError, OurBroker, free_port
 from harness.servers.clusters import Cluster
+from harness.servers.ensemble import Kerberos, ensemble
 from harness.waiting import until
 from pyclient import Admin, Consumer, Producer
 from pyclient.errors import SaslRefused
@@ -153,3 +156,30 @@ def test_what_is_wrong_with_a_keytab_or_a_service_is_told(broker: Broker, kdc: K
     kdc.keytab(f"third/{HOST}")
     assert "invalid credentials with SASL mechanism GSSAPI" in told(bob, sasl_kerberos_service_name="third")
     assert f"Cannot decrypt ticket for third/{HOST}" in broker.logged()
+
+
+def test_brokers_with_tickets_are_one_user_of_zookeeper_and_share_their_secrets(kdc: Kdc, data_root: Path) -> None:
+    service = f"zookeeper/{HOST}"
+    server = Kerberos(f"{service}@{REALM}", kdc.keytab(service), kdc.krb5_conf)
+    with ensemble(data_root / "kerberos-zookeeper", host=HOST, kerberos=server) as zookeeper:
+        place = f"{zookeeper.hosts}/kafka"
+
+        def broker_of(name: str) -> OurBroker:
+            made = OurBroker(data_root / "kerberos-brokers")
+            who = f'useKeyTab=true keyTab="{kdc.keytab(name)}" principal="{name}@{REALM}"'
+            own = {"zookeeper.sasl.jaas.config": f"{KERBEROS_MODULE} required {who};", "zookeeper.set.acl": "true"}
+            made.config = {"zookeeper.connect": place, "node.id": "1", **own}
+            return made
+
+        for host in ("one", "two"):
+            with broker_of(f"kafka/{host}.example.com") as broker, Producer(broker.bootstrap, acks="all") as producer:
+                producer.send("by-ticket", value=b"x").result(timeout=60)
+        with pytest.raises(BrokerError, match="brokers with another certificate or login"), broker_of("eve"):
+            pass
+        stranger = KazooClient(place)
+        stranger.start()
+        assert stranger.exists("/brokers/topics/by-ticket")
+        with pytest.raises(NoAuthError):
+            stranger.get("/pybroker/secret")
+        stranger.stop()
+        stranger.close()

@@ -21,6 +21,7 @@ from harness.servers.brokers import free_port
 JAR = Path(os.environ.get("PYBROKER_ZOOKEEPER_JAR", "/usr/share/java/zookeeper.jar"))
 OF_TLS = [JAR.parent / f"netty-{name}.jar" for name in ("codec", "resolver")]
 SASL = "org.apache.zookeeper.server.auth"
+KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx192m", "-Djava.net.preferIPv4Stack=true")
 PATIENCE_S = 180.0
@@ -40,15 +41,31 @@ class Tls(NamedTuple):
     authority: Path
 
 
+class Kerberos(NamedTuple):
+    """A server's principal with its keytab, and the ``krb5.conf``."""
+
+    principal: str
+    keytab: Path
+    krb5_conf: Path
+
+
 class Server:
     """One server: its folder, its port, and its process while it runs."""
 
     def __init__(
-        self, folder: Path, number: int, port: int, host: str, tls: Tls | None, users: Mapping[str, str] | None
+        self,
+        folder: Path,
+        number: int,
+        port: int,
+        host: str,
+        tls: Tls | None,
+        users: Mapping[str, str] | None,
+        kerberos: Kerberos | None = None,
     ) -> None:
         self.folder = folder
-        self.logins = None if users is None else folder / "jaas.conf"
+        self.logins = None if users is None and kerberos is None else folder / "jaas.conf"
         self.users = users
+        self.kerberos = kerberos
         self.tls = tls
         self.tls_port = 0 if tls is None else free_port(host)
         self.host = host
@@ -75,22 +92,32 @@ class Server:
                 *("ssl.keyStore.type=PEM", f"ssl.keyStore.location={self.tls.keys}"),
                 *("ssl.trustStore.type=PEM", f"ssl.trustStore.location={self.tls.authority}", "ssl.clientAuth=need"),
             ]
-        if self.users is not None:
+        if self.logins is not None:
             lines.append(f"authProvider.sasl={SASL}.SASLAuthenticationProvider")
+        if self.users is not None:
             self.let_in(self.users)
+        elif self.kerberos is not None:
+            lines.append("kerberos.removeHostFromPrincipal=true")
+            who = f'keyTab="{self.kerberos.keytab}" principal="{self.kerberos.principal}"'
+            self._write(f"{KERBEROS_MODULE} required useKeyTab=true storeKey=true {who}")
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
     def let_in(self, users: Mapping[str, str]) -> None:
         """Writes the SASL users with their passwords. The next start reads them."""
-        assert self.logins is not None
         options = " ".join(f'user_{name}="{password}"' for name, password in users.items())
-        self.logins.write_text(f"Server {{ {SASL}.DigestLoginModule required {options}; }};\n")
+        self._write(f"{SASL}.DigestLoginModule required {options}")
+
+    def _write(self, module: str) -> None:
+        assert self.logins is not None
+        self.logins.write_text(f"Server {{ {module}; }};\n")
 
     def start(self) -> None:
         """Starts the process. It serves clients once ``mode`` is not empty."""
         self._log = (self.folder / "log").open("ab")
         classes = ":".join([str(self.folder), str(JAR), *([] if self.tls is None else map(str, OF_TLS))])
         logins = [] if self.logins is None else [f"-Djava.security.auth.login.config={self.logins}"]
+        if self.kerberos is not None:
+            logins.append(f"-Djava.security.krb5.conf={self.kerberos.krb5_conf}")
         self.process = subprocess.Popen(
             ["java", *JVM, *logins, "-cp", classes, MAIN, str(self.folder / "zoo.cfg")],
             stdin=subprocess.DEVNULL,
@@ -141,13 +168,14 @@ class Ensemble:
         host: str = "127.0.0.1",
         tls: Tls | None = None,
         users: Mapping[str, str] | None = None,
+        kerberos: Kerberos | None = None,
     ) -> None:
         """``host``: the address on which the servers listen. ``tls``: they also listen with TLS on a second port.
-        ``users``: the SASL users with their passwords.
+        ``users``: the SASL users with their passwords; or ``kerberos``, to which the servers belong.
         """
         ports = [free_port(host) for _ in range(3 * servers)]
         folders = [folder / f"zookeeper-{n + 1}" for n in range(servers)]
-        self.servers = [Server(each, n + 1, ports[3 * n], host, tls, users) for n, each in enumerate(folders)]
+        self.servers = [Server(each, n + 1, ports[3 * n], host, tls, users, kerberos) for n, each in enumerate(folders)]
         members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
         for server in self.servers:
             server.configure(members if servers > 1 else [])
@@ -198,6 +226,7 @@ def ensemble(
     host: str = "127.0.0.1",
     tls: Tls | None = None,
     users: Mapping[str, str] | None = None,
+    kerberos: Kerberos | None = None,
 ) -> Iterator[Ensemble]:
     """Runs an ensemble, and leaves none of it at the end.
 
@@ -206,7 +235,7 @@ def ensemble(
     """
     if not JAR.exists():
         raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
-    running = Ensemble(folder, servers, host, tls, users)
+    running = Ensemble(folder, servers, host, tls, users, kerberos)
     try:
         running.start()
         yield running

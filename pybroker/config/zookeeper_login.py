@@ -1,6 +1,6 @@
-"""The user and password with which this broker logs in to ZooKeeper.
+"""The user and password, or the Kerberos ticket, with which this broker logs in to ZooKeeper.
 
-    zookeeper.sasl.jaas.config   a login module of DIGEST-MD5, in Java's syntax
+    zookeeper.sasl.jaas.config   a login module of DIGEST-MD5 or Kerberos, in Java's syntax
     the section Client           of the file that KAFKA_OPTS names, as Kafka's brokers have it
     zookeeper.auth.digest        user:password, of ZooKeeper's own scheme ``digest``
 """
@@ -15,15 +15,18 @@ from typing import Final
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.jaas_file import section
 from pybroker.config.keys.key import ConfigError
-from pyclient.security import jaas
+from pyclient.security import jaas, kerberos
+from pyclient.security.tickets import Tickets, tickets_of
 
 JAAS: Final = "zookeeper.sasl.jaas.config"
 DIGEST: Final = "zookeeper.auth.digest"
 MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 _JAVA_OPTIONS: Final = "KAFKA_OPTS"
 _FILE: Final = "java.security.auth.login.config"
 _SECTION: Final = "zookeeper.sasl.clientconfig"
 _IS_ON: Final = "zookeeper.sasl.client"
+_SERVICE: Final = "zookeeper.sasl.client.username"
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,21 @@ class Login:
     source: str
 
 
-def read(config: BrokerConfig) -> Login | None:
+@dataclass(frozen=True)
+class TicketLogin:
+    """A login at ZooKeeper by Kerberos. ``service`` is the first part of the principals of ZooKeeper's servers."""
+
+    tickets: Tickets
+    service: str
+    source: str
+
+    @property
+    def user(self) -> str:
+        """The principal, or where it is."""
+        return self.tickets.principal or "the owner of the ticket"
+
+
+def read(config: BrokerConfig) -> Login | TicketLogin | None:
     """Returns the login, None without one. Reads the login file. Raises ConfigError."""
     text, digest = config[JAAS], config[DIGEST]
     if digest is not None:
@@ -54,7 +71,7 @@ def read(config: BrokerConfig) -> Login | None:
         raise _error(config, JAAS, str(error)) from None
 
 
-def _of_file() -> Login | None:
+def _of_file() -> Login | TicketLogin | None:
     path = _java_option(_FILE).removeprefix("=").removeprefix("file:")
     if not path or _java_option(_IS_ON).lower() == "false":
         return None
@@ -69,10 +86,15 @@ def _of_file() -> Login | None:
         raise ConfigError(f"{source} (-D{_FILE} of {_JAVA_OPTIONS}): {why}") from None
 
 
-def _login(module: jaas.LoginModule, source: str) -> Login:
+def _login(module: jaas.LoginModule, source: str) -> Login | TicketLogin:
     """Returns the login of a module. Raises ValueError."""
+    if module.class_name == KERBEROS_MODULE:
+        kerberos.library()
+        tickets = tickets_of(module.options)
+        tickets.check()
+        return TicketLogin(tickets, _java_option(_SERVICE) or "zookeeper", source)
     if module.class_name != MODULE:
-        raise ValueError(f"its login module is not {MODULE}, the only one that is supported")
+        raise ValueError(f"its login module is neither {MODULE} nor {KERBEROS_MODULE}")
     if set(module.options) != {"username", "password"}:
         raise ValueError("its options must be username and password")
     return Login(module.options["username"], module.options["password"], is_sasl=True, source=source)

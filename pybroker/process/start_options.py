@@ -27,7 +27,7 @@ from pybroker.store.stores import StoreOptions
 if TYPE_CHECKING:
     import ssl
 
-    from pybroker.config.zookeeper_login import Login
+    from pybroker.config.zookeeper_login import Login, TicketLogin
     from pybroker.security.acls import AclBinding
     from pybroker.security.sasl.first_users import FirstUser
 
@@ -230,7 +230,7 @@ def _tls_to_zookeeper(config: BrokerConfig) -> ssl.SSLContext | None:
     return context_of(config)
 
 
-def _login_at_zookeeper(config: BrokerConfig) -> Login | None:
+def _login_at_zookeeper(config: BrokerConfig) -> Login | TicketLogin | None:
     """Returns the login at ZooKeeper, None without one. Raises ConfigError."""
     from pybroker.config.zookeeper_login import read  # likewise
 

@@ -1,4 +1,4 @@
-"""Logs a kazoo connection in: by SASL's DIGEST-MD5, or by ZooKeeper's scheme ``digest``.
+"""Logs a kazoo connection in: by SASL's DIGEST-MD5 or GSSAPI (Kerberos), or by ZooKeeper's scheme ``digest``.
 
 kazoo would need another package for SASL, reports the connection before the login, and treats a network failure during
 the login as a wrong password. So this module logs in itself, between kazoo's greeting and its first request.
@@ -6,28 +6,44 @@ the login as a wrong password. So this module logs in itself, between kazoo's gr
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError
+from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.protocol.connection import AUTH_XID
 from kazoo.protocol.serialization import SASL, Auth
 
-from pybroker.config.zookeeper_login import Login
+from pybroker.config.zookeeper_login import Login, TicketLogin
 from pybroker.security.sasl.digest_md5 import DigestError, DigestMd5
+from pyclient.protocol import gssapi
+from pyclient.protocol.sasl import Away, SaslError
+from pyclient.security import kerberos
+from pyclient.security.kerberos import KerberosError
+from pyclient.security.tickets import Initiator
 
 _URI: Final = "zookeeper/zk-sasl-md5"
 """The URI of ZooKeeper's servers, whatever their host."""
 _NONCE_SIZE: Final = 24
+_NOT_ACCEPTED: Final = {
+    Login: "it does not accept the user or the password",
+    TicketLogin: "it does not accept the ticket; its log has the reason",
+}
+
+logger = logging.getLogger(__name__)
 
 
 class KazooLogin:
     """Logs in each connection of a client."""
 
     def __init__(
-        self, client: KazooClient, login: Login, on_done: Callable[[], None], on_refused: Callable[[str], None]
+        self,
+        client: KazooClient,
+        login: Login | TicketLogin,
+        on_done: Callable[[], None],
+        on_refused: Callable[[str], None],
     ) -> None:
         """``on_done`` and ``on_refused`` are called on kazoo's thread, which ends after the latter; it gets the reason.
         """
@@ -35,27 +51,58 @@ class KazooLogin:
         self._login = login
         self._on_done = on_done
         self._on_refused = on_refused
+        self._told = ""
+        """The trouble that was logged last; empty after a login."""
         self._connection.sasl_options = {}
         self._connection._authenticate_with_sasl = self._authenticate
 
     def _authenticate(self, host: str, timeout: float) -> None:
         """Called by kazoo when it has a session."""
+        login = self._login
         try:
-            if self._login.is_sasl:
-                self._by_sasl(timeout)
+            if isinstance(login, TicketLogin):
+                self._by_ticket(login, host, timeout)
+            elif login.is_sasl:
+                self._by_sasl(login, timeout)
             else:
-                credentials = f"{self._login.user}:{self._login.password}"
+                credentials = f"{login.user}:{login.password}"
                 self._connection._invoke(timeout, Auth(0, "digest", credentials), xid=AUTH_XID)
-        except (AuthFailedError, DigestError) as error:
-            why = str(error) or "it does not accept the user or the password"
-            refusal = f"{host} does not accept the login of {self._login.user} ({self._login.source}): {why}"
-            self._on_refused(refusal)
-            raise AuthFailedError(refusal) from error
+        except KerberosError as error:
+            why = f"no login at {host} of {login.user} ({login.source}): {error}"
+            if error.lasts:
+                self._refuse(why, error)
+            if why != self._told:
+                self._told = why
+                logger.warning("%s", why)
+            raise ConnectionDropped(why) from error
+        except (AuthFailedError, DigestError, SaslError) as error:
+            why = str(error) or _NOT_ACCEPTED[type(login)]
+            self._refuse(f"{host} does not accept the login of {login.user} ({login.source}): {why}", error)
+        self._told = ""
         self._on_done()
 
-    def _by_sasl(self, timeout: float) -> None:
+    def _refuse(self, why: str, error: Exception) -> NoReturn:
+        self._on_refused(why)
+        raise AuthFailedError(why) from error
+
+    def _by_ticket(self, login: TicketLogin, host: str, timeout: float) -> None:
+        """Logs in. Raises AuthFailedError, KerberosError, SaslError, and kazoo's errors if the connection ends."""
+        exchange = gssapi.client(Initiator(kerberos.library(), f"{login.service}@{host}", login.tickets))
+        step, xid = next(exchange), 0
+        while True:
+            if isinstance(step, Away):
+                answer = step.run()
+            else:
+                xid += 1
+                answer = self._exchange(xid, step, timeout)
+            try:
+                step = exchange.send(answer)
+            except StopIteration:
+                return
+
+    def _by_sasl(self, login: Login, timeout: float) -> None:
         """Logs in. Raises AuthFailedError, DigestError, and kazoo's errors if the connection ends."""
-        digest = DigestMd5(self._login.user, self._login.password, _URI, secrets.token_urlsafe(_NONCE_SIZE))
+        digest = DigestMd5(login.user, login.password, _URI, secrets.token_urlsafe(_NONCE_SIZE))
         challenge = self._exchange(1, b"", timeout)
         if not challenge:
             raise DigestError("it has no passwords, because its JAAS section Server is missing")

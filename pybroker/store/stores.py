@@ -17,7 +17,7 @@ from pybroker.store.interface import CoordinationStore
 if TYPE_CHECKING:
     import ssl
 
-    from pybroker.config.zookeeper_login import Login
+    from pybroker.config.zookeeper_login import Login, TicketLogin
 
 SESSION_TIMEOUT_MS = 18_000
 
@@ -35,7 +35,7 @@ class StoreOptions(NamedTuple):
     """How long to wait for ZooKeeper at the start; None means the session timeout."""
     tls: ssl.SSLContext | None = None
     """The TLS context for ZooKeeper; None without TLS."""
-    login: Login | None = None
+    login: Login | TicketLogin | None = None
     """The login at ZooKeeper; None means anonymous."""
     is_guarded: bool = False
     """True if only brokers with this certificate or login may access this broker's nodes in ZooKeeper."""

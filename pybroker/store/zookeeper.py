@@ -46,7 +46,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEve
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE, Permissions
 
-from pybroker.config.zookeeper_login import Login
+from pybroker.config.zookeeper_login import Login, TicketLogin
 from pybroker.loop_watch import LoopWatch
 from pybroker.store import kazoo_results
 from pybroker.store.batches import StoreOfBatches
@@ -101,7 +101,7 @@ class ZooKeeperStore(StoreOfBatches):
         hosts: str,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
-        login: Login | None = None,
+        login: Login | TicketLogin | None = None,
         *,
         is_guarded: bool = False,
     ) -> None:
@@ -147,7 +147,7 @@ class ZooKeeperStore(StoreOfBatches):
         connection_timeout_ms: int,
         watch: LoopWatch | None = None,
         tls: ssl.SSLContext | None = None,
-        login: Login | None = None,
+        login: Login | TicketLogin | None = None,
         *,
         is_guarded: bool = False,
     ) -> ZooKeeperStore:

@@ -55,8 +55,9 @@ _IDENTITY_AND_CLUSTER = (
         "Only brokers may change the nodes that they make, and read those with secrets. ZooKeeper knows them by the "
         "certificate of zookeeper.ssl.keystore.location or the user of zookeeper.sasl.jaas.config, one for all."),
     Key("zookeeper.sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "ZooKeeper's DigestLoginModule, in Java's syntax, with this broker's user and password at ZooKeeper. Unset, "
-        "the section Client of the file that -Djava.security.auth.login.config of KAFKA_OPTS names."),
+        "ZooKeeper's DigestLoginModule, in Java's syntax, with this broker's user and password at ZooKeeper, or "
+        "Java's Krb5LoginModule with its keytab. Unset, the section Client of the file that "
+        "-Djava.security.auth.login.config of KAFKA_OPTS names."),
     Key("zookeeper.auth.digest", PASSWORD, None, ANY, LOW, READ_ONLY,
         "Instead: user:password of ZooKeeper's own scheme digest, for a ZooKeeper without SASL. The password "
         "is sent as it is."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,14 @@ import pytest
 from pybroker.config import BrokerConfig, ConfigError
 from pybroker.config.jaas_file import section
 from pybroker.config.unprotected import errors_of
-from pybroker.config.zookeeper_login import Login, read
+from pybroker.config.zookeeper_login import Login, TicketLogin, read
+from pyclient.security import kerberos
 from pyclient.security.jaas import JaasError
+from pyclient.security.tickets import Tickets
+from pyclient.tests.fake_gssapi import Library
 
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
 JAAS = MODULE + ' username="kafka" password="pass};word";'
 KAFKAS = f"""
 /* Kafka's {{ own */
@@ -28,6 +33,11 @@ Client {{ {JAAS} }};
 @pytest.fixture(autouse=True)
 def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_OPTS", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kerberos, "library", Library)
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -50,7 +60,9 @@ def test_a_login_by_the_keys_hides_its_password() -> None:
     ("settings", "why"),
     [
         ({"sasl_jaas_config": "x"}, "it must be `CLASS required"),
-        ({"sasl_jaas_config": 'com.sun.Krb5LoginModule required principal="secret";'}, "the only one"),
+        ({"sasl_jaas_config": 'com.sun.JndiLoginModule required principal="secret";'}, "is neither"),
+        ({"sasl_jaas_config": f"{KERBEROS} useKeyTab=true;"}, 'needs keyTab="FILE"'),
+        ({"sasl_jaas_config": f'{KERBEROS} useKeyTab=true keyTab="/none";'}, "the keytab /none does not exist"),
         ({"sasl_jaas_config": f'{MODULE} username="secret";'}, "username and password"),
         ({"sasl_jaas_config": f'{MODULE} username="a" password="secret" user_a="secret";'}, "username and password"),
         ({"auth_digest": "secret"}, "it must be user:password"),
@@ -84,12 +96,35 @@ def test_the_section_of_the_file_that_kafka_opts_names_counts(monkeypatch: pytes
     assert read(config(sasl_jaas_config=JAAS.replace("kafka", "key"))) == Login(
         "key", "pass};word", True, "zookeeper.sasl.jaas.config"
     )
-    path.write_text("Client { com.sun.security.auth.module.Krb5LoginModule required; };")
+    path.write_text("Client { com.sun.security.auth.module.JndiLoginModule required; };")
     [error] = errors_of(config(), alone=False)
-    assert "the only one" in str(error)
+    assert "is neither" in str(error)
     path.unlink()
     with pytest.raises(ConfigError, match="No such file"):
         read(config())
+
+
+def test_a_broker_logs_in_by_kerberos_as_kafkas_file_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keytab, path = tmp_path / "keytab", tmp_path / "jaas.conf"
+    keytab.touch()
+    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/host@REALM.COM"'
+    path.write_text(f"Client {{ {KERBEROS} {options}; }};")
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={path}")
+    found = read(config())
+    assert isinstance(found, TicketLogin)
+    assert (found.user, found.service, found.source) == ("kafka/host@REALM.COM", "zookeeper", f"Client of {path}")
+    assert found.tickets.store["client_keytab"] == str(keytab)
+    monkeypatch.setenv("KAFKA_OPTS", "-Dzookeeper.sasl.client.username=zk")
+    text = f"{KERBEROS} useTicketCache=true;"
+    assert read(config(sasl_jaas_config=text)) == TicketLogin(Tickets(None, {}), "zk", "zookeeper.sasl.jaas.config")
+    assert list(errors_of(config(set_acl="true", sasl_jaas_config=text), alone=False)) == []
+
+
+def test_without_the_library_of_kerberos_the_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    [error] = errors_of(config(sasl_jaas_config=f"{KERBEROS} useTicketCache=true;"), alone=False)
+    assert "pip install 'pybroker[gssapi]'" in str(error)
 
 
 @pytest.mark.parametrize("text", ["Client {", "Client } {", "Client { { x; } };", f"Client {{ {JAAS} {JAAS} }};"])
