@@ -51,8 +51,8 @@ MISSING: Final = (
         {55: "DescribeQuorum", 64: "UnregisterBroker", 80: "AddRaftVoter", 81: "RemoveRaftVoter",
          94: "UnregisterController"},
         "metadata are in a coordination store, so there is no KRaft quorum; a broker that has ended needs no removal",
-        "`kafka-metadata-quorum` and `kafka-cluster unregister` fail with `UnsupportedVersionException`; "
-        "`pybroker cluster` shows controller and brokers",
+        "`kafka-metadata-quorum` fails with `UnsupportedVersionException`, and `kafka-cluster unregister` says that "
+        "this is not supported; `pybroker cluster` shows controller and brokers",
     ),
     Missing(
         {71: "GetTelemetrySubscriptions", 72: "PushTelemetry"},
