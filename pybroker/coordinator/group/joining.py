@@ -129,13 +129,16 @@ def _has_bytes(group: ClassicGroup, join: Join) -> bool:
 
 
 def _turn_away(group: ClassicGroup, join: Join, result: Result) -> None:
+    """Refuses the client. A member leaves the group, so that others get its partitions."""
     member_id = join.request.member_id
     group.drop_pending(member_id)
     member = group.members.get(member_id)
-    if member is not None:
-        group.remove(member, result)
     result.answer(refusal(errors.GroupMaxSizeReached, ""))
-    group.maybe_complete_join(result)
+    if member is None:
+        group.maybe_complete_join(result)
+    else:
+        group.remove(member, result)
+        group.react(result)
 
 
 def _join_without_id(group: ClassicGroup, join: Join, result: Result) -> None:

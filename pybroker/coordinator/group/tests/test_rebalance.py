@@ -198,6 +198,26 @@ def test_the_members_of_a_group_say_together_no_more_than_its_limit(monkeypatch:
     assert driver.group().members.size == 0
 
 
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_group_rebalances_without_a_member_that_says_too_much(
+    is_synced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody reads the member's partitions, or all wait for the assignment of a leader that has gone."""
+    large = {"range": subscription("t" * 2_000)}
+    driver = Driver()
+    leader, other = driver.stable(2)
+    if not is_synced:
+        rejoined = [driver.join(member, protocols=large) for member in (leader, other)]
+        assert {each.answer.leader for each in rejoined} == {leader}
+    generation = driver.group().generation
+    monkeypatch.setattr(joining, "_MOST_BYTES_OF_ALL", 1_000)
+    larger = {"range": subscription("t" * 3_000)}
+    assert driver.join(leader, protocols=larger).code == errors.GroupMaxSizeReached.code
+    assert [each.id for each in driver.group().members] == [other]
+    assert driver.heartbeat(other, generation).code == errors.RebalanceInProgress.code
+    assert driver.join(other).answer.leader == other
+
+
 def test_a_group_that_is_too_large_for_a_lowered_limit_loses_members_when_it_is_loaded() -> None:
     large = Driver()
     members = large.stable(3)
