@@ -166,14 +166,20 @@ class ClassicGroup:
 
     def drop_pending(self, member_id: str) -> bool:
         """Drops a reserved member id; returns False if there was none."""
-        self.context.reserved.pop(member_id, None)
         timer = self.pending.pop(member_id, None)
+        if timer is None:
+            return False
+        self.context.reserved.pop(member_id, None)
         self.timers.cancel(timer)
-        return timer is not None
+        return True
 
     def _pending_ended(self, member_id: str, result: Result) -> None:
         self.drop_pending(member_id)
         self.maybe_complete_join(result)
+        self.go_if_forsaken()
+
+    def go_if_forsaken(self) -> None:
+        """Lets the group go if it existed for reserved member ids only, and the last one was dropped."""
         if self.is_simple and not self.pending:
             self.context.forsaken(self.id)
 

@@ -95,6 +95,8 @@ def leave(
     left = any(outcome.error_code == errors.NONE for outcome in outcomes)
     if left and group.state is not EMPTY:
         group.react(result)
+    elif left:
+        group.go_if_forsaken()
     return outcomes
 
 

@@ -166,6 +166,31 @@ def test_unused_member_ids_are_limited_and_removed_with_their_groups(groups: int
     assert not driver.log
 
 
+@pytest.mark.parametrize("left", ["its own group", "another group"])
+def test_unused_member_ids_are_limited_whichever_group_their_clients_leave(left: str) -> None:
+    driver = Driver()
+    others = driver.join(group="other").answer.member_id
+    for number in range(1_100):
+        member = driver.join(group=f"new{number}").answer.member_id
+        group = "other" if left == "another group" else f"new{number}"
+        code = errors.UnknownMemberId.code if left == "another group" else errors.NONE
+        assert [each.error_code for each in driver.leave((member, None), group=group).answer] == [code]
+    driver.pass_ms(1)
+    pending = [id for each in driver.shard.groups for id in driver.group(each).pending]
+    assert set(pending) == set(driver.shard.context.reserved)
+    assert len(pending) == len(driver.shard.groups)
+    assert (pending == [others]) is (left == "its own group")
+    assert len(pending) <= 1_000
+
+
+def test_a_group_with_offsets_stays_when_the_client_of_its_reserved_id_leaves() -> None:
+    driver = Driver()
+    driver.commit({("t", 0): 5})
+    member = driver.join().answer.member_id
+    assert [each.error_code for each in driver.leave((member, None)).answer] == [errors.NONE]
+    assert driver.committed() == {("t", 0): 5}
+
+
 def test_a_rebalance_waits_no_longer_for_an_id_that_others_took_the_place_of() -> None:
     driver = Driver()
     (member,) = driver.stable(1)
