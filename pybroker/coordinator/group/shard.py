@@ -209,6 +209,7 @@ class GroupShard:
             try:
                 classic_members.join(group, Join(request, caller), result)
             except errors.KafkaError as error:
+                result.records.clear()  # else a static member would be replaced by one that was refused
                 result.answer(refusal(error, ""))
             return
         if isinstance(group, ClassicGroup):

@@ -211,6 +211,24 @@ def test_the_members_of_a_group_report_together_no_more_than_its_limit(monkeypat
     assert driver.consumers().size == 0
 
 
+def test_a_member_that_reports_too_much_keeps_its_partitions_until_its_session_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver()
+    first, second = (Client(driver, each).come() for each in ("first", "second"))
+    settle([first, second])
+    monkeypatch.setattr(heartbeating, "MOST_BYTES", driver.consumers().size)
+    refused = driver.beat("second", second.epoch, rack_id="r" * 100)
+    assert refused.code == errors.GroupMaxSizeReached.code
+    assert driver.has("second") == second.has
+    for _ in range(3):
+        driver.pass_ms(20_000)
+        first.beat()
+    first.beat()
+    assert list(driver.consumers().members) == ["first"]
+    assert first.has == {"t": {0, 1, 2, 3}}
+
+
 def test_a_topic_that_grows_is_assigned_again() -> None:
     driver = Driver()
     client = Client(driver, "m").come()

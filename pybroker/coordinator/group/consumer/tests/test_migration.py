@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.coordinator.group.classic import ClassicGroup
-from pybroker.coordinator.group.consumer import records
+from pybroker.coordinator.group.consumer import heartbeating, records
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import MemberState
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings
@@ -336,6 +336,47 @@ def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partiti
     back = Client(driver, "new", instance_id="i").come()
     assert back.has == ALL
     assert driver.consumers().classic_members == 0
+
+
+def test_a_static_member_keeps_its_place_when_a_join_in_its_stead_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a member that no client knows has its partitions, and no session of it ends."""
+    driver = Driver()
+    member_id = classic_group(driver, instance="i")
+    Client(driver, "new").come()
+    group, written = driver.consumers(), len(driver.log)
+    monkeypatch.setattr(heartbeating, "MOST_BYTES", group.size)
+    refused = driver.join(instance="i", protocols={"range": metadata("t", "u" * 200)})
+    assert (refused.code, refused.answer.member_id) == (errors.GroupMaxSizeReached.code, "")
+    assert len(driver.log) == written
+    assert group.static == {"i": member_id}
+    assert driver.heartbeat(member_id, 1, instance="i").code == errors.RebalanceInProgress.code
+
+
+def test_the_bytes_of_members_are_counted_in_both_protocols() -> None:
+    driver = Driver()
+    old = classic_group(driver)
+    before = driver.group().members.size
+    Client(driver, "new").come()
+    group = driver.consumers()
+    assert group.size == sum(member.size for member in group.members.values()) > before
+    driver.beat("new", LEAVE)
+    assert driver.group().members.size == before
+    driver.leave((old, None))
+    assert driver.group().members.size == 0
+
+
+def test_reserved_ids_of_a_group_that_changes_its_protocol_are_no_longer_counted() -> None:
+    driver = Driver()
+    reserved = driver.shard.context.reserved
+    for group in ("empty", "g"):
+        driver.join(group=group, protocols={"range": metadata("t")})
+    assert len(reserved) == 2
+    driver.come(group="empty")
+    assert len(reserved) == 1
+    classic_group(driver)
+    driver.come()
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
+    assert not reserved
 
 
 def test_partitions_that_a_cooperative_member_reads_through_a_failed_rebalance_stay() -> None:
