@@ -151,11 +151,12 @@ class ConsumerProtocol:
         group_id = ConsumerGroupMetadataKey.decode(key).group_id
         message = None if value is None else ConsumerGroupMetadataValue.decode(value)
         group = self._of(group_id, value)
+        if message is None:
+            self.context.resolved_at.pop(group_id, None)
         if group is None:
             return
         if message is None:
             self._forget(group)
-            self.context.resolved_at.pop(group_id, None)
         else:
             group.replay_group(message.epoch, message.metadata_hash)
 

@@ -106,9 +106,12 @@ class Timeouts:
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Removes all deadlines of a member that has left."""
-        deadline = self._sessions.get(group_id, {}).pop(member_id, None)
+        members = self._sessions.get(group_id, {})
+        deadline = members.pop(member_id, None)
         if deadline is not None:
             self._timers.cancel(deadline.timer)
+        if not members:
+            self._sessions.pop(group_id, None)
         for wait in (Wait.REBALANCE, Wait.JOIN, Wait.SYNC):
             self.stop(group_id, member_id, wait)
 

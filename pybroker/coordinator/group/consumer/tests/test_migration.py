@@ -379,6 +379,25 @@ def test_reserved_ids_of_a_group_that_changes_its_protocol_are_no_longer_counted
     assert not reserved
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_nothing_is_kept_of_a_consumer_group_in_whose_place_a_classic_one_is_made_and_goes(leaves: bool) -> None:
+    """Else a client that may write any group fills the memory."""
+    driver = Driver()
+    driver.come(subscribed_topic_regex="t.*")
+    driver.do_effects()
+    if leaves:
+        driver.beat("m", LEAVE)
+    else:
+        driver.pass_ms(45_000)
+    reserved = driver.join().answer.member_id
+    driver.leave((reserved, None))
+    assert not driver.shard.groups
+    context = driver.shard.consumers.context
+    assert not context.resolved_at
+    assert not context.timeouts._sessions
+    assert not context.timeouts._others
+
+
 def test_partitions_that_a_cooperative_member_reads_through_a_failed_rebalance_stay() -> None:
     driver = Driver()
     protocols = {"cooperative-sticky": metadata("t", has=ALL)}
