@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
@@ -20,6 +20,9 @@ from pybroker.net.apart import Apart
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
+
+if TYPE_CHECKING:
+    from pybroker.net.strangers import Strangers
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of an unauthenticated client."""
@@ -50,7 +53,7 @@ class Server(Protocol):
     log: RateLimitedLog
     silent: dict[Any, None]
     """Connections without SASL that have sent no request yet, the oldest first."""
-    strangers: dict[str, dict[Any, None]]
+    strangers: dict[str, Strangers[Any]]
     throttling: Any
     """``throttling.Throttling`` while there are quotas of clients, else None."""
     notable_s: float

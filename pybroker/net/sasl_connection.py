@@ -11,7 +11,7 @@ import struct
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pybroker import waiting
 from pybroker.net import complaint
@@ -20,6 +20,9 @@ from pybroker.net.connection import Connection
 from pybroker.net.reply import Reply
 from pybroker.net.routes import Refused
 from pyclient.protocol.errors import IllegalSaslState, KafkaError
+
+if TYPE_CHECKING:
+    from pybroker.net.strangers import Strangers
 
 _key = struct.Struct(">h")
 _length = struct.Struct(">i")
@@ -72,7 +75,7 @@ class SaslConnection(Connection):
         self._is_refused = False
         self._reader.max_frame = server.limits.strange_bytes_at(self.listener_name)
         strangers = server.strangers[self.listener_name]
-        strangers[self] = None
+        strangers.add(self)
         if len(strangers) > server.limits.max_handshakes:
             next(iter(strangers)).give_way()
 
@@ -83,17 +86,17 @@ class SaslConnection(Connection):
 
     def _serve_frames(self) -> None:
         super()._serve_frames()
-        if self.sasl.is_strange and self._reader.taken > LARGE:
-            self._limit_strangers()
+        if self.sasl.is_strange:
+            strangers, taken = self._server.strangers[self.listener_name], self._reader.taken
+            strangers.note(self, taken if taken > LARGE else 0)
+            if strangers.held > MOST_OF_STRANGERS:
+                self._limit_strangers(strangers)
 
-    def _limit_strangers(self) -> None:
+    def _limit_strangers(self, strangers: Strangers[SaslConnection]) -> None:
         """Closes the oldest unauthenticated clients of the listener that hold much of a frame, if all hold too much."""
-        large = [each for each in self._server.strangers[self.listener_name] if each._reader.taken > LARGE]
-        held = sum(each._reader.taken for each in large)
-        for each in large:
-            if held <= MOST_OF_STRANGERS:
+        for each in strangers.holders():
+            if strangers.held <= MOST_OF_STRANGERS:
                 break
-            held -= each._reader.taken
             each.give_way("it had a long frame and had not authenticated")
 
     def _serve(self, view: memoryview, start: int, end: int) -> None:
@@ -156,7 +159,7 @@ class SaslConnection(Connection):
         if self.sasl.is_known:
             self.principal = ANONYMOUS if self.sasl.user is None else f"User:{self.sasl.user}"
             self._reader.max_frame = self._server.limits.max_request_bytes
-            self._server.strangers[self.listener_name].pop(self, None)
+            self._server.strangers[self.listener_name].drop(self)
 
     async def refuse(self, response: Any, error: KafkaError, *, is_due: bool = False) -> Any:
         """Sends the last response after a delay, and reads nothing more.

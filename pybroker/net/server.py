@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # a broker without TLS and quotas saves these imports
     from pybroker.net.arrival_limits import ArrivalLimits
     from pybroker.net.handshakes import Handshake, Handshakes, Secured
     from pybroker.net.sasl_connection import Authenticated, SaslConnection
+    from pybroker.net.strangers import Strangers
     from pybroker.net.throttling import Throttling
     from pyclient.protocol.tls import TlsLayer
 
@@ -67,7 +68,7 @@ class SocketServer:
         """The handshakes of each TLS listener."""
         self.silent: dict[Connection, None] = {}
         """The connections without SASL that have sent no request yet, the oldest first."""
-        self.strangers: dict[str, dict[SaslConnection, None]] = {}
+        self.strangers: dict[str, Strangers[SaslConnection]] = {}
         """The unauthenticated connections of each SASL listener, the oldest first."""
         self.throttling: Throttling | None = None
         """Set while there are quotas of clients."""
@@ -93,7 +94,10 @@ class SocketServer:
         Raises OSError if another process has taken a port since it was bound.
         """
         self._authenticated = authenticated or {}
-        self.strangers = {name: {} for name in self._authenticated}
+        for name in self._authenticated:
+            from pybroker.net.strangers import Strangers
+
+            self.strangers[name] = Strangers()
         for name, each in (secured or {}).items():
             from pybroker.net.handshakes import Handshakes
 
@@ -241,7 +245,7 @@ class SocketServer:
         self.connections.discard(connection)
         self.silent.pop(connection, None)
         if connection.sasl is not None:
-            self.strangers[connection.listener_name].pop(cast("SaslConnection", connection), None)
+            self.strangers[connection.listener_name].drop(cast("SaslConnection", connection))
         self._starved.discard(connection)
         if self.throttling is not None:
             self.throttling.forget(connection)

@@ -1,0 +1,42 @@
+"""The unauthenticated clients of one SASL listener, and how much of long frames they hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+C = TypeVar("C")
+
+
+class Strangers(Generic[C]):
+    """The connections, the oldest first. Each counts with the bytes that it reported last."""
+
+    def __init__(self) -> None:
+        self._held: dict[C, int] = {}
+        self.held = 0
+        """The sum of their bytes."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(self._held)
+
+    def add(self, connection: C) -> None:
+        """Adds a connection, which holds nothing."""
+        self._held[connection] = 0
+
+    def drop(self, connection: C) -> None:
+        """Drops a connection that has closed or authenticated."""
+        self.held -= self._held.pop(connection, 0)
+
+    def note(self, connection: C, held: int) -> None:
+        """Counts what the connection holds now; ignores a connection that was dropped."""
+        before = self._held.get(connection)
+        if before is not None:
+            self._held[connection] = held
+            self.held += held - before
+
+    def holders(self) -> list[C]:
+        """Returns those that hold something, the oldest first."""
+        return [each for each, held in self._held.items() if held]
