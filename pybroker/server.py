@@ -210,6 +210,7 @@ class Broker:
         await self._find_directories(marks)
         self.cluster_id = self.node.cluster_id
         self.metadata = self.node.metadata
+        self.metadata.add_listener(self.described.forget)
         self.controller = self.node.controller
         self.producer_ids = self.node.producer_ids
         self.suspects = self.node.suspects

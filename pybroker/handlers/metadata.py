@@ -211,7 +211,8 @@ def _response(
                 for partition in topic.partitions:
                     yield
                     encoded.append(_partition(partition, form))
-                call.broker.described.keep(topic, form, encoded, image.topics)
+                if topic.name in call.broker.metadata.image.topics:  # it may have been deleted meanwhile
+                    call.broker.described.keep(topic, form, encoded)
             described = Metadata.Response.MetadataResponseTopic(
                 name=topic.name,
                 topic_id=topic.id,

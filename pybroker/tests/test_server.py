@@ -14,9 +14,12 @@ from types import SimpleNamespace
 import pytest
 import uvloop
 
+from cy.wire.wire_types import EncodedArray, Int32
 from pybroker import data_folder
+from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata.image import MetadataDelta
 from pybroker.config import BrokerConfig
+from pybroker.handlers.common.described import Form
 from pybroker.log.files.file_cache import FileCache
 from pybroker.net import limits
 from pybroker.server import Broker, StartError
@@ -150,6 +153,21 @@ def test_the_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
         assert broker.net.limits.max_per_ip == 7
         broker.config.override({"listener.name.plaintext.max.connections": "5"}, {})
         assert broker.net.limits.of_listener("PLAINTEXT") == 5
+        await broker.stop()
+
+    in_loop(scenario)
+
+
+def test_a_broker_keeps_no_description_of_a_deleted_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = make(tmp_path)
+        await broker.start()
+        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        topic, form = broker.metadata.image.topics["t"], Form(frozenset({1}), 9)
+        broker.described.keep(topic, form, EncodedArray(Int32()))
+        assert broker.described.find(topic, form) is not None
+        await broker.metadata.publish(MetadataDelta(deleted={"t": topic}))
+        assert broker.described.find(topic, form) is None
         await broker.stop()
 
     in_loop(scenario)

@@ -7,11 +7,10 @@ the same bytes. So a response takes time for its topics, but not for their parti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from cy.wire.wire_types import EncodedArray
-from pybroker.cluster.metadata.image import PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
 
 
 class Form(NamedTuple):
@@ -32,10 +31,11 @@ class DescribedTopics:
         partitions, last_form, encoded = self._by_name.get(topic.name, (None, None, None))
         return encoded if partitions is topic.partitions and last_form == form else None
 
-    def keep(self, topic: TopicImage, form: Form, encoded: EncodedArray, topics: Mapping[str, TopicImage]) -> None:
-        """Keeps a description in place of the topic's last one. Drops those of topics that are not in ``topics``, all
-        of the image.
-        """
+    def keep(self, topic: TopicImage, form: Form, encoded: EncodedArray) -> None:
+        """Keeps a description in place of the topic's last one."""
         self._by_name[topic.name] = topic.partitions, form, encoded
-        if len(self._by_name) > len(topics):
-            self._by_name = {name: self._by_name[name] for name in self._by_name.keys() & topics.keys()}
+
+    async def forget(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Drops the descriptions of topics that are gone; a listener of the metadata."""
+        for name in (*delta.deleted, *delta.missing):
+            self._by_name.pop(name, None)

@@ -60,6 +60,7 @@ class Administration:
             quotas=None,
             loop=asyncio.get_running_loop(),
         )
+        node.metadata.add_listener(self.broker.described.forget)
 
     async def __call__(self, api: Api, version: int, request: Any, connection: Any = None) -> Any:
         connection = connection or FakeConnection()

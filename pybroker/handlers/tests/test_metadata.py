@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from cy.wire.wire_types import EncodedArray, Int32
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic
 from pybroker.cluster.metadata.image import (
     METADATA_TOPIC,
@@ -12,7 +13,6 @@ from pybroker.cluster.metadata.image import (
     TRANSACTIONS_TOPIC,
     BrokerRegistration,
     MetadataDelta,
-    TopicImage,
 )
 from pybroker.config import Endpoint
 from pybroker.handlers.common.described import DescribedTopics, Form
@@ -351,11 +351,25 @@ def test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once() -> None:
 
 
 def test_nothing_is_kept_of_topics_that_are_gone() -> None:
-    described, form = DescribedTopics(), Form(frozenset({1}), 9)
-    topics = {name: TopicImage(name, name.encode() * 16, ()) for name in "ab"}
-    for topic in topics.values():
-        described.keep(topic, form, EncodedArray(Int32()), topics)
-    assert all(described.find(topic, form) for topic in topics.values())
-    new = TopicImage("c", b"c" * 16, ())
-    described.keep(new, form, EncodedArray(Int32()), {"a": topics["a"], "c": new})
-    assert [described.find(topic, form) is None for topic in (*topics.values(), new)] == [False, True, False]
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1, b=1, c=50)
+        topics, metadata = dict(ask.node.metadata.image.topics), ask.broker.metadata
+
+        def kept() -> set[str]:
+            form = Form(frozenset({1}), 9)
+            return {name for name, topic in topics.items() if ask.broker.described.find(topic, form)}
+
+        await ask(Metadata, 12, asking("a", "b"))
+        assert kept() == {"a", "b"}
+        await metadata.publish(MetadataDelta(missing={"a": topics["a"]}))
+        assert kept() == {"b"}
+        ask.broker.turns = OneItemTurns()
+        describing = asyncio.ensure_future(ask(Metadata, 12, asking("c")))
+        while ask.broker.turns.count < 10:
+            await asyncio.sleep(0)
+        await metadata.publish(MetadataDelta(deleted={"b": topics["b"], "c": topics["c"]}))
+        assert not describing.done()
+        assert len((await describing).topics[0].partitions) == 50
+        assert not kept()
+
+    run(scenario)
