@@ -300,14 +300,14 @@ class ConsumerGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._take_out(member, None)
-            if member.instance_id is not None and self.static.get(member.instance_id) == member.id:
-                del self.static[member.instance_id]
 
     def _take_out(self, before: ConsumerMember, after: ConsumerMember | None) -> None:
         self._disown(before.assigned, before.id)
         self._disown(before.pending_revocation, before.id)
         if after is None or not _says_the_same(before, after):
             self._count(before, -1)
+            if before.instance_id is not None and self.static.get(before.instance_id) == before.id:
+                del self.static[before.instance_id]
 
     def _count(self, member: ConsumerMember, by: int) -> None:
         self.size += by * member.size

@@ -229,6 +229,17 @@ def test_a_member_that_reports_too_much_keeps_its_partitions_until_its_session_e
     assert first.has == {"t": {0, 1, 2, 3}}
 
 
+def test_a_member_has_the_last_of_its_instance_ids_only() -> None:
+    """Else a client fills the memory with such ids, and a static member that needs one of them cannot join."""
+    driver = Driver()
+    for instance_id in ("first", "second"):
+        assert driver.come("m", instance_id=instance_id).code == 0
+    assert driver.consumers().static == {"second": "m"}
+    assert driver.come("other", instance_id="first").code == 0
+    assert driver.beat("m", LEAVE, instance_id="second").code == 0
+    assert driver.consumers().static == driver.again().consumers().static == {"first": "other"}
+
+
 def test_a_topic_that_grows_is_assigned_again() -> None:
     driver = Driver()
     client = Client(driver, "m").come()
