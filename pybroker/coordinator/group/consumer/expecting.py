@@ -8,8 +8,10 @@ from typing import Protocol
 
 from pybroker.coordinator.group.consumer.context import ConsumerContext
 from pybroker.coordinator.group.consumer.member import ConsumerMember, MemberState
+from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.group.consumer.timeouts import Wait
 from pybroker.coordinator.shard import Event, Result
+from pyclient.protocol.errors import KafkaError
 
 
 class Expecting(Protocol):
@@ -20,6 +22,8 @@ class Expecting(Protocol):
 
     @property
     def members(self) -> Mapping[str, ConsumerMember]: ...
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None: ...
 
 
 def touch(group: Expecting, member: ConsumerMember, result: Result) -> None:
@@ -57,6 +61,20 @@ def expect_nothing_classic(group: Expecting, member: ConsumerMember) -> None:
     """Removes the deadlines of the classic protocol: the member has switched to the new one."""
     for wait in (Wait.JOIN, Wait.SYNC):
         group.context.timeouts.stop(group.id, member.id, wait)
+
+
+def expect_nothing_replaced(group: Expecting, member: ConsumerMember, result: Result) -> None:
+    """Removes the deadlines of the static member that this one replaces. If it stays, it gets another session."""
+    replaced = group.static_member(member.instance_id)
+    if replaced is None or replaced.id == member.id:
+        return
+
+    def stay(next: Result, error: KafkaError) -> None:
+        touch(group, replaced, next)
+        expect_revocation(group, replaced, next)
+
+    group.context.timeouts.forget(group.id, replaced.id)
+    when_refused(result, stay)
 
 
 def resume(group: Expecting, result: Result) -> None:

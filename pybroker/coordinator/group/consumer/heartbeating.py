@@ -285,6 +285,7 @@ def step(
     claimed = _claimed(request)
     after = advance(group, updated, goal, subscriptions, claimed, changed, result)
     expecting.touch(group, after, result)
+    expecting.expect_nothing_replaced(group, after, result)
     if before.classic is not None:
         expecting.expect_nothing_classic(group, after)
     result.reads = True

@@ -105,6 +105,7 @@ def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
     if goal is not None:
         after = heartbeating.advance(group, updated, goal, subscriptions, claimed, changed, result)
     group.context.timeouts.stop(group.id, after.id, Wait.JOIN)
+    expecting.expect_nothing_replaced(group, after, result)
     if downgrades:
         assert replaced is not None
         downgrading.downgrade_with(group, replaced, after, goal is None, result)

@@ -20,6 +20,7 @@ from pybroker.coordinator.group.consumer.tests.driver import (
     Has,
     image_of,
 )
+from pybroker.coordinator.group.consumer.timeouts import Wait
 from pybroker.coordinator.shard import Record
 from pyclient.protocol import errors
 from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -363,6 +364,33 @@ def test_the_bytes_of_members_are_counted_in_both_protocols() -> None:
     assert driver.group().members.size == before
     driver.leave((old, None))
     assert driver.group().members.size == 0
+
+
+def test_a_static_member_that_was_replaced_is_waited_for_no_longer() -> None:
+    """Else each return takes memory for as long as the client says, up to weeks."""
+    driver = Driver()
+    classic_group(driver, instance="i")
+    driver.come("new")
+    driver.come("one", instance_id="j")
+    for _ in range(3):
+        joined = driver.join(instance="i", protocols={"range": metadata("t")}, rebalance_ms=2**31 - 1)
+        driver.beat(driver.consumers().static["j"], LEAVE_STATIC, instance_id="j")
+        assert driver.come(f"j-{driver.ids}", instance_id="j").code == 0
+    timeouts = driver.shard.consumers.context.timeouts
+    assert timeouts._sessions["g"].keys() == driver.consumers().members.keys()
+    assert timeouts._others.keys() == {("g", joined.answer.member_id, Wait.SYNC)}
+
+
+def test_a_static_member_whose_replacement_cannot_be_written_is_evicted_when_it_is_silent() -> None:
+    driver = Driver()
+    driver.come("one", instance_id="i")
+    driver.beat("one", LEAVE_STATIC, instance_id="i")
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.come("two", instance_id="i").code == errors.CoordinatorNotAvailable.code
+    driver.refuse = None
+    assert driver.consumers().static == {"i": "one"}
+    driver.pass_ms(45_001)
+    assert not driver.consumers().members
 
 
 def test_reserved_ids_of_a_group_that_changes_its_protocol_are_no_longer_counted() -> None:
