@@ -10,10 +10,12 @@ from pybroker.log.compaction import cleanable
 from pybroker.log.log_files import LogFiles
 from pybroker.log.moving.move import Move
 from pybroker.log.producers.producer_state import ProducerStates
+from pybroker.log.removal.leaving import Leaving
 from pybroker.replication import replica_manager
 
 ONE_FILE = "pybroker/log/tests/test_removals.py::test_a_deletion_waits_for_at_most_one_file_sync"
 BOTH = "pybroker/log/tests/test_removals.py::test_both_folders_are_removed_if_a_log_is_deleted_during_its_move"
+DELETED = "pybroker/replication/tests/test_deleted_topics.py"
 TURNS = "pybroker/log/tests/test_removed_per_turn.py"
 MANY = 1 << 30
 
@@ -26,6 +28,12 @@ def a_deletion_waits_for_the_sync_of_the_whole_log() -> list[Patch]:
         pass
 
     return [(LogFiles, "forsake", go_on)]
+
+
+@defect(f"{DELETED}::test_a_log_that_is_made_directly_waits_for_the_old_one_too")
+def a_new_log_does_not_wait_for_the_deleted_one_of_its_name() -> list[Patch]:
+    """It was opened in the old log's folder, which was then deleted."""
+    return [(Leaving, "__contains__", lambda self, topic_partition: False)]
 
 
 @defect(BOTH)
