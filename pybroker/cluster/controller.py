@@ -243,7 +243,8 @@ class ControllerService:
             return await self._delete_topics(requests)  # now it is known which topics have incomplete nodes
 
     async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
-        torn = {name: await load_nodes(self.store, name) for name in self._frozen}
+        topics = [topic for name, topic in self._cache.image.topics.items() if name in self._frozen]
+        torn = {topic.name: await load_nodes(self.store, topic.name, topic.id) for topic in topics}
         return await self._change(lambda image: self._topics.delete_topics(image, requests, torn))
 
     async def create_partitions(

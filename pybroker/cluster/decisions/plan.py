@@ -242,7 +242,7 @@ def delete_partitions(name: str, indexes: Iterable[int]) -> Iterable[Operation]:
         yield Delete(path.removesuffix("/state"))
 
 
-def delete_root(name: str) -> Iterable[Operation]:
+def delete_root(name: str) -> Iterable[Delete]:
     """Yields the writes that remove a topic without partitions."""
     yield Delete(f"{znodes.topic_path(name)}/partitions")
     yield Delete(znodes.topic_path(name))

@@ -2,9 +2,11 @@
 
 A large topic is created with some of its partitions and then extended; the metadata is consistent after each step. The
 first step of a deletion notes the topic in /admin/delete_topics and removes it from the metadata. The nodes of a topic
-with several partitions are removed by later steps, for which no client waits. A node below the note marks that, until
-the last step removes it. Brokers remove themselves from the note when their logs are gone, which may be earlier. The
-next controller removes what a crash or a refused write has left; this controller does so if it is in the way.
+with several partitions are removed by later steps, for which no client waits. A node below the note marks that. Each
+later step checks the mark, and the last one removes it together with the topic's root. A new topic of the same name
+cannot exist before that, so no step removes its nodes. Brokers remove themselves from the note when their logs are
+gone, which may be earlier. The next controller removes what a crash or a refused write has left; this controller does
+so if it is in the way.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pybroker.cluster.decisions import plan as plans
 from pybroker.cluster.decisions.plan import BYTES_PER_PARTITION, PARTITIONS_PER_STEP, Step
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import Configs, MetadataDelta, MetadataImage, TopicImage
-from pybroker.store.interface import Create, Delete, Operation
+from pybroker.store.interface import ANY_VERSION, Check, Create, Delete, Operation
 
 REMOVED_AT_ONCE: Final = 10
 """The most partitions of a topic whose nodes are removed with the first step of its deletion."""
@@ -104,7 +106,7 @@ def _deletion(topic: TopicImage, torn: Sequence[str] | None) -> Iterator[_Piece]
         return
     mark = znodes.remains_path(topic.id)
     yield _Piece([*note, Create(mark)], 2, deleted=topic)
-    yield from _removal(topic.name, indexes, mark) if torn is None else _removal_of(torn, mark)
+    yield from _removal(topic.name, indexes, mark) if torn is None else _removal_of(topic.name, torn, mark)
 
 
 class Remains(NamedTuple):
@@ -117,21 +119,24 @@ class Remains(NamedTuple):
 
 def removal_steps(remains: Remains) -> list[Step]:
     """Returns the steps that remove the remaining nodes."""
-    return list(_packed(_removal_of(remains.paths, znodes.remains_path(remains.topic_id))))
+    return list(_packed(_removal_of(remains.name, remains.paths, znodes.remains_path(remains.topic_id))))
 
 
 def _removal(name: str, indexes: Sequence[int], mark: str) -> Iterator[_Piece]:
     for start in range(0, len(indexes), PARTITIONS_PER_STEP):
         chunk = indexes[start : start + PARTITIONS_PER_STEP]
-        yield _Piece(list(plans.delete_partitions(name, chunk)), len(chunk))
+        yield _Piece([Check(mark, ANY_VERSION), *plans.delete_partitions(name, chunk)], len(chunk))
     yield _Piece([*plans.delete_root(name), Delete(mark)], 2)
 
 
-def _removal_of(paths: Sequence[str], mark: str) -> Iterator[_Piece]:
-    for start in range(0, len(paths), PARTITIONS_PER_STEP):
-        chunk = paths[start : start + PARTITIONS_PER_STEP]
-        yield _Piece([Delete(path) for path in chunk], len(chunk))
-    yield _Piece([Delete(mark)], 1)
+def _removal_of(name: str, paths: Sequence[str], mark: str) -> Iterator[_Piece]:
+    root = [delete for delete in plans.delete_root(name) if delete.path in paths]
+    above = {delete.path for delete in root}
+    below = [path for path in paths if path not in above]
+    for start in range(0, len(below), PARTITIONS_PER_STEP):
+        chunk = below[start : start + PARTITIONS_PER_STEP]
+        yield _Piece([Check(mark, ANY_VERSION), *map(Delete, chunk)], len(chunk))
+    yield _Piece([*root, Delete(mark)], 2)
 
 
 def _packed(pieces: Iterable[_Piece]) -> Iterator[Step]:

@@ -149,17 +149,20 @@ async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> 
     deleted = list(deleted)
     marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
     return [
-        Remains(topic.id, topic.name, await load_nodes(store, topic.name))
+        Remains(topic.id, topic.name, await load_nodes(store, topic.name, topic.id))
         for topic, mark in zip(deleted, marks, strict=True)
         if mark is not None
     ]
 
 
-async def load_nodes(store: CoordinationStore, name: str) -> list[str]:
-    """Returns the existing nodes of a topic, children first."""
-    config = znodes.config_path(ResourceType.TOPIC, name)
-    there = [config] if await store.exists(config) else []
-    return [*await _load_tree(store, znodes.topic_path(name)), *there]
+async def load_nodes(store: CoordinationStore, name: str, topic_id: bytes) -> list[str]:
+    """Returns the existing nodes of a topic, children first. It has none if another topic has its name now."""
+    path, config = znodes.topic_path(name), znodes.config_path(ResourceType.TOPIC, name)
+    root, configs = await store.get_many([path, config])
+    known = _readable(path, znodes.decode_topic, root[0]) if root else None
+    if known is not None and known[0] != topic_id:
+        return []
+    return [*(await _load_tree(store, path) if root else []), *([config] if configs else [])]
 
 
 async def _load_tree(store: CoordinationStore, path: str) -> list[str]:

@@ -1,0 +1,72 @@
+"""What a controller removes of deleted topics, and what it leaves because it belongs to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pybroker.cluster.decisions import topic_steps
+from pybroker.cluster.decisions.plan import NewTopic
+from pybroker.cluster.decisions.topic_steps import Remains, deletion_of, removal_steps
+from pybroker.cluster.metadata import znodes
+from pybroker.cluster.metadata.image import PartitionImage, TopicImage
+from pybroker.cluster.tests.harness import Members, run
+from pybroker.store.interface import ANY_VERSION, Check, Delete
+from pybroker.tests.waiting import until_async
+
+ID = b"0123456789abcdef"
+MARK = znodes.remains_path(ID)
+
+
+def topic_of(partitions: int) -> TopicImage:
+    return TopicImage("t", ID, tuple(PartitionImage(index, 1, 0, 0, (1,), (1,)) for index in range(partitions)))
+
+
+def paths_of(topic: TopicImage) -> list[str]:
+    states = [znodes.state_path("t", partition.index) for partition in topic.partitions]
+    below = [path for state in states for path in (state, state.removesuffix("/state"))]
+    return [*below, znodes.partitions_path("t"), znodes.topic_path("t"), "/config/topics/t"]
+
+
+@pytest.mark.parametrize("partitions", range(11, 20))
+@pytest.mark.parametrize("is_found", [False, True])
+def test_each_step_needs_the_mark_and_the_last_one_removes_it_with_the_root(
+    monkeypatch: pytest.MonkeyPatch, partitions: int, is_found: bool
+) -> None:
+    """Else a mark outlives the root: the next controller would look for the nodes in a new topic of the name."""
+    monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
+    topic = topic_of(partitions)
+    found = Remains(ID, "t", paths_of(topic))
+    steps = removal_steps(found) if is_found else [step for _, step in deletion_of([topic], {}).later]
+    assert len(steps) > 1
+    assert all(step.operations[0] == Check(MARK, ANY_VERSION) for step in steps[:-1])
+    root = {znodes.partitions_path("t"), znodes.topic_path("t"), "/config/topics/t", MARK}
+    assert root <= {each.path for each in steps[-1].operations if isinstance(each, Delete)}
+    removed = [each.path for step in steps for each in step.operations if isinstance(each, Delete)]
+    assert sorted(removed) == sorted([*paths_of(topic), MARK])
+
+
+def test_what_is_left_of_a_deleted_topic_is_not_looked_for_in_a_new_topic_of_its_name(tmp_path: Path) -> None:
+    """An earlier version has left the mark of a topic whose nodes are gone."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        [topic] = await members.controller.node.controller.create_topics([NewTopic("t", 2, 2)])
+        assert isinstance(topic, TopicImage)
+        await members.settled()
+        outside = await members.server.connect()
+        await outside.create(znodes.deleted_path(ID), znodes.encode_left(znodes.left_of(topic)))
+        await outside.create(MARK)
+        await members.die(1)
+        await members.until(lambda: members.alive[2].is_controller)
+
+        async def is_told() -> bool:
+            return not await outside.exists(MARK)
+
+        await until_async(is_told)
+        assert await outside.children(znodes.TOPICS) == ["t"]
+        await members.check_store()
+        await outside.close()
+
+    run(tmp_path / "db", scenario)
