@@ -15,6 +15,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.cluster.catching_up import catching_up
@@ -25,9 +26,8 @@ from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
 from pybroker.cluster.decisions.reassignments import Reassignment
-from pybroker.cluster.decisions.topic_steps import removal_steps
-from pybroker.cluster.decisions.topics import TopicController
-from pybroker.cluster.deletions import Deletions
+from pybroker.cluster.decisions.topics import TopicController, with_deleted
+from pybroker.cluster.deletions import Deletions, Removals
 from pybroker.cluster.lines import shortened, tell
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
@@ -43,7 +43,7 @@ from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.nodes.folders import make
 from pybroker.cluster.nodes.leadership import Leadership, give_up
-from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_remains, load_unknown_topics
+from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_unknown_topics
 from pybroker.cluster.nodes.recording import Differs, Fenced, Recorder
 from pybroker.config import BrokerConfig
 from pybroker.store.interface import CoordinationError, CoordinationStore
@@ -92,6 +92,7 @@ class ControllerService:
         self._recorder: Recorder | None = None
         self._frozen: frozenset[str] = frozenset()
         self.deletions = Deletions(store, node_id, self._remove_nodes)
+        self._removals = Removals(store)
         self.on_fenced: Callable[[], object] = lambda: None
         """Called when a write has ended the term."""
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
@@ -114,9 +115,8 @@ class ControllerService:
     ) -> None:
         """Begins a term with ``image``, the newest one, and ``brokers``, those now alive.
 
-        It writes that the term has begun, elects leaders, completes interrupted deletions, and then publishes the
-        image. This broker may have logs of the topics in ``deleted``, which are removed now. Raises NotController if
-        another term has already begun.
+        It writes that the term has begun, elects leaders, and then publishes the image. The deletions of the topics in
+        ``deleted`` are completed soon after. Raises NotController if another term has already begun.
         """
         async with self._lock:
             term = _Beginning(await Recorder.open(self.store, leadership), image)
@@ -129,7 +129,7 @@ class ControllerService:
                 await term.write([correction.step])
                 self._freeze(correction.frozen)
                 await self._begin(term, brokers)
-            await self._remove_remains(term.recorder, deleted)
+            await self._removals.look(deleted)
             await self._publish_image(term.image, deleted)
             self.deletions.add(deleted)
             self._recorder = term.recorder
@@ -142,18 +142,6 @@ class ControllerService:
         plan = self._topics.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
         tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps the whole cluster starts
-
-    async def _remove_remains(self, recorder: Recorder, deleted: Iterable[Deleted]) -> None:
-        """Removes the nodes that interrupted deletions have left. If that fails, they only block a new topic of the
-        same name.
-        """
-        recorder.later.clear()
-        for remains in await load_remains(self.store, deleted):
-            try:
-                for step in removal_steps(remains):
-                    await recorder.write(step, self._cache.image)
-            except errors.UnknownServerError as error:
-                _log.error("nodes of the deleted topic %s could not be removed: %s", remains.name, error)
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, anyway: bool = False) -> None:
         """Publishes ``image``, because another broker is the controller, unless this broker already has a newer one.
@@ -237,10 +225,13 @@ class ControllerService:
 
         When it returns, the deletion is durable and visible. Each broker deletes its logs of the topics soon after.
         """
+        before = self._cache.image
         try:
             return await self._delete_topics(requests)
         except Differs:
-            return await self._delete_topics(requests)  # now it is known which topics have incomplete nodes
+            between = self._cache.image
+            outcomes = await self._delete_topics(requests)  # now it is known which topics have incomplete nodes
+            return with_deleted(outcomes, requests, before, between)
 
     async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         topics = [topic for name, topic in self._cache.image.topics.items() if name in self._frozen]
@@ -376,38 +367,51 @@ class ControllerService:
             return await work()
 
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        recorder = self._recorder
-        if recorder is None:
+        if self._recorder is None:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
         plan = decide(replace(self._cache.image, frozen=self._frozen))
-        await self._make_room({name for step in plan.steps for name in step.delta.changed}, recorder)
+        await self._make_room({name for step in plan.steps for name in step.delta.changed})
         deleted: dict[str, TopicImage] = {}
         try:
             for step in plan.steps:
                 await self._record(step)
                 deleted.update(step.delta.deleted)
         finally:
-            recorder.later += (each for each in plan.later if each[0] in deleted)
+            self._removals.add(each for each in plan.later if each.name in deleted)
             self.deletions.add(deleted.values())
         return plan.results
 
-    async def _make_room(self, names: Collection[str], recorder: Recorder) -> None:
+    async def _make_room(self, names: Collection[str]) -> None:
         """Waits until nothing of deleted topics with these names is in the way."""
         await self.deletions.free(names)
-        while any(name in names for name, _ in recorder.later):
-            await self._record(recorder.later.popleft()[1])
+        for topic_id in self._removals.of(names):
+            while await self._has_removed_some(topic_id):
+                pass
 
-    async def _remove_nodes(self) -> None:
-        """Removes the nodes of deleted topics; other changes may come between two steps."""
-        while self._recorder is not None and self._recorder.later:
+    async def _remove_nodes(self) -> set[bytes]:
+        """Removes the nodes of deleted topics; other changes may come between two steps. Returns the topics for which
+        that failed.
+        """
+        failed = set[bytes]()
+        for topic_id in self._removals.all():
             try:
-                await self._locked(self._remove_some_nodes)
+                while await self._locked(partial(self._has_removed_some, topic_id)):
+                    pass
             except KafkaError as error:
+                failed.add(topic_id)
                 _log.error("nodes of a deleted topic could not be removed: %s", error)
+        return failed
 
-    async def _remove_some_nodes(self) -> None:
-        if self._recorder is not None and self._recorder.later:
-            await self._record(self._recorder.later.popleft()[1])
+    async def _has_removed_some(self, topic_id: bytes) -> bool:
+        """Removes some of a deleted topic's nodes, unless none is left or the term is over."""
+        if self._recorder is None or topic_id not in self._removals:
+            return False
+        try:
+            await self._removals.remove_some(topic_id, self._recorder, self._cache.image)
+        except Fenced:
+            self._end_term()
+            raise
+        return True
 
     async def _record(self, step: Step) -> None:
         if self._recorder is None:
@@ -450,8 +454,9 @@ class ControllerService:
             if step.delta:
                 await self._publish(step.delta)
             deleted = await load_deleted(self.store)
-            await self._remove_remains(recorder, deleted)
-            self.deletions.add(topic for topic in deleted if not topic.may_be_on(self._node_id))
+            await self._removals.look(deleted)
+            left = (topic for topic in deleted if topic.id in self._removals or not topic.may_be_on(self._node_id))
+            self.deletions.add(left)
         except (CoordinationError, KafkaError) as failure:
             _log.error("the metadata could not be corrected, so the term ends: %s", failure)
             self._end_term()

@@ -31,8 +31,8 @@ class Plan(Generic[T]):
 
     results: T
     steps: list[Step] = field(default_factory=list)
-    later: list[tuple[str, Step]] = field(default_factory=list)
-    """What may follow the answer: steps that remove the nodes of a deleted topic, each with its name."""
+    later: list[Removal] = field(default_factory=list)
+    """What may follow the answer."""
 
     def confirmed(self) -> Plan[T]:
         """Returns the plan with at least one step. A step that writes nothing still fails if the term is over.
@@ -48,6 +48,14 @@ class Step(NamedTuple):
 
     operations: Sequence[Operation]
     delta: MetadataDelta
+
+
+class Removal(NamedTuple):
+    """The steps that remove the nodes of a deleted topic. If one fails, others can be made from what is left."""
+
+    topic_id: bytes
+    name: str
+    steps: list[Step]
 
 
 PARTITIONS_PER_STEP: Final = 800

@@ -5,8 +5,8 @@ first step of a deletion notes the topic in /admin/delete_topics and removes it 
 with several partitions are removed by later steps, for which no client waits. A node below the note marks that. Each
 later step checks the mark, and the last one removes it together with the topic's root. A new topic of the same name
 cannot exist before that, so no step removes its nodes. Brokers remove themselves from the note when their logs are
-gone, which may be earlier. The next controller removes what a crash or a refused write has left; this controller does
-so if it is in the way.
+gone, which may be earlier. What a crash or a refused write has left is read from the store, and removed by this or the
+next controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from pybroker.cluster.decisions import plan as plans
-from pybroker.cluster.decisions.plan import BYTES_PER_PARTITION, PARTITIONS_PER_STEP, Step
+from pybroker.cluster.decisions.plan import BYTES_PER_PARTITION, PARTITIONS_PER_STEP, Removal, Step
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import Configs, MetadataDelta, MetadataImage, TopicImage
 from pybroker.store.interface import ANY_VERSION, Check, Create, Delete, Operation
@@ -80,18 +80,19 @@ class Deletion(NamedTuple):
 
     steps: list[Step]
     """They note that logs of the topics, and perhaps nodes, remain."""
-    later: list[tuple[str, Step]]
-    """They remove the remaining nodes; each has the name of its topic. No answer waits for them."""
+    later: list[Removal]
+    """What removes the remaining nodes. No answer waits for it."""
 
 
 def deletion_of(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> Deletion:
     """Returns the deletion of the topics. ``torn`` has the existing nodes of topics whose nodes are incomplete."""
     pieces: list[_Piece] = []
-    later: list[tuple[str, Step]] = []
+    later: list[Removal] = []
     for topic in topics:
         first, *rest = _deletion(topic, torn.get(topic.name))
         pieces.append(first)
-        later += ((topic.name, step) for step in _packed(rest))
+        if rest:
+            later.append(Removal(topic.id, topic.name, list(_packed(rest))))
     return Deletion(list(_packed(pieces)), later)
 
 
@@ -109,17 +110,9 @@ def _deletion(topic: TopicImage, torn: Sequence[str] | None) -> Iterator[_Piece]
     yield from _removal(topic.name, indexes, mark) if torn is None else _removal_of(topic.name, torn, mark)
 
 
-class Remains(NamedTuple):
-    """The remaining nodes of a topic that is noted as deleted."""
-
-    topic_id: bytes
-    name: str
-    paths: Sequence[str]
-
-
-def removal_steps(remains: Remains) -> list[Step]:
-    """Returns the steps that remove the remaining nodes."""
-    return list(_packed(_removal_of(remains.name, remains.paths, znodes.remains_path(remains.topic_id))))
+def removal_steps(topic_id: bytes, name: str, paths: Sequence[str]) -> list[Step]:
+    """Returns the steps that remove ``paths``, the remaining nodes of a topic that is noted as deleted."""
+    return list(_packed(_removal_of(name, paths, znodes.remains_path(topic_id))))
 
 
 def _removal(name: str, indexes: Sequence[int], mark: str) -> Iterator[_Piece]:

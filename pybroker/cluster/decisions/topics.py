@@ -331,6 +331,20 @@ def _find(image: MetadataImage, request: TopicName) -> Outcome:
     return topic or unknown_topic(request.name)
 
 
+def with_deleted(
+    outcomes: Iterable[Outcome], requests: Iterable[TopicName], before: MetadataImage, between: MetadataImage
+) -> list[Outcome]:
+    """Returns the outcomes of deletions that were decided twice: from ``before``, and, after some of them were
+    performed, from ``between``.
+    """
+    return [_deleted(request, before, between) or each for each, request in zip(outcomes, requests, strict=True)]
+
+
+def _deleted(request: TopicName, before: MetadataImage, between: MetadataImage) -> TopicImage | None:
+    topic = _find(before, request)
+    return topic if isinstance(topic, TopicImage) and topic.id not in between.names else None
+
+
 def _elected(
     partition: PartitionImage, tp: TopicPartition, fit: Collection[int], unclean: bool, min_isr: int
 ) -> PartitionImage:

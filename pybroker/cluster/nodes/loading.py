@@ -10,6 +10,7 @@ the unknown settings keep. Unreadable ACLs deny everything.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,7 +18,6 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from pybroker.cluster.decisions.topic_steps import Remains
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes, znodes
 from pybroker.cluster.metadata.image import (
     MISSING_CONFIGS,
@@ -144,15 +144,11 @@ def _note(id: str, data: bytes) -> Deleted:
     return Deleted(from_base64(id), *znodes.decode_left(data))
 
 
-async def load_remains(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Remains]:
-    """Returns what remains of topics whose deletion was interrupted between two steps."""
+async def load_marked(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Deleted]:
+    """Returns which of the deleted topics may still have nodes."""
     deleted = list(deleted)
     marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
-    return [
-        Remains(topic.id, topic.name, await load_nodes(store, topic.name, topic.id))
-        for topic, mark in zip(deleted, marks, strict=True)
-        if mark is not None
-    ]
+    return [topic for topic, mark in zip(deleted, marks, strict=True) if mark is not None]
 
 
 async def load_nodes(store: CoordinationStore, name: str, topic_id: bytes) -> list[str]:
@@ -166,11 +162,21 @@ async def load_nodes(store: CoordinationStore, name: str, topic_id: bytes) -> li
 
 
 async def _load_tree(store: CoordinationStore, path: str) -> list[str]:
+    """Returns the existing nodes from ``path`` down, children first. It reads each level at once."""
+    found: list[str] = []
+    level = [path]
+    while level:
+        found = level + found
+        below = await asyncio.gather(*(_children(store, node) for node in level))
+        level = [f"{node}/{name}" for node, names in zip(level, below, strict=True) for name in names]
+    return found
+
+
+async def _children(store: CoordinationStore, path: str) -> list[str]:
     try:
-        names = await store.children(path)
+        return await store.children(path)
     except NoNode:
         return []
-    return [node for name in names for node in await _load_tree(store, f"{path}/{name}")] + [path]
 
 
 async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:

@@ -61,8 +61,6 @@ class Recorder:
         self._store = store
         self.leadership = leadership
         self._versions = deque(versions)
-        self.later: deque[tuple[str, Step]] = deque()
-        """Steps of this term that remove the nodes of deleted topics, each with the topic's name."""
 
     @classmethod
     async def open(cls, store: CoordinationStore, leadership: Leadership) -> Recorder:

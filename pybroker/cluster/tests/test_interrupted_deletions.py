@@ -107,17 +107,112 @@ def test_leftovers_of_a_refused_step_are_removed_when_needed(tmp_path: Path) -> 
         store.error = CoordinationError("refused")
         assert await service.delete_topics([TopicName("t")]) == [topic]
         await until_all_logs_are_gone(members, topic)
-        store.error = None
         assert await children(members, znodes.partitions_path("t")) == [str(index) for index in range(9)]
+        with pytest.raises(errors.UnknownServerError):
+            await service.create_topics([NewTopic("t", 2, 3)])
+        store.error = None
         late = await members.start(4)
         assert "t" not in late.image.topics
         await members.die(4)
         await members.settled()
-        with pytest.raises(errors.UnknownServerError):
-            await service.create_topics([NewTopic("t", 2, 3)])
+        await check_name_is_free(members)
+        assert (await members.settled()).controller_epoch == 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_refused_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for the name, and no other controller comes."""
+    monkeypatch.setattr(deletions, "LONGEST_PAUSE_S", deletions.PAUSE_S)
+
+    async def scenario(members: Members) -> None:
+        first = await members.start(1, wrap=Interrupting)
+        store: Any = first.store
+        service = first.node.controller
+        [topic] = await service.create_topics([NewTopic("t", 9, 1)])
+        assert isinstance(topic, TopicImage)
+        store.error = CoordinationError("refused")
+        await service.delete_topics([TopicName("t")])
+        await until_all_logs_are_gone(members, topic)
+        store.error = None
         await until_nothing_is_left(members)
         assert (await members.settled()).controller_epoch == 1
-        await check_name_is_free(members)
+
+    run(tmp_path / "db", scenario)
+
+
+def test_steps_for_nodes_that_somebody_has_removed_are_made_from_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
+
+    async def scenario(members: Members) -> None:
+        first = await members.start(1)
+        service = first.node.controller
+        await service.create_topics([NewTopic("t", 9, 1)])
+        await service.delete_topics([TopicName("t")])
+        outside = await members.server.connect()
+        await outside.delete(znodes.state_path("t", 5))
+        await outside.close()
+        [made] = await service.create_topics([NewTopic("t", 2, 1)])
+        assert isinstance(made, TopicImage)
+        assert first.image.controller_epoch == 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_request_of_which_a_part_is_corrected_deletes_all_its_topics(tmp_path: Path) -> None:
+    """The correction reads what the first steps have left, so that their later steps are not needed."""
+
+    async def scenario(members: Members) -> None:
+        first = await members.start(1)
+        service = first.node.controller
+        created = await service.create_topics([NewTopic("a", 9, 1), NewTopic("b", 9, 1), NewTopic("c", 1, 1)])
+        outside = await members.server.connect()
+        await outside.delete(znodes.state_path("c", 0))
+        await outside.close()
+        assert await service.delete_topics([TopicName("a"), TopicName("b"), TopicName("c")]) == created
+        [made] = await service.create_topics([NewTopic("a", 2, 1)])
+        assert isinstance(made, TopicImage)
+        await service.delete_topics([TopicName("a")])
+        await until_nothing_is_left(members)
+
+    run(tmp_path / "db", scenario)
+
+
+class Counting:
+    """A store that counts how often it is asked for children."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.reads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def children(self, path: str) -> list[str]:
+        self.reads += 1
+        return await self._store.children(path)
+
+
+def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no partition that needs a leader gets one for as long as the reads take."""
+    monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
+
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        second = await members.start(2, wrap=Counting)
+        await members.controller.node.controller.create_topics([NewTopic("t", 100, 2)])
+        await members.settled()
+        await members.controller.node.controller.delete_topics([TopicName("t")])
+        store: Any = second.store
+        before = store.reads
+        await members.die(members.controller.id)
+        await members.until(lambda: second.is_controller)
+        assert store.reads - before < 100
+        await second.node.controller._remove_nodes()
 
     run(tmp_path / "db", scenario)
 
@@ -210,7 +305,7 @@ def test_a_new_topic_of_the_name_does_not_wait_for_the_pause_before_nodes_go(
 
 
 def test_a_later_term_leaves_the_steps_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The later one has removed the nodes, and the name is that of a new topic."""
+    """They would remove nodes of a new topic of the name."""
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
 
     async def scenario(members: Members) -> None:
@@ -220,7 +315,6 @@ def test_a_later_term_leaves_the_steps_of_an_earlier_one(tmp_path: Path, monkeyp
         await first.node.controller.resign()
         await members.until(lambda: first.is_controller)
         assert first.image.controller_epoch == 2
-        assert await children(members, znodes.TOPICS) == []
         await first.node.controller.create_topics([NewTopic("t", 9, 1)])
         await first.node.controller._remove_nodes()
         await members.check_store()

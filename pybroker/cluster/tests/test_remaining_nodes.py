@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.cluster.decisions import topic_steps
 from pybroker.cluster.decisions.plan import NewTopic
-from pybroker.cluster.decisions.topic_steps import Remains, deletion_of, removal_steps
+from pybroker.cluster.decisions.topic_steps import deletion_of, removal_steps
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import PartitionImage, TopicImage
 from pybroker.cluster.tests.harness import Members, run
@@ -37,8 +37,8 @@ def test_each_step_needs_the_mark_and_the_last_one_removes_it_with_the_root(
     """Else a mark outlives the root: the next controller would look for the nodes in a new topic of the name."""
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
     topic = topic_of(partitions)
-    found = Remains(ID, "t", paths_of(topic))
-    steps = removal_steps(found) if is_found else [step for _, step in deletion_of([topic], {}).later]
+    [removal] = deletion_of([topic], {}).later
+    steps = removal_steps(ID, "t", paths_of(topic)) if is_found else removal.steps
     assert len(steps) > 1
     assert all(step.operations[0] == Check(MARK, ANY_VERSION) for step in steps[:-1])
     root = {znodes.partitions_path("t"), znodes.topic_path("t"), "/config/topics/t", MARK}
