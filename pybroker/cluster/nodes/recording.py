@@ -7,7 +7,8 @@ changes those nodes in a term, so the image was wrong before (``corrections``).
 
 If the connection broke and the outcome of a write is unknown, the write is repeated. It can succeed only once, and its
 entry tells whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on an image
-that may lack the change. The next term finds it in the journal.
+that may lack the change. The next term finds it in the journal. A step without an entry changes no image. So the term
+goes on, and the caller reads the nodes again (``Differs``, UnknownServerError).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Fenced(errors.NotController):
-    """The term is over: another controller has written, or this one does not know whether its write succeeded."""
+    """The term is over: another controller has written, or this one does not know whether its change succeeded."""
 
 
 class Differs(errors.UnknownServerError):
@@ -99,6 +100,8 @@ class Recorder:
                 raise Differs(f"the coordination store differs from the metadata: {error}") from error
             raise Fenced(f"another controller has changed the metadata: {error}") from error
         except ConnectionLoss as error:
+            if change and entry is None:
+                raise errors.UnknownServerError(f"coordination store: {error}") from error
             raise Fenced(f"it is unknown whether a change was written: {error}") from error
         except SessionExpired as error:
             raise errors.NotController(f"the controller's session has expired: {error}") from error
@@ -115,10 +118,8 @@ class Recorder:
         await self._reconnected()
         try:
             await self._store.multi(operations)
-        except (BadVersion, NodeExists, NoNode) as error:
-            if entry is None:
-                raise ConnectionLoss(f"it is unknown whether the first attempt succeeded: {error}") from error
-            if not await self._is_there(entry):
+        except (BadVersion, NodeExists, NoNode):
+            if entry is None or not await self._is_there(entry):
                 raise
 
     async def _reconnected(self) -> None:

@@ -29,11 +29,13 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Interrupting:
-    """A store that does no step of a deletion but the first, while ``error`` is set."""
+    """A store that raises ``error``, while it is set, for each step of a deletion but the first, which ``is_done``."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
         self.error: CoordinationError | None = None
+        self.is_done = False
+        self.asked = 0
         self.was_asked = asyncio.Event()
         self.answers = asyncio.Event()
         self.answers.set()
@@ -47,8 +49,11 @@ class Interrupting:
             path.startswith(znodes.JOURNAL) for path in paths
         )
         if is_later and self.error is not None:
+            self.asked += 1
             self.was_asked.set()
             await self.answers.wait()
+            if self.is_done:
+                await self._store.multi(operations)
             raise self.error
         return await self._store.multi(operations)
 
@@ -217,19 +222,28 @@ def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
     run(tmp_path / "db", scenario)
 
 
-def test_leftovers_of_a_step_of_unknown_outcome_are_removed_in_the_next_term(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_step_of_unknown_outcome_is_repeated_in_the_same_term(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """It changes no image, so that nothing is planned on a wrong one."""
+    monkeypatch.setattr(deletions, "LONGEST_PAUSE_S", deletions.PAUSE_S)
+
     async def scenario(members: Members) -> None:
         first = await members.start(1, wrap=Interrupting)
         await members.start(2, 3)
         store: Any = first.store
         await first.node.controller.create_topics([NewTopic("t", 9, 3)])
         await members.settled()
+        store.is_done = is_done
         store.error = ConnectionLoss("no answer")
         await first.node.controller.delete_topics([TopicName("t")])
-        await members.until(lambda: not first.is_controller)
-        store.error = None
+        await members.until(lambda: store.asked > 1)
+        if not is_done:
+            store.error = None
         await until_nothing_is_left(members)
-        assert not (await members.settled()).topics
+        image = await members.settled()
+        assert (image.controller_epoch, len(image.topics)) == (1, 0)
         await check_name_is_free(members)
 
     run(tmp_path / "db", scenario)
