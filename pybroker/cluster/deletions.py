@@ -48,11 +48,12 @@ class Deletions:
         """Deletes this broker's logs of all topics that its published metadata have lost."""
         self._topics: dict[bytes, str] = {}
         self._finishing: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def add(self, topics: Iterable[TopicImage | Deleted]) -> None:
         """Adds topics that the published metadata have lost by a deletion; they are finished soon."""
         self._topics.update((topic.id, topic.name) for topic in topics)
-        if self._topics and (self._finishing is None or self._finishing.done()):
+        if self._topics and not self._is_closed and (self._finishing is None or self._finishing.done()):
             self._finishing = asyncio.ensure_future(self._finish())
 
     async def free(self, names: Iterable[str]) -> None:
@@ -74,7 +75,8 @@ class Deletions:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else PAUSE_S
 
     def close(self) -> None:
-        """Finishes nothing further: the next start does."""
+        """Finishes nothing further, also of topics that are added later: the next start does."""
+        self._is_closed = True
         if self._finishing is not None:
             self._finishing.cancel()
 

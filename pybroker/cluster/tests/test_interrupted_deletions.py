@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from pybroker.clock import ManualClock
 from pybroker.cluster import deletions
 from pybroker.cluster.decisions import plan, topic_steps
 from pybroker.cluster.decisions.plan import NewTopic, TopicName
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import TopicImage
+from pybroker.cluster.node import ClusterNode
 from pybroker.cluster.tests.harness import Members, run
+from pybroker.config import BrokerConfig
 from pybroker.store.embedded import EmbeddedStore
 from pybroker.store.interface import ConnectionLoss, CoordinationError, Operation
 from pybroker.tests.waiting import PATIENCE_S, until_async
@@ -349,3 +352,18 @@ def test_nodes_that_are_incomplete_are_removed_too(tmp_path: Path) -> None:
         await check_name_is_free(members)
 
     run(tmp_path / "db", scenario)
+
+
+def test_nothing_is_finished_after_the_end(tmp_path: Path) -> None:
+    """A broker that leaves still applies entries of the journal."""
+
+    async def main() -> None:
+        store = await EmbeddedStore.open(str(tmp_path / "db"))
+        node = await ClusterNode.open(store, BrokerConfig({}), 1, ManualClock())
+        await node.leave()
+        before = asyncio.all_tasks()
+        node.controller.deletions.add([TopicImage("t", bytes(16), ())])
+        assert asyncio.all_tasks() == before
+        await store.close()
+
+    asyncio.run(main())
