@@ -2,8 +2,18 @@
 
 The controller removes the topics' nodes. Each broker deletes its logs, and then leaves the notes.
 
-A deletion is decided when its first step is in the store. A crash leaves the note, by which the next start, or the next
-controller, finishes the deletion.
+A deletion has five steps. A crash after one of them leaves what the next step removes:
+
+| step                                                     | who does it      | who goes on after a crash            |
+|----------------------------------------------------------|------------------|--------------------------------------|
+| 1. A note, and the journal's entry, are written.         | the controller   | each reader of the entry or the note |
+|    A mark below the note says that nodes remain.         |                  |                                      |
+| 2. Nodes are removed, the last ones with the mark.       | the controller   | the next controller, by the mark     |
+| 3. Logs are renamed to -delete.                          | each with logs   | its next start, by the note          |
+| 4. A broker removes itself from the note.                | each with logs   | its next start, by the note          |
+| 5. The note without brokers and mark is removed.         | who made it so   | the next controller                  |
+
+Before step 1 nothing has happened. The client has its answer after it. No broker waits for another one.
 """
 
 from __future__ import annotations
@@ -16,7 +26,7 @@ from pybroker.cluster.decisions.plan import Removal, Step
 from pybroker.cluster.decisions.topic_steps import removal_steps
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
-from pybroker.cluster.nodes.deletions import confirm_deleted
+from pybroker.cluster.nodes.deletion_notes import confirm_deleted
 from pybroker.cluster.nodes.loading import Deleted, load_marked, load_nodes
 from pybroker.cluster.nodes.recording import Differs, Recorder
 from pybroker.store.interface import CoordinationError, CoordinationStore
