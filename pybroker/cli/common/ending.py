@@ -21,6 +21,8 @@ from typing import NoReturn
 
 import click
 
+from pybroker.cli.common.other_options import advice
+
 SIGNALLED = 128
 CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -108,6 +110,8 @@ def is_of_click(error: click.UsageError, text: str) -> bool:
 
 def words_of(error: BaseException) -> str:
     """Returns what is wrong, where, and what to do."""
+    if isinstance(error, click.NoSuchOption) and (told := advice(error)) is not None:
+        return told
     if isinstance(error, click.ClickException):
         text = NO_NUMBER.sub(lambda found: f"is not a {NUMBERS[found[1]]}.", error.format_message())
         if isinstance(error, click.UsageError) and error.ctx is not None and is_of_click(error, text):
