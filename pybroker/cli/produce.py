@@ -147,9 +147,7 @@ def parsed(sources: Iterable[bytes], how: str, delimiter: str | None, null: bool
             continue
         key, found, value = (None, b"", piece) if mark is None else piece.partition(mark)
         if mark is not None and not found:
-            raise Failure(
-                f"line {number}: {delimiter!r} is missing, which ends the key; the lines before it were sent"
-            )
+            raise unusable(number, f"{delimiter!r} is missing, which ends the key")
         yield Given(None if null and not value else value, None if null and not key else key)
 
 
@@ -157,7 +155,12 @@ def document(number: int, line: bytes) -> Given:
     try:
         return given(line)
     except ValueError as error:
-        raise Failure(f"line {number}: {error}") from error
+        raise unusable(number, error) from error
+
+
+def unusable(number: int, why: object) -> Failure:
+    """Returns the failure for a line that is no record, after which nothing is sent."""
+    return Failure(f"line {number}: {why}{'; the lines before it were sent' if number > 1 else ''}")
 
 
 def send_all(

@@ -142,8 +142,12 @@ def test_consume_reads_the_output_of_produce(shell: Shell, topic: str) -> None:
 
 def test_a_record_that_is_refused_fails_the_command(shell: Shell, topic: str) -> None:
     assert "there is no partition 7" in shell.refused("produce", topic, "-p", 7, "--value", "x")
-    assert "line 2: " in shell.refused("produce", topic, "--input", "jsonl", stdin='{"value": 1}\n{}\n')
-    assert "line 1: " in shell.refused("produce", topic, "-K", ":", stdin="no key\n")
+    told = shell.refused("produce", topic, "--input", "jsonl", stdin='{"value": "sent"}\n{}\n')
+    assert told.startswith("pybroker: line 2: ")
+    assert told.endswith("; the lines before it were sent\n")
+    assert "sent" in read(shell, topic, "--from-beginning")
+    told = shell.refused("produce", topic, "-K", ":", stdin="no key\n")
+    assert told == "pybroker: line 1: ':' is missing, which ends the key\n"
 
 
 def test_a_group_takes_no_partition(shell: Shell, topic: str) -> None:
