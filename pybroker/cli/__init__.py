@@ -73,6 +73,7 @@ ELSEWHERE = {
     "restart": "`pybroker cluster restart` restarts the brokers of a supervisor one by one",
     "status": "`pybroker cluster health` shows what is not as it should be",
     "help": "`pybroker --help` lists the verbs",
+    "version": "`pybroker --version` shows it",
     "kafka-transactions": "`pybroker txn` lists, describes and aborts transactions",
     "kafka-storage": "there is nothing to format: `pybroker start` makes its data folder",
     "zookeeper-server-start": NO_ZOOKEEPER,

@@ -26,6 +26,7 @@ def test_a_word_that_is_neither_a_command_nor_a_file_is_answered_with_the_neares
         ("stop", "Ctrl-C, or SIGTERM"),
         ("status", "`pybroker cluster health`"),
         ("help", "`pybroker --help`"),
+        ("version", "`pybroker --version`"),
         ("kafka-transactions.sh", "`pybroker txn`"),
         ("kafka-storage", "nothing to format"),
     ],
