@@ -161,9 +161,7 @@ class Key(NamedTuple):
         try:
             value = parse_type(self.type, text)
         except ValueError:
-            article = "an" if self.type is INT else "a"
-            hint = ": only pybroker's own verbs take units" if self.type in _BITS and _WITH_UNIT.match(text) else ""
-            raise self._error(text, f"is not {article} {self.type.name}{hint}", source) from None
+            raise self._error(text, f"is not {_expected(self.type, text)}", source) from None
         return self.check(value, source)
 
     def parse_stored(self, text: str | None) -> Value:
@@ -185,6 +183,15 @@ class Key(NamedTuple):
         shown = "[hidden]" if self.is_sensitive else text
         where = f" (from {source})" if source else ""
         return ConfigError(f"{self.name}={shown} {complaint}{where}")
+
+
+def _expected(kind: Type, text: str) -> str:
+    """Says in plain words what ``text`` should be."""
+    if kind not in _BITS:
+        return "true or false" if kind is BOOLEAN else "a number"
+    if _INTEGER.match(text.strip()):
+        return f"a whole number of {_BITS[kind] + 1} bits"
+    return "a whole number" + (": only pybroker's own verbs take units" if _WITH_UNIT.match(text) else "")
 
 
 def parse_type(kind: Type, text: str) -> Value:
