@@ -197,7 +197,8 @@ def _failures_of(root: Path, config: BrokerConfig) -> Iterator[None]:
         path = Path(error.filename or root)
         setting = setting_of(path, config)
         what, remedy = ("log dir", f"change {setting}") if setting else ("data folder", "choose another --data-dir")
-        raise StartError(f"{what} {path}: {error.strerror}: {remedy}") from error
+        why = "it is a file, not a folder" if isinstance(error, FileExistsError) else error.strerror
+        raise StartError(f"{what} {path}: {why}: {remedy}") from error
 
 
 def setting_of(path: Path, config: BrokerConfig) -> str:

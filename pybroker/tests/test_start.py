@@ -129,6 +129,13 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert told in one_line(ended.err)
 
 
+def test_a_data_folder_that_is_a_file_is_refused_as_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = run("--port", 0, "--data-dir", tmp_path / "file")
+    assert ended.code == 2
+    assert "it is a file, not a folder: choose another --data-dir" in one_line(ended.err)
+
+
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run("--port", 0, "--data-dir", tmp_path / "file" / "data")
