@@ -66,6 +66,10 @@ OTHER_NAMES = {
 """What other libraries call a method or attribute of the broker, and what it is here."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
+REASON = re.compile(r"^pybroker: ", re.MULTILINE)
+"""Begins the line that says why a broker ends."""
+ARGUMENTS = {"--port 0": "port=0", "--port": "port=", "--data-dir": "data_dir="}
+"""Options that a reason advises, and the arguments of ``run`` that do the same."""
 
 
 T = TypeVar("T")
@@ -341,7 +345,7 @@ class EmbeddedBroker:
         is_late = self._process.is_alive and time.monotonic() >= deadline
         code = self._process.kill()
         why = f"not ready within start_timeout_s={self._timeout_s:g}" if is_late else f"exit code {code}"
-        told = self.log.strip() or "it has logged nothing: is the machine very busy?"
+        told = reason(self.log) or "it has logged nothing: is the machine very busy?"
         raise BrokerFailed(f"the broker did not start ({why}): {told}", self.log)
 
     def _halt(self, order: str, number: int, node_id: int | None) -> None:
@@ -367,7 +371,7 @@ class EmbeddedBroker:
                 if line.startswith(head):
                     return numbers(line.removeprefix(head))
         why = f"not done after {self._timeout_s:g} s" if self._process.is_alive else "the supervisor has ended"
-        raise BrokerFailed(f"{order} {', '.join(map(str, chosen))}: {why}: {self.log}", self.log)
+        raise BrokerFailed(f"{order} {', '.join(map(str, chosen))}: {why}: {self.log.strip()}", self.log)
 
     def _only(self, node_id: int | None) -> None:
         """Raises ValueError for an unknown id, and RuntimeError if nothing runs."""
@@ -474,6 +478,17 @@ def setting(key: str, value: object) -> tuple[str, str]:
     if isinstance(value, (list, tuple)):
         text = (";" if key == "super_users" else ",").join(map(str, value))
     return key_with_dots(key), text
+
+
+def reason(log: str) -> str:
+    """Returns why the broker did not start, for a caller of ``run``; the whole log if it does not say."""
+    found = REASON.search(log)
+    if found is None:
+        return log.strip()
+    text = log[found.end() :].strip()
+    for option, argument in ARGUMENTS.items():
+        text = text.replace(option, argument)
+    return text
 
 
 def numbers(text: str) -> tuple[int, ...]:

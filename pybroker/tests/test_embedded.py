@@ -110,8 +110,11 @@ def test_a_script_inside_a_clone_that_is_not_built_gets_the_installed_broker(tmp
 def test_a_port_can_be_given() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(BrokerFailed, match=f"port {port} on 127.0.0.1 is taken"), pybroker.run(port=port):
+        with pytest.raises(BrokerFailed) as caught, pybroker.run(port=port):
             pytest.fail("not reached")
+    taken_text = f"port {port} on 127.0.0.1 is taken: choose another port=, or port=0 for a free one"
+    assert str(caught.value) == f"the broker did not start (exit code 2): {taken_text}"
+    assert "data folder" in caught.value.log
 
 
 def test_variables_that_configure_another_broker_do_not_reach_it(

@@ -41,6 +41,17 @@ def test_a_broker_that_ends_without_a_ready_line_has_failed() -> None:
         heard("hello from sitecustomize")
 
 
+def test_a_failed_start_names_arguments_of_run_and_leaves_out_the_rest_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advice = "choose another --port, or --port 0, or another --data-dir"
+    monkeypatch.setattr(Process, "log", f"INFO data folder\npybroker: no: {advice}\n\n")
+    with pytest.raises(BrokerFailed, match=r"choose another port=, or port=0, or another data_dir=$") as caught:
+        heard()
+    assert str(caught.value).startswith("the broker did not start (exit code 2): no: ")
+    assert caught.value.log == Process.log
+
+
 def test_listeners_that_were_given_are_not_overruled_by_a_free_port() -> None:
     assert "--port" in EmbeddedBroker()._command(0)
     broker = EmbeddedBroker(listeners="PLAINTEXT://127.0.0.1:7")
