@@ -21,7 +21,7 @@ from pyclient.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from pyclient.errors import CONTROLLER_LOST, KafkaError, UnsupportedByBroker, of_code
+from pyclient.errors import CONTROLLER_LOST, KafkaError, UnknownTopicOrPartition, UnsupportedByBroker, of_code
 from pyclient.protocol import (
     CreatePartitions,
     CreateTopics,
@@ -186,7 +186,7 @@ class Topics(Base):
         for row in rows:
             name = row.name or ""
             error = of_code(row.error_code)
-            results.put(name, type(error)(f"{name}: {error}") if error else _description(name, row))
+            results.put(name, _error_of(name, error) if error else _description(name, row))
         return results.checked(check)
 
     async def _described(self, wanted: list[str], deadline: float) -> Collection[_Described]:
@@ -329,6 +329,11 @@ def _created(row: CreateTopics.Response.CreatableTopicResult) -> CreatedTopic | 
     return CreatedTopic(
         to_base64(row.topic_id), row.num_partitions, row.replication_factor, configs
     )
+
+
+def _error_of(name: str, error: KafkaError) -> KafkaError:
+    is_missing = isinstance(error, UnknownTopicOrPartition)
+    return type(error)(f"there is no topic {name!r}" if is_missing else f"{name}: {error}")
 
 
 def _description(name: str, row: _Row) -> TopicDescription:

@@ -53,6 +53,8 @@ NEAR = 0.7
 """How alike a name is that was mistyped; difflib's ratio."""
 COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "command_config", "file", "more"})
 BOOTSTRAP = "bootstrap.servers"
+NO_TOPIC = re.compile(r"[Tt](here is no topic '.*)")
+"""What the client or the broker says of an unknown topic, perhaps after Kafka's own sentence."""
 ADVISED = ("TLS", "SASL")
 """Begin the phases of errors that say themselves what to do."""
 
@@ -200,7 +202,9 @@ def sentence(error: BaseException, what: object = None) -> str:
     """Formats an error of Kafka in one line: its subject, its text, its name, and advice."""
     name = getattr(error, "name", type(error).__name__)
     text = " ".join(str(error).split()).rstrip(".")
-    if what is not None and str(what) not in text:
+    if name == "UNKNOWN_TOPIC_OR_PARTITION" and (found := NO_TOPIC.search(text)):
+        text = f"t{found[1]}"
+    elif what is not None and str(what) not in text:
         text = f"{what}: {text}"
     phase = getattr(error, "phase", "")
     hint = None if phase.startswith(ADVISED) else HINTS.get(phase) or HINTS.get(name)

@@ -66,7 +66,16 @@ def test_one_failure_is_reported_and_the_rest_is_done(shell: Shell, topic: str) 
     assert (ended.code, ended.out) == (1, topic + "-new\n")
     assert "TOPIC_ALREADY_EXISTS" in ended.err
     shell.done("topic", "create", topic, "--if-not-exists")
-    assert shell.refused("topic", "describe", "nope").startswith("pybroker: topic nope: This server")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["topic describe nope", "topic delete nope", "topic offsets nope", "consume nope", "config get topic nope",
+     "config set topic nope retention.ms=1"],
+)
+def test_an_unknown_topic_is_named_once_and_in_plain_words(shell: Shell, words: str) -> None:
+    told = "pybroker: there is no topic 'nope' (UNKNOWN_TOPIC_OR_PARTITION): `pybroker topic list` shows what there is"
+    assert shell.refused(*words.split()) == f"{told}\n"
 
 
 def test_a_dry_run_creates_nothing(shell: Shell) -> None:
