@@ -14,12 +14,14 @@ kept until they change (``described``).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container, Iterator, Mapping
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Awaitable, Container, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from cy.wire.wire_types import EncodedArray
 from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.topic_names import check_name
+from pybroker.cluster.lines import shortened
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.described import Form
@@ -28,6 +30,7 @@ from pybroker.handlers.common.pacing import Paced, in_turns, one_by_one, pieces,
 from pybroker.handlers.common.security import authorized_operations
 from pybroker.handlers.common.security.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, may
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
+from pybroker.printable import printable
 from pyclient.protocol import ZERO_UUID, Metadata, errors
 from pyclient.protocol.errors import KafkaError
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     Topic = Metadata.Response.MetadataResponseTopic
     Broker = Metadata.Response.MetadataResponseBroker
 
+_log: Final = logging.getLogger(__name__)
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
 _LAST_OF_PARTITIONS = 9
@@ -112,12 +116,21 @@ async def _after_creation(
     async def create(names: list[str]) -> None:
         try:
             make = call.broker.controller.create_missing
-            outcomes.update(await made_within_quota(names, _partitions_of, make, call))
+            made = await made_within_quota(names, _partitions_of, make, call)
+            _tell_created([name for name, outcome in made.items() if isinstance(outcome, TopicImage)], call)
+            outcomes.update(made)
         except KafkaError as error:
             outcomes.update(dict.fromkeys(names, error))
 
     await one_by_one(pieces(wanted, ITEMS_AT_ONCE), create, call)
     return await settled(_response(request, call, outcomes))  # type: ignore[no-any-return]
+
+
+def _tell_created(names: Sequence[str], call: Call) -> None:
+    """Logs the topics that a client has created by asking for them, since their names may be misspelt."""
+    if names:
+        client = printable(call.client_id or "")
+        _log.info("created automatically, because client %s at %s asked: %s", client, call.host, shortened(names))
 
 
 def _partitions_of(name: str, call: Call) -> int:

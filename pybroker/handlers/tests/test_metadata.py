@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -86,6 +87,20 @@ def test_a_missing_topic_is_made_before_the_reply() -> None:
         assert (offsets.is_internal, len(offsets.partitions)) == (True, 50)
 
     run(scenario, {"num.partitions": "3"})
+
+
+def test_a_topic_that_a_client_has_created_by_asking_is_logged_once_with_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(ask: Administration) -> None:
+        for _ in range(2):
+            await ask(Metadata, 9, asking("flihgts", "a/b"))
+
+    with caplog.at_level(logging.INFO, "pybroker.handlers.metadata"):
+        run(scenario)
+    [told] = [each.getMessage() for each in caplog.records if "created automatically" in each.getMessage()]
+    assert told.startswith("created automatically, because client ")
+    assert told.endswith(" asked: flihgts")
 
 
 def test_a_topic_is_not_made_where_the_client_or_the_broker_forbids_it() -> None:
