@@ -132,6 +132,25 @@ def users_folder() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "pybroker"
 
 
+def pid_in(file: Path) -> int:
+    """Returns the pid in the file, or 0."""
+    try:
+        return int(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def is_running(pid: int) -> bool:
+    """Says whether this user has a process with the id; 0 is none."""
+    if pid == 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
 class Locks:
     """The locks of a data folder and its log dirs; they end with the process, however it ends."""
 

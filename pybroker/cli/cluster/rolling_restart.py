@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pybroker.cli.common.cluster_options import Cluster
 from pybroker.cli.common.verbs import Failure
 from pybroker.cli.partition import described
-from pybroker.data_folder import LOCK, PID
+from pybroker.data_folder import LOCK, PID, is_running, pid_in
 from pybroker.log.files.meta_properties import FILE_NAME, decode
 
 if TYPE_CHECKING:
@@ -40,14 +40,6 @@ def led_by_others(admin: Admin) -> list[str]:
     return found
 
 
-def _number(file: Path) -> int:
-    """Returns the pid in the file, or 0."""
-    try:
-        return int(file.read_text())
-    except (FileNotFoundError, ValueError):
-        return 0
-
-
 def _is_child(pid: int, parent: int) -> bool:
     """Says whether the process runs as that parent's child; on systems that hide parents, whether it runs."""
     if pid == 0:
@@ -55,16 +47,8 @@ def _is_child(pid: int, parent: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return not Path("/proc/self").exists() and _runs(pid)
+        return not Path("/proc/self").exists() and is_running(pid)
     return int(stat.rpartition(")")[2].split()[1]) == parent
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
 
 
 class RollingRestart:
@@ -108,9 +92,9 @@ class RollingRestart:
 
     def _brokers(self) -> list[int]:
         """Returns the brokers that the folder's supervisor would restart."""
-        supervisor = _number(self._root / LOCK)
+        supervisor = pid_in(self._root / LOCK)
         found = {
-            int(file.parent.name.removeprefix("broker-")): _number(file)
+            int(file.parent.name.removeprefix("broker-")): pid_in(file)
             for file in self._root.glob(f"broker-*/{PID}")
             if file.parent.name.removeprefix("broker-").isdecimal()
         }
@@ -121,25 +105,25 @@ class RollingRestart:
     def _restart(self, node_id: int) -> None:
         file = self._root / f"broker-{node_id}" / PID
         self._until(self._is_in_sync, "every replica to be in sync")
-        self._until(lambda: self._is_ours(_number(file)), f"broker {node_id} to run")
-        before, began = _number(file), time.monotonic()
+        self._until(lambda: self._is_ours(pid_in(file)), f"broker {node_id} to run")
+        before, began = pid_in(file), time.monotonic()
         if not self._is_ours(before):
             raise Failure(f"broker {node_id} ended by itself just now: run this again")
         try:
             os.kill(before, signal.SIGTERM)
         except OSError as error:
             raise Failure(f"broker {node_id}, process {before}: {error.strerror}") from error
-        self._until(lambda: _number(file) not in (0, before), f"broker {node_id} to start again")
+        self._until(lambda: pid_in(file) not in (0, before), f"broker {node_id} to start again")
         self._until(lambda: self._is_there(node_id), f"broker {node_id} to be registered")
         self._until(self._is_in_sync, "every replica to be in sync")
         took_s = time.monotonic() - began
-        self._tell(f"broker {node_id}: process {before} is now {_number(file)}, in sync after {took_s:.1f} s")
+        self._tell(f"broker {node_id}: process {before} is now {pid_in(file)}, in sync after {took_s:.1f} s")
 
     def _is_ours(self, pid: int) -> bool:
         """Says whether the supervisor has started the process: a pid file may be stale, and 0 would signal our own
         group.
         """
-        return _is_child(pid, _number(self._root / LOCK))
+        return _is_child(pid, pid_in(self._root / LOCK))
 
     def _is_there(self, node_id: int) -> bool:
         return self._ask(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from pybroker.cli.common.cluster_options import Cluster, on_cluster
 from pybroker.cli.common.output import show, with_output
@@ -15,6 +16,12 @@ pybroker doctor -b kafka.example:9092
 pybroker doctor --local server.properties               before a start
 pybroker doctor --write -o json
 """
+
+
+def is_default(option: str) -> bool:
+    """Says whether neither the command line nor the environment nor a profile has the option."""
+    context = click.get_current_context()
+    return not context.params.get("profile") and context.get_parameter_source(option) is ParameterSource.DEFAULT
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
@@ -44,6 +51,8 @@ def doctor(
     if local or file or data_dir or any(machine.is_here(host) for host, _ in network.addresses(cluster.bootstrap)):
         log_dirs = settings.log_dirs(file) if data_dir is None else []
         folder = Path(data_dir).absolute() if data_dir is not None else data_folder.users_folder().absolute()
+        if not local and is_default("bootstrap"):
+            found = [*machine.running(log_dirs or [folder]), *found]
         found += machine.of_a_broker(log_dirs or [folder], "log.dirs" if log_dirs else "--data-dir")
         found += settings.examine(file)
     if not local:

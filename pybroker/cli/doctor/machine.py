@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
+from pybroker.data_folder import LOCK, is_running, pid_in
 
 FEW_FILES = 4096
 LITTLE_BYTES = 1 << 30
@@ -36,6 +37,24 @@ def of_a_broker(folders: Iterable[Path], option: str) -> Iterator[Finding]:
     yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     for folder in folders:
         yield from disk(folder, option)
+
+
+def running(folders: Iterable[Path]) -> Iterator[Finding]:
+    """Reports that no broker runs on these folders, the first of which is a data folder."""
+    looked = list(folders)
+    if not any(map(is_held, looked)):
+        text = f"none runs on {looked[0]}: the following is what a start would find"
+        yield Finding(WARNING, "broker", text, "`pybroker start` starts one, -b HOST:PORT checks another one")
+
+
+def is_held(folder: Path) -> bool:
+    """Says whether a broker holds the folder, or may hold it because it is another user's."""
+    try:
+        return is_running(pid_in(folder / LOCK))
+    except PermissionError:
+        return True
+    except OSError:
+        return False
 
 
 def is_here(host: str) -> bool:

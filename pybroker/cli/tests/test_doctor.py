@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pybroker
+from pybroker import data_folder
 from pybroker.cli.common.verbs import sentence
 from pybroker.cli.doctor import cluster, machine, settings
 from pybroker.cli.reaching import network
@@ -195,6 +196,22 @@ def test_the_data_folder_is_judged_only_where_a_broker_may_run_here(words: tuple
     checks = {each["check"].split()[0] for each in ended.documents}
     assert {"versions", "clock"} < checks
     assert {"data", "settings", "open"} & checks == ({"data", "settings", "open"} if is_judged else set())
+
+
+def test_without_an_address_the_first_line_says_that_no_broker_runs_here(tmp_path: Path) -> None:
+    words = ("doctor", "--timeout", 0.01, "-o", "jsonl", "--data-dir", tmp_path)
+    first = Shell()(*words).documents[0]
+    assert (first["level"], first["check"]) == (WARNING, "broker")
+    assert first["found"].startswith(f"none runs on {tmp_path}: ")
+    assert "-b HOST:PORT" in first["advice"]
+    for others in (Shell()(*words, "--local"), Shell()(*words, "-b", "127.0.0.1:1")):
+        assert "broker" not in [each["check"] for each in others.documents]
+    locks = data_folder.Locks()
+    locks.take(tmp_path)
+    assert list(machine.running([tmp_path])) == []
+    locks.release()
+    (tmp_path / "file").touch()
+    assert len(list(machine.running([tmp_path, tmp_path / "file"]))) == 1
 
 
 def test_the_advice_to_start_a_broker_is_given_only_if_nothing_answers() -> None:
