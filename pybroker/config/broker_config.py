@@ -127,9 +127,9 @@ class BrokerConfig:
         ``arguments`` (the texts of ``--set``) count most, then the ``environment`` (by default the process's),
         ``file``, and ``base``, which is a file too. ``source`` is the name of the first source in errors.
 
-        Raises ConfigError for the first unknown key or bad value. With ``errors``, it appends each error to that list,
-        and omits the key. It ignores unknown variables, because clients share the environment. It also ignores keys in
-        files that belong to other programs (``foreign_keys``).
+        Raises ConfigError, which names all unknown keys and bad values. With ``errors``, it appends each error to that
+        list, and omits the key. It ignores unknown variables, because clients share the environment. It also ignores
+        keys in files that belong to other programs (``foreign_keys``).
         """
         variables = sources.from_environment(os.environ if environment is None else environment)
         filed = {**(sources.from_file(base) if base else {}), **(sources.from_file(file) if file else {})}
@@ -145,6 +145,7 @@ class BrokerConfig:
         self, settings: Mapping[str, Setting | Any], texts: dict[str, Setting], errors: list[ConfigError] | None
     ) -> dict[str, Value]:
         values: dict[str, Value] = {}
+        found: list[ConfigError] = [] if errors is None else errors
         for name, given in settings.items():
             if isinstance(given, Setting):
                 setting = given
@@ -158,9 +159,9 @@ class BrokerConfig:
                     values[name] = key.parse(setting.text, setting.source)
                     texts[name] = setting
             except ConfigError as error:
-                if errors is None:
-                    raise
-                errors.append(error)
+                found.append(error)
+        if errors is None and found:
+            raise ConfigError("; ".join(map(str, found)))
         return values
 
     @staticmethod

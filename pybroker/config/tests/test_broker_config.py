@@ -114,6 +114,18 @@ def test_typed_values_can_be_given_directly() -> None:
     assert (config["num.partitions"], config["auto.create.topics.enable"]) == (3, False)
 
 
+def test_all_errors_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partition=3\nlog.retention.ms=seven\nlog.segment.bytes=1\n")
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig.load(environment={}, file=str(file))
+    assert str(error.value).split("; ") == [
+        f"num.partition is unknown: did you mean num.partitions? (from {file}:1)",
+        f"log.retention.ms=seven is not a whole number (from {file}:2)",
+        f"log.segment.bytes=1 is below 1024 (from {file}:3)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "retention_ms"),
     [
