@@ -137,7 +137,18 @@ class Client:
             return trouble
         first, *others = (node.trouble or node.silence() for node in self.nodes.bootstrap)
         told = "".join(f"; {each}" for each in others)
-        return first.saying(f"{told} (still failing after {timeout:.3g} s)")
+        return first.saying(f"{told}{self._limited(timeout)}")
+
+    def _limited(self, passed: float) -> str:
+        """Returns after how many seconds a call gave up, and which setting limits it."""
+        setting = "max.block.ms" if "max_block_ms" in self.config else "default.api.timeout.ms"
+        return f" (still failing after {passed:.3g} s; the limit is {setting} or the timeout of the call)"
+
+    def expired(self, error: KafkaError, since: float) -> KafkaError:
+        """Returns the last error of a call that began at ``since`` (of ``clock``) and has no time left. If nothing
+        could be reached, it says for how long.
+        """
+        return error.saying(self._limited(self.clock() - since)) if isinstance(error, ConnectionFailed) else error
 
     async def metadata(self, topics: Collection[str], *, timeout: float, create: bool | None = None) -> None:
         """Waits until ``cluster`` knows the partitions of these topics. They are kept fresh until they have not been
@@ -322,7 +333,8 @@ class Client:
         metadata if the error says that they are stale. Raises at once if no server can be reached. If a partition is
         still missing after a while, logs which.
         """
-        backoff, patience = self.backoff(), Patience(self._rare, self.clock())
+        since = self.clock()
+        backoff, patience = self.backoff(), Patience(self._rare, since)
         last: KafkaError | None = None
         while True:
             self._check_open()
@@ -331,9 +343,11 @@ class Client:
             except KafkaError as error:
                 wait = backoff.next()
                 if isinstance(error, OutOfTime) and last is not None:
-                    raise last from None
-                if not error.retriable or self.clock() + wait > deadline or self.nodes.hopeless() is not None:
+                    raise self.expired(last, since) from None
+                if not error.retriable or self.nodes.hopeless() is not None:
                     raise
+                if self.clock() + wait > deadline:
+                    raise self.expired(error, since) from error.__cause__
                 if error.name in STALE_ROUTE:
                     self.refresh()
                 if isinstance(error, UnknownTopicOrPartition):

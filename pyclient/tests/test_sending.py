@@ -136,10 +136,8 @@ def test_send_to_nowhere_says_where_after_max_block_ms():
 
 
 def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
-    with (
-        Producer("127.0.0.1:1") as producer,
-        pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s\)"),
-    ):
+    told = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s; the limit is max\.block\.ms or"
+    with Producer("127.0.0.1:1") as producer, pytest.raises(ConnectionFailed, match=told):
         producer.send_and_wait("t", b"v", timeout=0.3)
 
 
