@@ -31,7 +31,7 @@ from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
-from pyclient.protocol.errors import InvalidTxnState
+from pyclient.protocol.errors import InvalidProducerEpoch, InvalidTxnState
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ ENDED_BY_OTHERS: Final = frozenset(
     {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
 )
 """Errors that a broker returns if another party, for example the coordinator, has ended the transaction."""
+FENCED: Final = "a newer producer or an administrator has fenced this one, of transactional id"
 
 
 class State(Enum):
@@ -169,11 +170,16 @@ class Transactions(Identities):
         raise TransactionError(self.state.value)
 
     def _dated(self, error: KafkaError) -> KafkaError:
-        """Returns the error; if the transaction was open too long, the text says so."""
+        """Returns the error; the text says who has probably ended the transaction: the broker, because it was open too
+        long, or a newer producer.
+        """
         limit, setting = self.settings.transaction_timeout_ms, "transaction.timeout.ms"
         open_ms = (self.client.clock() - self._begun_at) * 1000
-        if error.name not in ENDED_BY_OTHERS or open_ms < limit or setting in str(error):
+        if error.name not in ENDED_BY_OTHERS or setting in str(error):
             return error
+        if open_ms < limit:
+            is_fenced = isinstance(error, InvalidProducerEpoch)
+            return InvalidProducerEpoch(f"{FENCED} {self.coordinator.id!r} ({error})") if is_fenced else error
         why = (
             f"the transaction was open for {open_ms:.0f} ms, longer than {setting}={limit}, after which the broker "
             "aborts it: end it sooner, or raise this setting of the producer"

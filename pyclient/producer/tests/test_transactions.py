@@ -349,18 +349,24 @@ def test_a_commit_after_the_timeout_of_the_transaction_names_it(error, open_s):
         with pytest.raises(error) as told:
             await transactions.commit(nothing)
         assert ("open for 6000 ms, longer than transaction.timeout.ms=5000" in str(told.value)) == (open_s > 5)
+        is_fenced = open_s < 5 and error is InvalidProducerEpoch
+        assert ("a newer producer or an administrator has fenced this one" in str(told.value)) == is_fenced
         assert str(transactions.error) == str(told.value)
 
     asyncio.run(work())
 
 
-def test_a_batch_that_is_refused_after_the_timeout_lets_the_commit_name_it():
+@pytest.mark.parametrize(
+    ("open_s", "why"),
+    [(6.0, r"longer than transaction\.timeout\.ms=5000"), (0.0, "a newer producer .* has fenced .* 't'")],
+)
+def test_a_batch_that_is_refused_lets_the_commit_name_why(open_s, why):
     async def work():
         transactions = await make()
-        transactions.client.clock = lambda: 6.0
+        transactions.client.clock = lambda: open_s
         transactions.give_up = lambda error: None
         transactions.batch_failed(SimpleNamespace(attempts=1, has_sequence=True), InvalidProducerEpoch())
-        with pytest.raises(TransactionError, match=r"can only be aborted: .*longer than transaction\.timeout\.ms=5000"):
+        with pytest.raises(TransactionError, match=rf"can only be aborted: .*{why}"):
             await transactions.commit(nothing)
 
     asyncio.run(work())
