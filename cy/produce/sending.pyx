@@ -14,6 +14,7 @@ from cython cimport embedsignature, final, freelist
 
 from cy.produce.producer_batch cimport DeliveryReport
 from cy.batch.record_headers cimport listed
+from cy.other_name import OtherName, own_names
 
 cdef enum:
     UNSEEN = 1 << 18        # bytes that are added before the loop runs
@@ -33,6 +34,7 @@ cdef extern from "Python.h":
 
 
 cdef tuple NOTHING_MORE = (None, None, None, None)
+cdef str AWAITED = "await: report = await producer.send(…), then metadata = await report"
 
 
 cdef inline PyObject *held(object given) noexcept:
@@ -97,6 +99,14 @@ cdef class Sending:
         drop(&self.more)
         if self.state == FRESH:
             warn()
+
+    result = OtherName("result", AWAITED)
+    get = OtherName("get", AWAITED)
+    metadata = OtherName("metadata", AWAITED)
+    error = OtherName("error", AWAITED)
+    done = OtherName("done", AWAITED)
+    add_done_callback = OtherName("add_done_callback", AWAITED)
+    __dir__ = own_names
 
     @property
     def __name__(self):

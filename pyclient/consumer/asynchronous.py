@@ -11,7 +11,7 @@ from functools import partial
 from inspect import isawaitable
 from os import getpid
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from cy.consume.fetched import Chunk
 from cy.consume.records import Record, Records
@@ -323,6 +323,10 @@ class Consumer(ConsumerApi):
         return record
 
     getone = get
+
+    def __iter__(self) -> NoReturn:
+        """Raises TypeError, which says how to iterate."""
+        raise TypeError("this Consumer is of asyncio: write `async for record in consumer`, or take pyclient.Consumer")
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Iterates over records, without end or until none comes for consumer.timeout.ms. Positions and commits count

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from pyclient import Admin
+from pyclient import Admin, aio
 from pyclient.errors import ConnectionFailed
 
 NOWHERE = "127.0.0.1:1"
@@ -17,3 +19,28 @@ def test_admin_without_a_broker_says_for_how_long_and_which_setting_limits_it(ca
     told = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s; the limit is default\.api\.timeout\.ms or"
     with Admin(NOWHERE) as admin, pytest.raises(ConnectionFailed, match=told):
         call(admin)
+
+
+def test_report_of_the_asyncio_producer_without_await_says_to_await_it() -> None:
+    async def send() -> None:
+        producer = aio.Producer(NOWHERE)
+        sending = producer.send("t", b"v")
+        try:
+            with pytest.raises(AttributeError, match=r"'result': here it is await: report = await producer\.send"):
+                sending.result()
+            assert "result" not in dir(sending)
+        finally:
+            sending.close()
+            await producer.close()
+
+    asyncio.run(send())
+
+
+def test_plain_iteration_of_the_asyncio_consumer_names_async_for() -> None:
+    async def iterate() -> None:
+        consumer = aio.Consumer(NOWHERE)
+        with pytest.raises(TypeError, match="write `async for record in consumer`"):
+            list(consumer)
+        await consumer.close()
+
+    asyncio.run(iterate())
