@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from pyclient import Admin, aio
+from pyclient import Admin, TopicPartition, aio
+from pyclient.admin.results import Results
 from pyclient.errors import ConnectionFailed
+from pyclient.protocol.errors import GroupIdNotFound
 
 NOWHERE = "127.0.0.1:1"
 
@@ -19,6 +21,12 @@ def test_admin_without_a_broker_says_for_how_long_and_which_setting_limits_it(ca
     told = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s; the limit is default\.api\.timeout\.ms or"
     with Admin(NOWHERE) as admin, pytest.raises(ConnectionFailed, match=told):
         call(admin)
+
+
+def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:
+    for key in ("nosuch", TopicPartition("t", 0)):
+        with pytest.raises(GroupIdNotFound, match=rf"^{key}: The group id does not exist\.$"):
+            Results(errors={key: GroupIdNotFound()}).checked()
 
 
 def test_report_of_the_asyncio_producer_without_await_says_to_await_it() -> None:
