@@ -5,6 +5,7 @@ A value is a Python value or the text of a properties file: ``32768`` or ``"3276
 
 from __future__ import annotations
 
+import difflib
 import math
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,8 @@ BOOL, INT, FLOAT = Kind.BOOL, Kind.INT, Kind.FLOAT
 STRING, LIST, PASSWORD, OBJECT = Kind.STRING, Kind.LIST, Kind.PASSWORD, Kind.OBJECT
 HIDDEN: Final = "[hidden]"
 """Shown in place of a password, as in Kafka."""
+_OF_OTHERS: Final = {"beginning": "earliest", "smallest": "earliest", "end": "latest", "largest": "latest"}
+"""What other clients call a word, and the word."""
 
 
 class Password(str):
@@ -62,7 +65,7 @@ class Key(NamedTuple):
         try:
             typed = _READ[self.kind](value)
         except (TypeError, ValueError):
-            raise self._error(value, f"is not {self.kind.value}") from None
+            raise self._error(value, f"is not {self.kind.value}{_hint(self.kind, value)}") from None
         complaint = self._complaint(typed)
         if complaint:
             raise self._error(value, complaint)
@@ -75,12 +78,22 @@ class Key(NamedTuple):
             if self.high is not None and value > self.high:
                 return f"is above {self.high}"
         if self.words and self.kind is STRING and not any(_is_word(value, w) for w in self.words):
-            return f"is {'not one of' if self.words[1:] else 'not there yet, only'} {', '.join(self.words)}"
+            shown = [f"{word}…" if word.endswith(":") else word for word in self.words]
+            others = [other for other, word in _OF_OTHERS.items() if word in self.words]
+            near = difflib.get_close_matches(value, (*self.words, *others), 1)
+            meant = f": did you mean {_OF_OTHERS.get(near[0], near[0])}?" if near else ""
+            return f"is {'not one of' if self.words[1:] else 'not there yet, only'} {', '.join(shown)}{meant}"
         return ""
 
     def _error(self, value: Any, complaint: str) -> ConfigError:
         shown = HIDDEN if self.kind is PASSWORD else repr(value)
         return ConfigError(f"{self.name}={shown} {complaint}")
+
+
+def _hint(kind: Kind, value: Any) -> str:
+    """Returns what to write instead of a number with a unit, such as ``16KB``."""
+    has_unit = kind in (INT, FLOAT) and isinstance(value, str) and value.strip()[:1].isdigit()
+    return ": a client's settings take no units, only bytes or what the name says (ms)" if has_unit else ""
 
 
 def _is_word(value: str, word: str) -> bool:

@@ -126,11 +126,13 @@ def test_a_setting_of_other_clients_only_is_told_as_theirs(name, told):
     [
         ("linger_ms", -1, "linger.ms=-1 is below 0"),
         ("linger_ms", "soon", "is not an integer"),
+        ("batch_size", "16KB", "batch.size='16KB' is not an integer: a client's settings take no units"),
         ("linger_ms", True, "is not an integer"),
         ("linger_ms", None, "is not an integer"),
         ("linger_ms", 1 << 70, "is not an integer"),
         ("enable_idempotence", 1, "is not a boolean"),
         ("compression_type", "lzma", "is not one of none, gzip"),
+        ("compression_type", "snapy", r"did you mean snappy\?$"),
         ("compression_gzip_level", 10, "is above 9"),
         ("security_protocol", "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("sasl_mechanisms", "PLAIN", "it is sasl.mechanism"),
@@ -159,6 +161,8 @@ def test_bootstrap_servers_are_needed():
 def test_a_word_with_a_colon_is_a_prefix():
     config = load(CONSUMER, "h:1", None, {"auto_offset_reset": "by_duration:PT1H"})
     assert config.auto_offset_reset == "by_duration:PT1H"
+    with pytest.raises(ConfigError, match=r"latest, earliest, none, by_duration:…: did you mean earliest\?$"):
+        load(CONSUMER, "h:1", None, {"auto_offset_reset": "begining"})
 
 
 @pytest.mark.parametrize("name", TABLES)
