@@ -328,7 +328,7 @@ def _items(given: Any) -> Any:
 
 
 def _check_columns(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
-    if isinstance(values, (str, bytes)):
+    if values is None or isinstance(values, (str, bytes)):
         raise TypeError(f"send_many takes a list of values, not {type(values).__name__}: send takes one value")
     if keys is not None and len(keys) != len(values):
         raise ValueError(f"got {counted(len(values), 'value')}, but {counted(len(keys), 'key')}")
@@ -388,4 +388,5 @@ def check_partition(queues: RecordQueues, topic: str, partition: int | None) -> 
 def unknown_partition(topic: str, partition: int, count: int) -> KafkaError:
     """Returns the error for a partition that does not exist."""
     unknown: type[KafkaError] = errors.UnknownTopicOrPartition
-    return unknown(f"topic {topic} has {counted(count, 'partition')}: there is no partition {partition}")
+    hint = "; leave it out, and the producer chooses one" if partition < 0 else ""
+    return unknown(f"topic {topic} has {counted(count, 'partition')}: there is no partition {partition}{hint}")

@@ -251,7 +251,7 @@ def test_addresses_are_separated_by_commas(given):
         Producer(given)
 
 
-@pytest.mark.parametrize("values", ["abc", b"abc"])
+@pytest.mark.parametrize("values", ["abc", b"abc", None])
 def test_send_many_takes_a_list(nowhere, values):
     with pytest.raises(TypeError, match=r"send_many takes a list of values, not .*: send takes one value"):
         nowhere.send_many("t", values)

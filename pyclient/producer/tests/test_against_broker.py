@@ -92,6 +92,8 @@ def test_errors_come_at_once(broker, topic):
         assert "max.message.bytes" in str(told.value)
         with pytest.raises(KafkaError, match="no partition 3"):
             producer.send(topic, b"v", partition=3)
+        with pytest.raises(KafkaError, match="no partition -1; leave it out, and the producer chooses one"):
+            producer.send(topic, b"v", partition=-1)
         with pytest.raises(KafkaError):
             producer.send("not a name", b"v")
     with pytest.raises(ClientClosed):
