@@ -39,6 +39,7 @@ OF_CONSUMER: Final[Mapping[str, str]] = {
     "topics": "list_topics()",
     "partitions_for_topic": "partitions_for()",
     "get_watermark_offsets": "beginning_offsets() and end_offsets()",
+    "lag": "current_lag(partition)",
     "highwater": "end_offsets(), or current_lag()",
     "store_offsets": "commit(record), with enable_auto_commit=False",
     "consumer_group_metadata": "group_metadata()",
@@ -50,6 +51,9 @@ OF_CONSUMER: Final[Mapping[str, str]] = {
 }
 OF_ADMIN: Final[Mapping[str, str]] = {
     "start": _CONNECT,
+    "create_topic": "create_topics(name)",
+    "delete_topic": "delete_topics(name)",
+    "describe_topic": "describe_topics(name)",
     "alter_configs": "incremental_alter_configs()",
     "delete_groups": "delete_consumer_groups()",
     "describe_groups": "describe_consumer_groups()",

@@ -135,7 +135,9 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def names(given: str | Iterable[str]) -> list[str]:
-    """Returns one name or several as a list without duplicates."""
+    """Returns one name or several as a list without duplicates. Raises TypeError."""
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{given!r} is neither a name nor a list of names")
     return [given] if isinstance(given, str) else list(dict.fromkeys(given))
 
 

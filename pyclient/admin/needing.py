@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine
+from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -43,6 +44,10 @@ def needing(
         @functools.wraps(method)
         async def call(self: S, /, *arguments: P.args, **keywords: P.kwargs) -> R:
             check = keywords.pop("check", True)
+            for name in keywords.keys() - shape.parameters.keys():
+                near = get_close_matches(name, shape.parameters, 1)
+                hint = f": did you mean {near[0]}?" if near else ""
+                raise TypeError(f"{method.__name__}() has no argument {name!r}{hint}")
             more: Any = {"check": False} if has_results else {}
             try:
                 found = await method(self, *arguments, **keywords, **more)

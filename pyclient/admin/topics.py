@@ -66,9 +66,9 @@ class Topics(Base):
 
         Raises the first error, for example TopicAlreadyExists. With ``check=False`` the results contain the errors.
         """
-        given = [topics] if isinstance(topics, (str, NewTopic)) else list(topics)
+        given = [topics] if isinstance(topics, (str, NewTopic)) or not isinstance(topics, Iterable) else list(topics)
         defaults = (num_partitions, replication_factor, None, configs or {})
-        wanted = [NewTopic(t, *defaults) if isinstance(t, str) else t for t in given]
+        wanted = [NewTopic(t, *defaults) if isinstance(t, str) else _checked(t) for t in given]
         by_name = {topic.name: topic for topic in wanted}
         deadline = self._deadline(timeout)
 
@@ -299,6 +299,13 @@ def _asked(specs: Mapping[TopicPartition, int]) -> list[ListOffsets.Request.List
         )
         for topic, numbers in by_topic(specs).items()
     ]
+
+
+def _checked(given: NewTopic) -> NewTopic:
+    """Returns the topic to create. Raises TypeError."""
+    if isinstance(given, NewTopic):
+        return given
+    raise TypeError(f"{given!r} is neither a topic's name nor a NewTopic: write NewTopic(name, num_partitions=3)")
 
 
 def _creatable(topic: NewTopic) -> CreateTopics.Request.CreatableTopic:

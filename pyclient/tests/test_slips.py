@@ -29,6 +29,20 @@ def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:
             Results(errors={key: GroupIdNotFound()}).checked()
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda admin: admin.create_topics("t", config={}), r"has no argument 'config': did you mean configs\?"),
+        (lambda admin: admin.create_topics([{"name": "x"}]), r"\{'name': 'x'\} is neither .* NewTopic\(name, num_part"),
+        (lambda admin: admin.create_topics(None), "None is neither a topic's name nor a NewTopic"),
+        (lambda admin: admin.delete_topics(None), "None is neither a name nor a list of names"),
+    ],
+)
+def test_wrong_argument_of_the_admin_client_is_answered_with_the_right_one(call, told: str) -> None:
+    with Admin(NOWHERE) as admin, pytest.raises(TypeError, match=told):
+        call(admin)
+
+
 def test_report_of_the_asyncio_producer_without_await_says_to_await_it() -> None:
     async def send() -> None:
         producer = aio.Producer(NOWHERE)
