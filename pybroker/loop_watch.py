@@ -11,7 +11,8 @@ observers:
 
 Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log line of a stall has the CPU time
 that the loop's thread used meanwhile. A stall without CPU time waited for a disk or for the machine. It is logged at
-DEBUG unless it lasts, because a busy machine has one every few seconds.
+DEBUG unless it lasts, because a busy machine has one every few seconds. Likewise, a stack is logged at INFO if the
+process used no CPU time.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class LoopWatch:
         self.busiest_s = 0.0
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._due = self._cpu = 0.0
+        self._due = self._cpu = self._process_cpu = 0.0
         self._told = False
         """True if ``stalled`` has already reported the stall that ends with this tick."""
         self._line_at = 0.0
@@ -91,7 +92,7 @@ class LoopWatch:
 
     def _stamp(self) -> None:
         self.turned_at = time.monotonic()
-        self._cpu = time.thread_time()
+        self._cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._due = self.turned_at + TICK_S
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
@@ -135,12 +136,14 @@ class LoopWatch:
             turned_at = self.turned_at
             if turned_at != seen and time.monotonic() - turned_at > STACK_S:
                 seen = turned_at
-                self._log_stack(time.monotonic() - turned_at)
+                self._log_stack(time.monotonic() - turned_at, time.process_time() - self._process_cpu)
 
-    def _log_stack(self, silent_s: float) -> None:
+    def _log_stack(self, silent_s: float, cpu: float) -> None:
+        """Logs the stack of a stall in which the process used ``cpu`` seconds of CPU time."""
         frame = sys._current_frames().get(self._thread_id)
         where = stack_line(frame) if frame is not None else "nowhere"
-        logger.warning("the event loop has been blocked for %.1f s; it is at %s", silent_s, where)
+        level = level_of(silent_s, cpu, logging.INFO)
+        logger.log(level, "the event loop has been blocked for %.1f s; it is at %s", silent_s, where)
 
 
 def level_of(seconds: float, cpu: float, lasting: int) -> int:

@@ -89,7 +89,20 @@ def a_long_computation() -> None:
     time.sleep(STACK_S * 2)
 
 
+@pytest.mark.parametrize(("cpu_s", "level"), [(STALL_S / 2, logging.INFO), (STALL_S * 2, logging.WARNING)])
+def test_the_stack_of_a_process_without_cpu_time_is_no_warning(
+    caplog: pytest.LogCaptureFixture, cpu_s: float, level: int
+) -> None:
+    caplog.set_level(logging.DEBUG, loop_watch.logger.name)
+    loop = asyncio.new_event_loop()
+    LoopWatch(loop)._log_stack(STACK_S * 1.2, cpu_s)
+    loop.close()
+    assert [record.levelno for record in caplog.records] == [level]
+
+
 def test_another_thread_logs_the_stack_during_a_stall(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, loop_watch.logger.name)
+
     async def run() -> float:
         watch = LoopWatch(asyncio.get_running_loop())
         watch.start()
@@ -110,6 +123,8 @@ def test_another_thread_logs_the_stack_during_a_stall(caplog: pytest.LogCaptureF
 
 
 def test_the_stack_is_logged_on_one_line_innermost_function_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, loop_watch.logger.name)
+
     async def run() -> None:
         watch = LoopWatch(asyncio.get_running_loop())
         watch.start()
