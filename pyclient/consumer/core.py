@@ -41,7 +41,7 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import may_pass
 from pyclient.core.reports.rights import CONSUMING
 from pyclient.core.tasks import ended, watched
-from pyclient.errors import ClientClosed, KafkaError, RequestTimedOut, WakeupError
+from pyclient.errors import KafkaError, RequestTimedOut, WakeupError
 from pyclient.protocol.errors import InvalidTopicException, TopicAuthorizationFailed
 from pyclient.topic_name import check_topics
 from pyclient.topic_partition import TopicPartition
@@ -320,7 +320,7 @@ class ConsumerCore:
             self._wakeup = False
             raise WakeupError
         if self.is_closed:
-            raise ClientClosed
+            raise self.client.closed()
         error = self._errors.take() or self._errors.lasting
         if error is not None:
             raise error

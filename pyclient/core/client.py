@@ -376,14 +376,19 @@ class Client:
     def _check_open(self) -> None:
         self.check_process()
         if self._error is not None:
-            raise ClientClosed
+            raise self.closed()
+
+    def closed(self) -> ClientClosed:
+        """Returns the error of a call after the close, which names this client."""
+        servers = ", ".join(self.config.bootstrap_servers)
+        return ClientClosed(f"The client is closed: client.id {self.config.client_id} of {servers}")
 
     async def close(self, timeout: float = 0.0) -> None:
         """Fails requests in flight with ClientClosed, after ``timeout`` seconds. Does nothing in a forked child."""
         if getpid() != self._process:
             return  # the loop shares its selector with the parent
         deadline = self.clock() + timeout
-        error = ClientClosed()
+        error = self.closed()
         try:
             while any(node.in_flight for node in self.nodes.by_id.values()) and self.clock() < deadline:
                 await asyncio.sleep(0.01)

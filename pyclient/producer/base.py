@@ -19,7 +19,7 @@ from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.record_queues import RecordQueues, milliseconds
 from pyclient.config import Config
 from pyclient.core.showing import shown
-from pyclient.errors import BufferExhausted, ClientClosed, ConfigError, KafkaError
+from pyclient.errors import BufferExhausted, ConfigError, KafkaError
 from pyclient.other_names import OF_PRODUCER, knows
 from pyclient.producer import at_exit
 from pyclient.producer.engine import Engine, Queues
@@ -214,7 +214,7 @@ class BaseProducer(Queues):
     def _check_open(self) -> None:
         """Raises the error of ``send`` if records may not be sent now."""
         if self.closed:
-            raise ClientClosed
+            raise self._engine.client.closed()
         self._check_process()
         if self._settings.transactional_id is not None:
             self._engine.transactions.check_open()

@@ -159,7 +159,7 @@ class Transactions(Identities):
         """Raises the error of ``send`` outside of a transaction."""
         if self.state in (State.UNINITIALIZED, State.READY):
             how = "send within `with producer.transaction():`, or after begin_transaction()"
-            raise TransactionError(f"{State.READY.value}: {how}")
+            raise TransactionError(f"{State.READY.value}, transactional id {self.coordinator.id!r}: {how}")
         self._require(State.OPEN)
 
     def _require(self, *states: State) -> None:
@@ -167,7 +167,7 @@ class Transactions(Identities):
             return
         if self.error is not None and self.is_over:
             raise TransactionError(f"{self.state.value}: {self.error}") from self.error
-        raise TransactionError(self.state.value)
+        raise TransactionError(f"{self.state.value}, transactional id {self.coordinator.id!r}")
 
     def _dated(self, error: KafkaError) -> KafkaError:
         """Returns the error; the text says who has probably ended the transaction: the broker, because it was open too

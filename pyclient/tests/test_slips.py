@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from pyclient import Admin, TopicPartition, aio
+from pyclient import Admin, Consumer, Producer, TopicPartition, aio
 from pyclient.admin.results import Results
-from pyclient.errors import ConnectionFailed
+from pyclient.errors import ClientClosed, ConnectionFailed
 from pyclient.protocol.errors import GroupIdNotFound
 
 NOWHERE = "127.0.0.1:1"
@@ -41,6 +41,22 @@ def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:
 def test_wrong_argument_of_the_admin_client_is_answered_with_the_right_one(call, told: str) -> None:
     with Admin(NOWHERE) as admin, pytest.raises(TypeError, match=told):
         call(admin)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        (Producer, lambda client: client.send("t", b"v")),
+        (Consumer, lambda client: client.poll(timeout=0)),
+        (Admin, lambda client: client.list_topics()),
+    ],
+)
+def test_closed_client_is_named(kind, call) -> None:
+    client = kind(NOWHERE, client_id="mine")
+    client.close()
+    told = r"The client is closed: (client\.id mine of 127\.0\.0\.1:1|pyclient\.Admin|consumer of 127\.0\.0\.1:1)"
+    with pytest.raises(ClientClosed, match=told):
+        call(client)
 
 
 def test_report_of_the_asyncio_producer_without_await_says_to_await_it() -> None:

@@ -243,10 +243,11 @@ def test_failed_record_fails_the_commit_and_an_abort_cures(bootstrap, producer, 
 
 
 def test_calls_out_of_order_are_told(producer, topic):
-    with pytest.raises(TransactionError, match=r"no transaction is open.*with producer\.transaction\(\)"):
+    told = r"no transaction is open, transactional id '.*with producer\.transaction\(\)"
+    with pytest.raises(TransactionError, match=told):
         producer.send(topic, value=b"v")
     producer.init_transactions()
-    with pytest.raises(TransactionError, match=r"no transaction is open.*with producer\.transaction\(\)"):
+    with pytest.raises(TransactionError, match=told):
         producer.send(topic, value=b"v")
     with pytest.raises(TransactionError):
         producer.commit_transaction()

@@ -114,7 +114,7 @@ class Runner:
         """
         self.before_wait()
         if self._is_over:
-            raise ClientClosed
+            raise ClientClosed(f"The client is closed: {self.owner}")
 
     @property
     def is_here(self) -> bool:
