@@ -12,8 +12,10 @@ from pyclient.admin.topics import Topics
 from pyclient.admin.transactions import Transactions
 from pyclient.admin.users import Users
 from pyclient.other_names import OF_ADMIN, ON_A_LOOP, knows
+from pyclient.public_names import public
 
 
+@public
 @knows({**OF_ADMIN, **ON_A_LOOP})
 class Admin(Topics, Configs, Groups, Transactions, Users, Acls, Quotas, Tokens, ClusterAdmin):
     """Administers a cluster, like Kafka's Admin with names in snake case.

@@ -37,6 +37,7 @@ from pyclient.core.cluster import PartitionInfo
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.tasks import Ending, running_loop
 from pyclient.other_names import ON_A_LOOP, knows, not_in_ms
+from pyclient.public_names import public
 from pyclient.topic_partition import TopicPartition, by_partition, partition_of, partitions_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ BUSY_S: Final = 0.005
 """Seconds of polls without a wait, after which a poll lets the loop run its other tasks."""
 
 
+@public
 @knows(ON_A_LOOP)
 class Consumer(ConsumerApi):
     """Reads records from Kafka topics.

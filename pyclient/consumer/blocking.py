@@ -35,6 +35,7 @@ from pyclient.core.threads.bell import Bell
 from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import ClientClosed
 from pyclient.other_names import BLOCKING, knows, not_in_ms
+from pyclient.public_names import public
 from pyclient.topic_partition import TopicPartition, by_partition, partition_of, partitions_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@public
 @knows(BLOCKING)
 class Consumer(ConsumerApi):
     """Reads records from Kafka topics.

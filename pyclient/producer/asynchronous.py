@@ -25,6 +25,7 @@ from pyclient.producer import at_exit
 from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, Lack
 from pyclient.producer.engine import Engine
+from pyclient.public_names import public
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+@public
 @knows(ON_A_LOOP)
 class Producer(BaseProducer, SendingQueues):
     """Like ``pyclient.Producer``, with coroutines for the calls that wait. Create it while a loop runs.

@@ -22,6 +22,7 @@ from pyclient.producer import awaiting as awaiting
 from pyclient.producer.base import BaseProducer, Lack
 from pyclient.producer.engine import HASTE_S, Engine
 from pyclient.producer.inline_send import InlineSend
+from pyclient.public_names import public
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ GOODBYE_S: Final = 5.0
 """How long a close after Ctrl-C tries to deliver records and to abort a transaction. Another Ctrl-C ends it."""
 
 
+@public
 @knows(BLOCKING)
 class Producer(BaseProducer):
     """Sends records. The settings are Kafka's, see ``pyclient.config.producer``.

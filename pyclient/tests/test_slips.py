@@ -59,6 +59,19 @@ def test_closed_client_is_named(kind, call) -> None:
         call(client)
 
 
+@pytest.mark.parametrize(
+    ("kind", "call", "told"),
+    [
+        (Consumer, lambda client: client.seek("t", 0, 0), r"^Consumer\.seek\(\) takes 3 positional arguments"),
+        (Producer, lambda client: client.metrics(1), r"^Producer\.metrics\(\) takes 1 positional argument"),
+        (Admin, lambda client: client.create_partitions("t", 1), r"^Admin\.create_partitions\(\) takes 2 positional"),
+    ],
+)
+def test_python_names_the_public_class_in_its_errors_about_arguments(kind, call, told: str) -> None:
+    with kind(NOWHERE) as client, pytest.raises(TypeError, match=told):
+        call(client)
+
+
 def test_report_of_the_asyncio_producer_without_await_says_to_await_it() -> None:
     async def send() -> None:
         producer = aio.Producer(NOWHERE)
