@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from pybroker.store.interface import CoordinationError, CoordinationStore, Create
+from pybroker.store.interface import CoordinationError, CoordinationStore, Create, NodeExists
 from pyclient.protocol.errors import UnknownServerError
 
 
@@ -15,9 +16,10 @@ async def missing(store: CoordinationStore, folders: Sequence[str]) -> list[Crea
 
 
 async def make(store: CoordinationStore, folders: Sequence[str]) -> None:
-    """Makes missing folders. Raises UnknownServerError, also if another broker was faster."""
+    """Makes missing folders, as another broker may do at the same time. Raises UnknownServerError."""
     try:
-        if made := await missing(store, folders):
-            await store.multi(made)
+        while made := await missing(store, folders):
+            with contextlib.suppress(NodeExists):
+                await store.multi(made)
     except CoordinationError as error:
         raise UnknownServerError(f"coordination store: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pybroker.cluster.corrections import correction
 from pybroker.cluster.decisions import acl_changes
 from pybroker.cluster.metadata import acl_nodes, journal, znodes
 from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.nodes import folders
 from pybroker.cluster.nodes.loading import load_acls
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.security.acls import UNREADABLE, AccessControlEntry, AclBinding, AclFilter, Entries, ResourcePattern
@@ -349,5 +351,29 @@ def test_a_cluster_without_acls_has_no_folders_for_them(tmp_path: Path) -> None:
         store: CoordinationStore = await members.server.connect()
         assert not [name for name in await store.children("/") if name.startswith("kafka-acl")]
         await store.close()
+
+    run(tmp_path / "db", scenario)
+
+
+def test_brokers_that_make_the_folders_at_the_same_time_do_not_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of several brokers stores the ACLs of ``--add-acl`` when it starts."""
+
+    async def scenario(members: Members) -> None:
+        faster, slower = await members.server.connect(), await members.server.connect()
+        look = folders.missing
+
+        async def look_too_early(store: CoordinationStore, paths: Sequence[str]) -> list[Create]:
+            found = await look(store, paths)
+            if store is slower and found:
+                await folders.make(faster, paths)
+            return found
+
+        monkeypatch.setattr(folders, "missing", look_too_early)
+        await folders.make(slower, acl_nodes.FOLDERS)
+        assert await look(slower, acl_nodes.FOLDERS) == []
+        await faster.close()
+        await slower.close()
 
     run(tmp_path / "db", scenario)
