@@ -37,7 +37,7 @@ def test_a_dry_run_of_a_deletion_shows_its_size_and_deletes_nothing(shell: Shell
     plan = shell("topic", "delete", "t", "nope", "--dry-run", "-o", "csv")
     assert (plan.code, plan.out) == (1, "topic,partitions,records\nt,2,2\n")
     assert "nothing was changed" in plan.err
-    assert "topic nope: " in plan.err
+    assert "there is no topic 'nope'" in plan.err
     shell.done("topic", "delete", "t", "nope", "--dry-run", "--if-exists")
     assert shell.done("topic", "list", "-o", "name").out == "t\n"
 
