@@ -100,4 +100,4 @@ def test_documents_without_partitions_need_nothing(shell: Shell) -> None:
 
 def test_a_line_that_is_not_json_is_named_once(shell: Shell) -> None:
     told = shell.refused("produce", "plain", "-i", "jsonl", stdin='{"value": "a"}\n{"value": b}\n')
-    assert told.endswith("line 2: it is not JSON: Expecting value at character 11; the lines before it were sent\n"), told
+    assert told.endswith("line 2: it is not JSON: Expecting value at character 11; the lines before it were sent\n")
