@@ -78,7 +78,7 @@ def test_a_too_deeply_nested_document_is_reported_by_its_line(bootstrap: str, tm
     (tmp_path / "deep").write_bytes(b'{"value": 1}\n' + b"[" * 900_000 + b"\n")  # so deep for Python 3.14
     with (tmp_path / "deep").open("rb") as source:
         code, _, line = run(bootstrap, "produce", "deep", "-i", "jsonl", stdin=source)
-    assert (code, line) == (1, b"pybroker: line 2: it is nested too deeply\n")
+    assert (code, line) == (1, b"pybroker: line 2: it is nested too deeply; the lines before it were sent\n")
 
 
 @needs_full
