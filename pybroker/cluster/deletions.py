@@ -57,12 +57,16 @@ class Deletions:
         self.delete_logs: Callable[[], Awaitable[object]] = _no_logs
         """Deletes this broker's logs of all topics that its published metadata have lost."""
         self._topics: dict[bytes, str] = {}
+        self._added = set[bytes]()
+        """The topics that were added since a round began: that round may have come too early for them."""
         self._finishing: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def add(self, topics: Iterable[TopicImage | Deleted]) -> None:
         """Adds topics that the published metadata have lost by a deletion; they are finished soon."""
-        self._topics.update((topic.id, topic.name) for topic in topics)
+        for topic in topics:
+            self._topics[topic.id] = topic.name
+            self._added.add(topic.id)
         if self._topics and not self._is_closed and (self._finishing is None or self._finishing.done()):
             self._finishing = asyncio.ensure_future(self._finish())
 
@@ -76,10 +80,11 @@ class Deletions:
         while self._topics:
             await asyncio.sleep(pause_s)
             ids = list(self._topics)
+            self._added.clear()
             failed = await self._remove_nodes()
             await self.delete_logs()
             for topic_id in ids:
-                if topic_id not in failed:
+                if topic_id not in failed and topic_id not in self._added:
                     del self._topics[topic_id]
             await confirm_deleted(self._store, self._node_id, ids)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else PAUSE_S

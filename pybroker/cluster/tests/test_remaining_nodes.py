@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from pybroker.cluster import deletions
 from pybroker.cluster.decisions import topic_steps
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.decisions.topic_steps import deletion_of, removal_steps
+from pybroker.cluster.deletions import Deletions
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import PartitionImage, TopicImage
 from pybroker.cluster.tests.harness import Members, run
@@ -68,5 +71,38 @@ def test_what_is_left_of_a_deleted_topic_is_not_looked_for_in_a_new_topic_of_its
         assert await outside.children(znodes.TOPICS) == ["t"]
         await members.check_store()
         await outside.close()
+
+    run(tmp_path / "db", scenario)
+
+
+def test_a_deletion_that_a_new_term_adds_again_has_another_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower is deleting the logs of a topic when it becomes the controller, which has nodes of it to remove."""
+    monkeypatch.setattr(deletions, "PAUSE_S", 0)
+
+    async def scenario(members: Members) -> None:
+        rounds = 0
+        is_deleting, may_end = asyncio.Event(), asyncio.Event()
+
+        async def remove_nodes() -> set[bytes]:
+            nonlocal rounds
+            rounds += 1
+            return set()
+
+        async def delete_logs() -> None:
+            is_deleting.set()
+            await may_end.wait()
+
+        store = await members.server.connect()
+        finisher = Deletions(store, 1, remove_nodes)
+        finisher.delete_logs = delete_logs
+        finisher.add([topic_of(1)])
+        await is_deleting.wait()
+        finisher.add([topic_of(1)])
+        may_end.set()
+        await until_async(lambda: rounds == 2)
+        finisher.close()
+        await store.close()
 
     run(tmp_path / "db", scenario)
