@@ -141,11 +141,13 @@ def pid_in(file: Path) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Says whether this user has a process with the id; 0 is none."""
+    """Says whether there is a process with the id, of any user; 0 is none."""
     if pid == 0:
         return False
     try:
         os.kill(pid, 0)
+    except PermissionError:
+        return True
     except OSError:
         return False
     return True

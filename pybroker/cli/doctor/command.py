@@ -48,15 +48,16 @@ def doctor(
     from pybroker.cli.reaching.finding import ERROR, Finding
 
     found = [*machine.examine()]
+    answers = [] if local else list(clusters.examine(cluster, timeout, write))
+    is_silent = any(each.level == ERROR for each in answers)
     if local or file or data_dir or any(machine.is_here(host) for host, _ in network.addresses(cluster.bootstrap)):
         log_dirs = settings.log_dirs(file) if data_dir is None else []
         folder = Path(data_dir).absolute() if data_dir is not None else data_folder.users_folder().absolute()
-        if not local and is_default("bootstrap"):
+        if is_silent and is_default("bootstrap"):
             found = [*machine.running(log_dirs or [folder]), *found]
         found += machine.of_a_broker(log_dirs or [folder], "log.dirs" if log_dirs else "--data-dir")
         found += settings.examine(file)
-    if not local:
-        found += clusters.examine(cluster, timeout, write)
+    found += answers
     documents = [each._asdict() for each in found]
     show(output, Finding._fields, found, documents=documents, names=[each.check for each in found])
     return 1 if any(each.level == ERROR for each in found) else 0

@@ -43,7 +43,7 @@ def running(folders: Iterable[Path]) -> Iterator[Finding]:
     """Reports that no broker runs on these folders, the first of which is a data folder."""
     looked = list(folders)
     if not any(map(is_held, looked)):
-        text = f"none runs on {looked[0]}: the following is what a start would find"
+        text = f"no broker runs on {looked[0]}: the following is what a start would find"
         yield Finding(WARNING, "broker", text, "`pybroker start` starts one, -b HOST:PORT checks another one")
 
 

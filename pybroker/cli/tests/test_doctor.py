@@ -202,7 +202,7 @@ def test_without_an_address_the_first_line_says_that_no_broker_runs_here(tmp_pat
     words = ("doctor", "--timeout", 0.01, "-o", "jsonl", "--data-dir", tmp_path)
     first = Shell()(*words).documents[0]
     assert (first["level"], first["check"]) == (WARNING, "broker")
-    assert first["found"].startswith(f"none runs on {tmp_path}: ")
+    assert first["found"].startswith(f"no broker runs on {tmp_path}: ")
     assert "-b HOST:PORT" in first["advice"]
     for others in (Shell()(*words, "--local"), Shell()(*words, "-b", "127.0.0.1:1")):
         assert "broker" not in [each["check"] for each in others.documents]
