@@ -45,7 +45,7 @@ def needing(
         async def call(self: S, /, *arguments: P.args, **keywords: P.kwargs) -> R:
             check = keywords.pop("check", True)
             for name in keywords.keys() - shape.parameters.keys():
-                near = get_close_matches(name, shape.parameters, 1)
+                near = get_close_matches(name, [each for each in shape.parameters if each != "self"], 1)
                 hint = f": did you mean {near[0]}?" if near else ""
                 raise TypeError(f"{method.__name__}() has no argument {name!r}{hint}")
             more: Any = {"check": False} if has_results else {}

@@ -37,11 +37,12 @@ class Results(dict[K, R], Generic[K, R]):
         """Returns itself. If ``check`` and there are errors, raises the first one, with the others as its notes."""
         if check and self.errors:
             (key, first), *others = self.errors.items()
+            notes = [f"also {other}: {error}" for other, error in others[:10]]  # of the same error perhaps
             if first.args == (first.text,):
                 first.args = (f"{key}: {first.text}",)
             else:
                 first.add_note(f"of {key}")
-            for other, error in others[:10]:
-                first.add_note(f"also {other}: {error}")
+            for note in notes:
+                first.add_note(note)
             raise first
         return self

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -90,9 +91,12 @@ class Key(NamedTuple):
         return ConfigError(f"{self.name}={shown} {complaint}")
 
 
+_WITH_UNIT: Final = re.compile(r"\d+(\.\d+)? ?[A-Za-z]+")
+
+
 def _hint(kind: Kind, value: Any) -> str:
     """Returns what to write instead of a number with a unit, such as ``16KB``."""
-    has_unit = kind in (INT, FLOAT) and isinstance(value, str) and value.strip()[:1].isdigit()
+    has_unit = kind in (INT, FLOAT) and isinstance(value, str) and _WITH_UNIT.fullmatch(value.strip()) is not None
     return ": a client's settings take no units, only bytes or what the name says (ms)" if has_unit else ""
 
 

@@ -126,6 +126,7 @@ def test_a_setting_of_other_clients_only_is_told_as_theirs(name, told):
     [
         ("linger_ms", -1, "linger.ms=-1 is below 0"),
         ("linger_ms", "soon", "is not an integer"),
+        ("batch_size", "1.5", "batch.size='1.5' is not an integer"),
         ("batch_size", "16KB", "batch.size='16KB' is not an integer: a client's settings take no units"),
         ("linger_ms", True, "is not an integer"),
         ("linger_ms", None, "is not an integer"),
