@@ -19,9 +19,22 @@ from typing import Any
 
 import click
 
-from conformance.bench import breadth, cases, clients, cluster, compaction, coordinators, pairs, report, scale, summary
+from conformance.bench import (
+    breadth,
+    cases,
+    clients,
+    cluster,
+    compaction,
+    coordinators,
+    pairs,
+    report,
+    scale,
+    summary,
+    tls,
+)
 from conformance.bench.spark import suite as spark
 from harness.servers.brokers import KINDS, Broker
+from harness.servers.encrypted import ENCRYPTED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -34,8 +47,8 @@ class Suite:
     ``kinds``: the kinds of brokers to measure, one broker each unless the suite has more.
     """
 
-    cold: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
-    warm: tuple[Callable[[Any, cases.Scale], cases.Figures], ...]
+    cold: tuple[cases.Case, ...]
+    warm: tuple[cases.Case, ...]
     warm_up: Callable[[Any, float], None]
     page: str
     file: str
@@ -69,12 +82,12 @@ def measure(
     return found
 
 
-def _chosen(some: Iterable[Callable[..., cases.Figures]], only: set[str]) -> list[Callable[..., cases.Figures]]:
+def _chosen(some: Iterable[cases.Case], only: set[str]) -> list[cases.Case]:
     return [case for case in some if not only or case.__name__ in only]
 
 
 def run(
-    broker: Any, phase: str, number: int, chosen: Iterable[Callable[..., cases.Figures]], load: cases.Scale
+    broker: Any, phase: str, number: int, chosen: Iterable[cases.Case], load: cases.Scale
 ) -> list[report.Measurement]:
     found = []
     for case in chosen:
@@ -105,13 +118,14 @@ SUITES = {
         "coordinators",
     ),
     "compaction": Suite(compaction.CASES, compaction.CASES, compaction.warm_up, "compaction", "compaction"),
+    "tls": Suite(tls.CASES, tls.CASES, tls.warm_up, "tls", "tls", ENCRYPTED),
     "cluster": Suite(cluster.COLD, cluster.WARM, cluster.warm_up, "cluster", "cluster", cluster.KINDS),
 }
 #: These suites measure clients instead of brokers.
-CLIENTS, SPARK = "clients", "spark"
+CLIENTS, TLS_CLIENTS, SPARK = "clients", "tls-clients", "spark"
 #: This suite measures brokers of several sizes.
 SCALE = "scale"
-ALL = sorted([*SUITES, CLIENTS, SPARK, SCALE])
+ALL = sorted([*SUITES, CLIENTS, TLS_CLIENTS, SPARK, SCALE])
 
 
 def write(suite: Suite, measurements: list[report.Measurement]) -> None:
@@ -157,6 +171,9 @@ def main(
     if chosen == CLIENTS:
         for kind in kinds or (clients.NULL,):
             show(clients.PAGE, clients.measure(rounds, share, only, say, kind), writes and kind == clients.NULL)
+        return
+    if chosen == TLS_CLIENTS:
+        show(clients.BY_TLS, clients.measure_tls(rounds, share, only, say), writes)
         return
     if chosen == SPARK:
         show(spark.PAGE, spark.measure(rounds, share, only, say), writes)

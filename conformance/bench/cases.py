@@ -12,9 +12,10 @@ import mmap
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count, repeat
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -69,6 +70,10 @@ QUICK = Scale(
 )
 
 
+Case = Callable[[Any, Scale], Figures]
+"""A load on a broker, or on several."""
+
+
 class LoadError(RuntimeError):
     """A broker refused a part of the load."""
 
@@ -76,7 +81,7 @@ class LoadError(RuntimeError):
 def create_topic(broker: Broker, partitions: int) -> str:
     """Creates a new topic that the broker leads."""
     name = f"bench-{next(_number)}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({**broker.librdkafka})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     while name not in admin.list_topics(timeout=10).topics:
         time.sleep(0.01)
@@ -84,15 +89,16 @@ def create_topic(broker: Broker, partitions: int) -> str:
 
 
 def delete_topic(broker: Broker, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({**broker.librdkafka})
     admin.delete_topics([topic])[topic].result(30)
 
 
-def large_batches(bootstrap: str, batch_size: int = 1_000_000) -> Producer:
-    """Returns a librdkafka producer with acks=all and batches of up to so many bytes."""
+def large_batches(address: Mapping[str, str], batch_size: int = 1_000_000) -> Producer:
+    """Returns a librdkafka producer with acks=all and batches of up to so many bytes. ``address``: ``librdkafka`` of
+    the broker."""
     return Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **address,
             "acks": "all",
             "linger.ms": 20,
             "batch.size": batch_size,
@@ -150,7 +156,7 @@ def transfer(broker: Broker, scale: Scale) -> Figures:
 
 
 def _produce(broker: Broker, topic: str, records: int) -> Figures:
-    producer = large_batches(broker.bootstrap)
+    producer = large_batches(broker.librdkafka)
     before, start = processes.cpu(broker.pid), time.monotonic()
     send(producer, topic, ((RECORD, None, number & 3) for number in range(records)))
     seconds = time.monotonic() - start
@@ -162,7 +168,7 @@ def _produce(broker: Broker, topic: str, records: int) -> Figures:
 def _fetch(broker: Broker, topic: str, records: int) -> Figures:
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **broker.librdkafka,
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -196,7 +202,7 @@ def produce_small(broker: Broker, scale: Scale) -> Figures:
     topic = create_topic(broker, 1)
     producer = Producer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **broker.librdkafka,
             "acks": 1,
             "linger.ms": 0,
             "batch.num.messages": 1,
@@ -260,7 +266,7 @@ def start_to_first_ack(broker: Broker, scale: Scale) -> Figures:
 
     producer = Producer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **broker.librdkafka,
             "reconnect.backoff.ms": 5,
             "reconnect.backoff.max.ms": 20,
             "retry.backoff.ms": 10,
@@ -279,8 +285,6 @@ def start_to_first_ack(broker: Broker, scale: Scale) -> Figures:
     broker.wait_ready()
     return {"first_ack_s": acknowledged[0] - start}
 
-
-Case = Callable[[Broker, Scale], Figures]
 
 #: In the order of the runs. The first cases need a fresh broker.
 COLD: tuple[Case, ...] = (start_to_first_ack, idle, produce_small, produce_large, end_to_end)

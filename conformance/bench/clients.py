@@ -8,18 +8,23 @@ same loads also run against a broker of ``harness.servers.brokers``, which fills
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from conformance.bench import pairs
 from conformance.bench.filling import fill
 from conformance.bench.null_broker import NullBroker, batch_of
 from conformance.bench.pairs import LATENCY, SPEED, Load, Page, Pair, Sample, Samples
-from conformance.bench.workers import TOPIC
-from harness.servers.brokers import KINDS
+from conformance.bench.workers import CA, TOPIC
+from harness.servers.brokers import KINDS, Broker
+from harness.servers.encrypted import EncryptedBroker
+
+B = TypeVar("B", bound=Broker)
 
 PARTITIONS = 4
 SIZE = 100
@@ -55,27 +60,44 @@ PAIRS = (
     _pair("`poll` / kafka-python", ("kafka_python", "consume", 60_000), ("consume", 3_000_000)),
 )
 PAGE = Page("clients", "Case (ours / theirs), 100 B", PAIRS)
+BY_TLS = Page(
+    "tls-clients",
+    "Case by TLS (ours / theirs), 100 B",
+    (
+        _pair("`send` / `produce`", ("confluent", "produce", 600_000), ("produce", 2_000_000), 3),
+        _pair("`send_many` of a list / `produce`", ("confluent", "produce", 600_000), ("produce_many", 5_000_000), 3),
+        _pair("`poll`, values read / `consume`, tuned", ("confluent", "consume", 1_000_000), ("consume", 1_000_000), 3),
+        _pair("one at a time, acked", ("confluent", "latency", 4_000), ("latency", 4_000), 1),
+    ),
+)
+"""Our broker serves these: the null broker has no TLS."""
 
 
-def run(load: Load, bootstrap: str) -> Sample:
-    """Runs one load on the broker. Raises WorkerError."""
+def run(load: Load, bootstrap: str, ca: Path | None = None) -> Sample:
+    """Runs one load on the broker, by TLS if there is a certificate to trust. Raises WorkerError."""
     command = [sys.executable, "-m", f"conformance.bench.workers.{load.worker}", bootstrap]
-    return pairs.run(load, [*command, load.case, str(load.records)], TIMEOUT_S)
+    env = os.environ | {CA: str(ca)} if ca else None
+    return pairs.run(load, [*command, load.case, str(load.records)], TIMEOUT_S, env)
 
 
 @contextlib.contextmanager
 def served(kind: str, say: Callable[[str], None]) -> Iterator[str]:
     """The address of a broker of the kind, ``null`` or of ``harness.servers.brokers``, whose topic can be read."""
-    batch = batch_of(SIZE, BATCH_RECORDS)
     if kind == NULL:
-        with NullBroker(batch, PARTITIONS) as null:
+        with NullBroker(batch_of(SIZE, BATCH_RECORDS), PARTITIONS) as null:
             yield null.bootstrap
             if logged := null.logged():
                 say(logged)
         return
-    with tempfile.TemporaryDirectory(prefix="bench-clients-") as folder, KINDS[kind](Path(folder, "data")) as broker:
-        fill(broker, TOPIC, PARTITIONS, batch, FILLED // BATCH_RECORDS, into=1)
+    with _filled(KINDS[kind]) as broker:
         yield broker.bootstrap
+
+
+@contextlib.contextmanager
+def _filled(kind: Callable[[Path], B]) -> Iterator[B]:
+    with tempfile.TemporaryDirectory(prefix="bench-clients-") as folder, kind(Path(folder, "data")) as broker:
+        fill(broker, TOPIC, PARTITIONS, batch_of(SIZE, BATCH_RECORDS), FILLED // BATCH_RECORDS, into=1)
+        yield broker
 
 
 def measure(
@@ -92,7 +114,15 @@ def measure(
         )
 
 
-def _sized(load: Load, share: float, kind: str) -> Load:
+def measure_tls(rounds: int, share: float, only: Collection[str], say: Callable[[str], None]) -> Samples:
+    """Measures ``BY_TLS`` as ``measure`` does its pairs."""
+    with _filled(EncryptedBroker) as broker:
+        return pairs.measure(
+            BY_TLS.loads(only), rounds, lambda load: run(_sized(load, share), broker.encrypted, broker.ca), say
+        )
+
+
+def _sized(load: Load, share: float, kind: str = OURS) -> Load:
     """A consumer reads what there is: its warm-up, the load, and what it has in hand at the end."""
     records = max(1_000, int(load.records * share))
     return replace(load, records=records if kind == NULL else min(records, FILLED // 2))

@@ -79,7 +79,7 @@ def _alter_broker(wire: Wire, values: dict[str, str]) -> None:
 def _fill(broker: Broker, topic: str, size: int, records: int) -> None:
     value, keys = os.urandom(size - 30), records // TURNS
     rows = ((value, b"%016d" % (number * STRIDE % keys), 0) for number in range(records))
-    send(large_batches(broker.bootstrap, 100_000), topic, rows)
+    send(large_batches(broker.librdkafka, 100_000), topic, rows)
 
 
 def _wait(checkpoint: Path, topic: str, offset: int) -> None:

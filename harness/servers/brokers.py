@@ -94,6 +94,16 @@ class Broker(ABC):
         return f"{self.host}:{self.port}"
 
     @property
+    def listeners(self) -> dict[str, str]:
+        """The addresses of the listeners for clients, by security protocol."""
+        return {"PLAINTEXT": self.bootstrap}
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        """The settings with which librdkafka connects."""
+        return {"bootstrap.servers": self.bootstrap}
+
+    @property
     def address(self) -> tuple[str, int]:
         return self.host, self.port
 
@@ -221,7 +231,9 @@ class OurBroker(Broker):
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "pybroker", "--data-dir", str(self.data_dir)]
-        if "listeners" not in self.config:
+        if len(self.listeners) > 1:
+            command += ["--set", f"listeners={_named(self.listeners)}"]
+        elif "listeners" not in self.config:
             command += ["--host", self.host, "--port", str(self.port)]
         for key, value in self.config.items():
             command += ["--set", f"{key}={value}"]
@@ -268,15 +280,16 @@ class RealKafka(Broker):
             peers.Java()("kafka.tools.StorageTool", "format", *options)
 
     def _properties(self) -> dict[str, str]:
+        own = self.listeners
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"PLAINTEXT://{self.host}:{self.port},"
-            f"CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "listeners": _named(own | {"CONTROLLER": f"127.0.0.1:{self._controller_port}"}),
+            "advertised.listeners": _named(own),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in own)]),
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.log_dir),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
@@ -309,6 +322,10 @@ class RealKafka(Broker):
 
 
 KINDS: Mapping[str, type[Broker]] = {"ours": OurBroker, "kafka": RealKafka}
+
+
+def _named(listeners: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in listeners.items())
 
 
 def _properties(values: Mapping[str, str]) -> str:

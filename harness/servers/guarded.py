@@ -48,12 +48,11 @@ class Guarded(Broker):
         self.keys = keys
         protocols = ("SASL_PLAINTEXT", "SASL_SSL") if store else ("SASL_PLAINTEXT",)
         self.addresses = {protocol: f"{self.host}:{free_port()}" for protocol in protocols}
-        """The addresses of the listeners with authentication, by protocol."""
+        """The addresses of the listeners with authentication, by security protocol."""
         mechanisms = [each for each in LOGIN_MODULES if keys or each != "OAUTHBEARER"]
         options: dict[str, dict[str, str]] = {mechanism: {} for mechanism in mechanisms}
         options["PLAIN"] = {f"user_{name}": PASSWORD for name in users}
         self.config |= {
-            "listeners": self._listeners(),
             "sasl.enabled.mechanisms": ",".join(mechanisms),
             "authorizer.class.name": AUTHORIZER,
             "super.users": "User:ANONYMOUS;User:admin",
@@ -78,9 +77,9 @@ class Guarded(Broker):
         """The address of the listener with authentication and without TLS."""
         return self.addresses["SASL_PLAINTEXT"]
 
-    def _listeners(self) -> str:
-        named = {"PLAINTEXT": self.bootstrap, **self.addresses}
-        return ",".join(f"{name}://{address}" for name, address in named.items())
+    @property
+    def listeners(self) -> dict[str, str]:
+        return super().listeners | self.addresses
 
 
 class GuardedBroker(Guarded, OurBroker):
@@ -91,21 +90,10 @@ class GuardedKafka(Guarded, RealKafka):
     """A real Kafka with authentication and ACLs."""
 
     def _properties(self) -> dict[str, str]:
-        validator = f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
-        own = self._listeners()
-        return {
-            **super()._properties(),
-            "listeners": f"{own},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": own,
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-            + ",".join(f"{protocol}:{protocol}" for protocol in self.addresses),
-            "inter.broker.listener.name": "PLAINTEXT",
-            **{
-                f"listener.name.{protocol.lower()}.oauthbearer.sasl.server.callback.handler.class": validator
-                for protocol in self.addresses
-                if self.keys
-            },
-        }
+        handler = f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        protocols = self.addresses if self.keys else ()
+        key = "listener.name.{}.oauthbearer.sasl.server.callback.handler.class"
+        return super()._properties() | {key.format(protocol.lower()): handler for protocol in protocols}
 
     def _command(self) -> list[str]:
         options = [f"{ALLOWED_URLS}{self.keys.as_uri()}"] if self.keys else []

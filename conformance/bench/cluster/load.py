@@ -20,7 +20,7 @@ def replicate(trio: Trio, scale: Scale) -> Figures:
 def write(trio: Trio, scale: Scale) -> Figures:
     """Runs the load of ``replicate`` without claiming memory first."""
     topic = trio.new_topic(PARTITIONS, min_insync_replicas=2)
-    producer = large_batches(trio.bootstrap)
+    producer = large_batches({"bootstrap.servers": trio.bootstrap})
     before, start = trio.cpu_s(), time.monotonic()
     send(producer, topic, ((RECORD, None, number % PARTITIONS) for number in range(scale.replicated_records)))
     seconds = time.monotonic() - start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from conformance.bench import clients
 from conformance.bench.clients import OURS, run
 from conformance.bench.null_broker import NullBroker, batch_of
 from conformance.bench.pairs import CPU, LATENCY, SPEED, Load, Sample, WorkerError
+from conformance.bench.workers import TOPIC
+from harness.servers.encrypted import EncryptedBroker
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,15 @@ def test_our_worker_tells_speed_and_cpu(bootstrap: str, case: str) -> None:
     sample = run(Load(OURS, case, 20_000), bootstrap)
     assert not sample.skipped
     assert sample.figures.keys() == {SPEED, CPU}
+
+
+@pytest.mark.parametrize("worker", ["confluent", OURS])
+def test_a_worker_connects_by_tls_to_a_broker_with_a_certificate(tmp_path: Path, worker: str) -> None:
+    with EncryptedBroker(tmp_path / "data") as broker:
+        broker.make_topic(TOPIC, clients.PARTITIONS)
+        assert run(Load(worker, "produce", 1_000), broker.encrypted, broker.ca).figures.keys() == {SPEED, CPU}
+        with pytest.raises(WorkerError):
+            run(Load(worker, "latency", 1), broker.encrypted)
 
 
 def test_a_worker_tells_quantiles_of_latencies(bootstrap: str) -> None:

@@ -8,6 +8,7 @@ the load runs. Connecting, metadata and the first records are not measured.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,9 @@ A_TOPIC = 1_000
 WARM_UP = 0.1
 KIB = 1024
 
+#: The variable that names the certificate of the broker's authority. Clients connect by TLS if it is set.
+CA = "BENCH_CA"
+
 Result = dict[str, float]
 Case = Callable[[str, int], Result]
 
@@ -33,6 +37,12 @@ def wide_topics(partitions: int) -> dict[str, int]:
     """Returns the topics with this number of partitions, by name."""
     starts = range(0, partitions, A_TOPIC)
     return {f"wide-{number}": min(A_TOPIC, partitions - start) for number, start in enumerate(starts)}
+
+
+def by_tls(trusted: str) -> dict[str, str]:
+    """Returns the settings of TLS, or none if the load runs without. ``trusted``: the client's key for the file with
+    the authority's certificate."""
+    return {"security.protocol": "SSL", trusted: os.environ[CA]} if CA in os.environ else {}
 
 
 class Skipped(Exception):

@@ -17,11 +17,13 @@ from conformance.bench.workers import (
     Case,
     Result,
     Stopwatch,
+    by_tls,
     consumed,
     main,
     one_at_a_time,
 )
 
+SECURITY = by_tls("ssl.ca.location")
 #: By default a consumer stalls a second whenever its queue is full. Larger fetches and queues do not make it faster.
 TUNED = {
     "queued.max.messages.kbytes": 512 * KIB,
@@ -36,7 +38,7 @@ class RefusedError(RuntimeError):
 
 def _producer(address: str, linger_ms: float = LINGER_MS) -> Producer:
     return Producer(
-        {"bootstrap.servers": address, "linger.ms": linger_ms, "queue.buffering.max.messages": 1_000_000}
+        {"bootstrap.servers": address, "linger.ms": linger_ms, "queue.buffering.max.messages": 1_000_000, **SECURITY}
     )
 
 
@@ -130,7 +132,8 @@ def latency(address: str, count: int) -> Result:
 
 
 def _consumer(address: str, settings: dict[str, Any]) -> Consumer:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False, **settings})
+    group = {"group.id": "g", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": address, **group, **SECURITY, **settings})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     return consumer
 

@@ -17,6 +17,7 @@ from conformance.bench.workers import (
     Case,
     Result,
     Stopwatch,
+    by_tls,
     consumed,
     main,
     one_at_a_time,
@@ -25,13 +26,15 @@ from conformance.bench.workers import (
 )
 from pyclient import Consumer, Producer, TopicPartition, aio
 
+SECURITY = by_tls("ssl.truststore.location")
 #: The peers get the same settings: batches of up to a megabyte, a queue of a million records, fetches of 8 MB.
-PRODUCER = {"linger_ms": LINGER_MS, "batch_size": 1_000_000, "buffer_memory": 256 << 20}
+PRODUCER = {"linger_ms": LINGER_MS, "batch_size": 1_000_000, "buffer_memory": 256 << 20, **SECURITY}
 CONSUMER = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "max_partition_fetch_bytes": 8_000_000,
     "fetch_max_bytes": 64_000_000,
+    **SECURITY,
 }
 ARROW_ROWS = 100_000
 

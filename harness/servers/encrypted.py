@@ -1,0 +1,48 @@
+"""Brokers with a plain listener and one with TLS: ours and the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.clients.command_line import run
+from harness.servers.brokers import Broker, OurBroker, RealKafka, free_port
+
+PLAIN, TLS = "PLAINTEXT", "SSL"
+
+
+class Encrypted(Broker):
+    """librdkafka uses the listener of ``protocol``, ``SSL`` at first."""
+
+    def __init__(self, data_dir: Path, **config: str) -> None:
+        super().__init__(data_dir, **config)
+        self.protocol = TLS
+        self.port = free_port()
+        self.encrypted = f"{self.host}:{free_port()}"
+        certificates = data_dir.with_name(f"{data_dir.name}-certificates")
+        run("tls", "create", certificates, self.host)
+        self.ca = certificates / "ca.pem"
+        """The certificate that clients trust."""
+        self.config |= {"ssl.keystore.location": str(certificates / "server.pem"), "ssl.keystore.type": "PEM"}
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        return super().listeners | {TLS: self.encrypted}
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        if self.protocol == PLAIN:
+            return super().librdkafka
+        return {"bootstrap.servers": self.encrypted, "security.protocol": TLS, "ssl.ca.location": str(self.ca)}
+
+
+class EncryptedBroker(Encrypted, OurBroker):
+    """Our broker with TLS."""
+
+
+class EncryptedKafka(Encrypted, RealKafka):
+    """A real Kafka with TLS."""
+
+
+ENCRYPTED: Final[Mapping[str, type[Encrypted]]] = {"ours": EncryptedBroker, "kafka": EncryptedKafka}
