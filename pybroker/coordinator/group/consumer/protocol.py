@@ -79,7 +79,7 @@ class ConsumerProtocol:
         upgraded = upgrading.consumer_group(self.context, request.group_id, joins, result)
         heartbeating.beat(upgraded, request, caller, result)
         if isinstance(group, ClassicGroup):
-            upgrading.take_over(group, upgraded, result)
+            upgrading.take_over(group, upgraded, request.instance_id, result)
 
     def existing(self, group_id: str) -> ConsumerGroup:
         """Returns the consumer group. Raises GroupIdNotFound."""

@@ -55,15 +55,18 @@ def consumer_group(
     return upgraded
 
 
-def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, result: Result) -> None:
-    """Completes the upgrade: the first member of the new protocol has joined.
+def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, instance_id: str | None, result: Result) -> None:
+    """Completes the upgrade: the first member of the new protocol has joined, with this instance id if it is static.
 
-    The sessions of the classic members restart. Members that wait for the classic rebalance must join again.
+    The sessions of the classic members restart, except that of the member whose instance id it has taken over. Members
+    that wait for the classic rebalance must join again.
     """
     if not classic.members:
         return
+    replaced = upgraded.static_member(instance_id)
     for member in upgraded.members.values():
-        expecting.touch(upgraded, member, result)
+        if member is not replaced:
+            expecting.touch(upgraded, member, result)
     _send_away(classic, result)
     logger.info("group %s becomes a consumer group of %s", classic.id, counted(len(classic.members), "member"))
 

@@ -381,6 +381,13 @@ def test_a_static_member_that_was_replaced_is_waited_for_no_longer() -> None:
     assert timeouts._others.keys() == {("g", joined.answer.member_id, Wait.SYNC)}
 
 
+def test_a_static_member_that_an_upgrade_replaces_is_waited_for_no_longer() -> None:
+    driver = Driver()
+    classic_group(driver, instance="i", session_ms=1_800_000)
+    assert driver.come("new", instance_id="i").code == 0
+    assert driver.shard.consumers.context.timeouts._sessions["g"].keys() == {"new"}
+
+
 def test_a_static_member_whose_replacement_cannot_be_written_is_evicted_when_it_is_silent() -> None:
     driver = Driver()
     driver.come("one", instance_id="i")
