@@ -89,7 +89,7 @@ def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
         classic = context.groups.get(group_id)
         upgraded = consumer_group(context, group_id, joins, result)
         if isinstance(classic, ClassicGroup):
-            upgrading.take_over(classic, upgraded, result)
+            upgrading.take_over(classic, upgraded, None, result)
         return upgraded
 
     return [(upgrading, "consumer_group", eager)]
