@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.cluster.metadata.image import OFFSETS_TOPIC, MetadataImage
 from pybroker.config import BrokerConfig
+from pybroker.config.topic_config import stored_topic_config
 from pybroker.coordinator.group.consumer import heartbeating
 from pybroker.coordinator.group.consumer.context import ConsumerFacts
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Paces
@@ -49,7 +50,10 @@ class ConsumerGroups:
         self._enabled = "consumer" in config["group.coordinator.rebalance.protocols"]
         self._tasks: set[asyncio.Task[None]] = set()
         self.facts = ConsumerFacts(
-            ConsumerSettings.from_config(config), Paces(config, image), Topics(image)
+            ConsumerSettings.from_config(config),
+            Paces(config, image),
+            Topics(image),
+            lambda: _largest_batch(config, image()),
         )
 
     # Requests
@@ -120,6 +124,11 @@ class ConsumerGroups:
         """Cancels all lookups."""
         for task in tuple(self._tasks):
             task.cancel()
+
+
+def _largest_batch(config: BrokerConfig, image: MetadataImage) -> int:
+    topic = image.topic(OFFSETS_TOPIC)
+    return stored_topic_config(config, {} if topic is None else topic.configs).max_message_bytes
 
 
 async def _seen(found: Mapping[str, Resolved], sees: Sees) -> dict[str, Resolved]:

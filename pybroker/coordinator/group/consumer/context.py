@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.cluster.metadata.image import MetadataImage
+from pybroker.config.log_config import LogConfig
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace, PaceOf
 from pybroker.coordinator.group.consumer.subscriptions.topics import Topics
 from pybroker.coordinator.group.consumer.timeouts import Timeouts
@@ -29,6 +30,8 @@ class ConsumerFacts(NamedTuple):
     settings: ConsumerSettings
     pace_of: PaceOf
     topics: Topics
+    largest_batch: Callable[[], int] = lambda: LogConfig().max_message_bytes
+    """Returns how many bytes the records of an event may have together."""
 
     @classmethod
     def default(cls, image: Callable[[], MetadataImage]) -> ConsumerFacts:
@@ -53,7 +56,7 @@ class ConsumerContext:
         new_classic: Callable[[str], ClassicGroup],
         put_out: PutOut,
     ) -> None:
-        self.settings, self.pace_of, self.topics = facts
+        self.settings, self.pace_of, self.topics, self.largest_batch = facts
         self.groups = groups
         self.new_id = new_id
         self.new_classic = new_classic

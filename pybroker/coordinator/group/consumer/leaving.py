@@ -78,7 +78,7 @@ def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Resul
             expecting.expect_revocation(group, member, next)
 
     when_refused(result, stay)
-    if downgrading.follows_from_leaving(group, members):
+    if downgrading.follows_from_leaving(group, members, result):
         downgrading.downgrade_without(group, members, result)
         return
     for member in members:

@@ -87,8 +87,8 @@ def _read(protocols: Protocols) -> ConsumerProtocolSubscription:
 
 def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
     before, replaced = _member(group, joining, result)
-    downgrades = replaced is not None and downgrading.follows_from_replacing(group, replaced)
     updated = _updated(before, joining)
+    downgrades = replaced is not None and downgrading.follows_from_replacing(group, replaced, updated, result)
     heartbeating.check_size(group, updated)
     epoch, subscriptions, changed = heartbeating.subscribe(
         group, before, updated, result, joining.join.caller.sees, bumps_unresolved=True

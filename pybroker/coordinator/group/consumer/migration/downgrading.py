@@ -4,6 +4,9 @@ The remaining members already use the classic protocol. The classic group is mad
 contain (protocols that are not in use). It replaces the consumer group when that record is replayed. Its members must
 join again, unless a static member has only changed its protocol and every member has its target assignment.
 
+A group stays a consumer group, of classic members, if the record of the classic group would not fit into a batch. Kafka
+tries to write that record again and again. Meanwhile the members that have left keep their partitions.
+
 Until they have joined, the assignments of the classic group are the members' *current* partitions. Kafka writes their
 *target* instead. If such a group were upgraded again before they have joined, partitions that members still read would
 be given to others.
@@ -14,15 +17,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from cy.batch import Builder
 from cy.counted import counted
 from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
 from pybroker.coordinator.group.consumer.member import ConsumerMember, Owned, Target
 from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.group.members import Member
 from pybroker.coordinator.group.records import group_record
 from pybroker.coordinator.group.state import STABLE
-from pybroker.coordinator.shard import Result
+from pybroker.coordinator.shard import Record, Result
 from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.records import ConsumerProtocolAssignment
 
@@ -31,34 +36,64 @@ logger = logging.getLogger(__name__)
 _FIRST_VERSION = 0
 
 
-def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> bool:
-    """Returns whether only classic members remain without these."""
+def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> bool:
+    """Returns whether only classic members remain without these, and the group may be a classic one."""
     classic = sum(member.classic is not None for member in members)
     left = len(group.members) - len(members)
-    return group.classic_members - classic == left and _may(group, left)
+    return group.classic_members - classic == left and _may(group, _without(group, members), result.records)
 
 
-def follows_from_replacing(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Returns whether this is the only member of the new protocol, and a classic one replaces it."""
-    everybody = len(group.members)
-    others_are_classic = group.classic_members == everybody - 1 and member.classic is None
-    return others_are_classic and _may(group, everybody)
+def follows_from_replacing(
+    group: ConsumerGroup, member: ConsumerMember, joining: ConsumerMember, result: Result
+) -> bool:
+    """Returns whether this is the only member of the new protocol, a classic one replaces it, and the group may be a
+    classic one.
+    """
+    others_are_classic = group.classic_members == len(group.members) - 1 and member.classic is None
+    if not others_are_classic:
+        return False
+    written = [*result.records, records.member_record(group.id, joining)]
+    return _may(group, [*_without(group, [member]), joining], written)
 
 
-def _may(group: ConsumerGroup, members: int) -> bool:
+def _without(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[ConsumerMember]:
+    gone = {member.id for member in members}
+    return [member for member in group.members.values() if member.id not in gone]
+
+
+def _may(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> bool:
     settings = group.context.settings
-    return settings.may_downgrade and 0 < members <= settings.classic_max_size
+    return (
+        settings.may_downgrade
+        and 0 < len(members) <= settings.classic_max_size
+        and _fits(group, members, written)
+    )
+
+
+def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> bool:
+    """Returns whether the records of the downgrade fit into a batch, after those that are ``written`` already."""
+    batch = Builder()
+    ids = {*group.members, *(member.id for member in members)}
+    for key, value in (*written, *group.tombstones_for(list(ids)), _record(_classic(group, members, 0))):
+        batch.append(0, key, value)
+    largest = group.context.largest_batch()
+    if batch.size > largest:
+        logger.info(
+            "group %s stays a consumer group: a classic one needs a batch of %d bytes, and its topic allows %d",
+            group.id,
+            batch.size,
+            largest,
+        )
+    return batch.size <= largest
 
 
 def downgrade_without(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], result: Result
 ) -> None:
     """Makes the group classic without these members, and rebalances it."""
-    gone = {member.id for member in leaving}
-    stay = [member for member in group.members.values() if member.id not in gone]
-    classic = _classic(group, stay, result)
+    classic = _classic(group, _without(group, leaving), result.now.wall_ms)
     result.write(*group.tombstones())
-    _install(group, classic, {each.id: _has(each) for each in stay}, result)
+    _install(group, classic, result)
     classic.prepare_rebalance(result)
 
 
@@ -70,13 +105,12 @@ def downgrade_with(
     result: Result,
 ) -> None:
     """Makes the group classic, with ``joining`` in place of the static member."""
-    others = [each for each in group.members.values() if each.id != replaced.id]
-    members = [*others, joining]
+    members = [*_without(group, [replaced]), joining]
     epoch = group.assignment_epoch
     rebalances = rebalances or not all(each.is_reconciled_to(epoch) for each in members)
-    classic = _classic(group, members, result)
+    classic = _classic(group, members, result.now.wall_ms)
     result.write(*group.tombstones_for([each.id for each in members]))
-    _install(group, classic, {each.id: _has(each) for each in members}, result)
+    _install(group, classic, result)
     if rebalances:
         classic.prepare_rebalance(result)
 
@@ -90,12 +124,10 @@ def _has(member: ConsumerMember) -> Target:
     return has
 
 
-def _classic(
-    group: ConsumerGroup, members: Iterable[ConsumerMember], result: Result
-) -> ClassicGroup:
+def _classic(group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int) -> ClassicGroup:
     classic = group.context.new_classic(group.id)
     classic.state = STABLE
-    classic.since_ms = result.now.wall_ms
+    classic.since_ms = now_ms
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER_PROTOCOL
     for member in members:
@@ -112,20 +144,21 @@ def _classic(
             )
         )
     classic.protocol = classic.members.choose_protocol()
+    for before, after in zip(members, classic.members, strict=True):
+        version = int.from_bytes(after.metadata(classic.protocol)[:2], "big")
+        after.assignment = assigned_bytes(group, _has(before), version)
     return classic
 
 
-def _install(
-    group: ConsumerGroup, classic: ClassicGroup, has: dict[str, Target], result: Result
-) -> None:
-    """Writes the group; ``has`` is each member's assignment."""
+def _record(classic: ClassicGroup) -> Record:
+    return group_record(classic, {member.id: member.assignment for member in classic.members})
+
+
+def _install(group: ConsumerGroup, classic: ClassicGroup, result: Result) -> None:
     for member in classic.members:
-        version = int.from_bytes(member.metadata(classic.protocol)[:2], "big")
-        member.assignment = assigned_bytes(group, has[member.id], version)
         classic.touch(member, result)
     classic.subscribed = classic.find_subscribed()
-    assignments = {member.id: member.assignment for member in classic.members}
-    result.write(group_record(classic, assignments))
+    result.write(_record(classic))
     group.context.downgraded[group.id] = classic
 
     def undo(next: Result, error: KafkaError) -> None:

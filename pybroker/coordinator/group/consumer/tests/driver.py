@@ -54,12 +54,13 @@ class Driver(driver.Driver):
         self.image = image or image_of(t=4)
         self.consumer_settings = settings or ConsumerSettings()
         self.pace = pace or Pace(assignment_interval_ms=0)
+        self.largest_batch = 1 << 20
         self.effects: list[object] = []
         super().__init__(classic, log)
 
     def _make(self, settings: GroupSettings) -> GroupShard:
         topics = Topics(lambda: self.image)
-        facts = ConsumerFacts(self.consumer_settings, lambda group_id: self.pace, topics)
+        facts = ConsumerFacts(self.consumer_settings, lambda group_id: self.pace, topics, lambda: self.largest_batch)
         return GroupShard(settings, self._new_id, lambda: self.image, facts)
 
     def again(self) -> Driver:
