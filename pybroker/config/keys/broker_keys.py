@@ -159,6 +159,8 @@ _NETWORK = (
         "New connections per second that this broker accepts."),
     Key("queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
         "How many requests of a connection may be unanswered before no more are read from it."),
+    Key("queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
+        "Memory for requests of all clients that have not arrived completely; -1 is no limit."),
     Key("request.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY,
         "How long a broker waits for the answer of another one."),
     Key("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,

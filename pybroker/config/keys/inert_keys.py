@@ -274,7 +274,6 @@ _MACHINERY: tuple[_Row, ...] = (
     ("num.io.threads", INT, 8, at_least(1), HIGH, CLUSTER_WIDE),
     ("num.network.threads", INT, 3, at_least(1), HIGH, CLUSTER_WIDE),
     ("producer.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
-    ("queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY),
     ("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
     ("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ("socket.connection.setup.timeout.max.ms", LONG, 30_000, ANY, MEDIUM, READ_ONLY),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import resource
 
 import pytest
 
 from pybroker.config import BrokerConfig
+from pybroker.config.keys.inert_keys import INERT_KEYS
 from pybroker.net import limits
 
 
@@ -34,3 +37,8 @@ def test_without_a_limit_of_descriptors_none_are_spare(monkeypatch: pytest.Monke
 
 def test_a_smaller_limit_of_connections_stays_unchanged() -> None:
     assert limits.from_config(BrokerConfig({"max.connections": "17"})).max_connections == 17
+
+
+def test_no_key_that_the_limits_read_is_listed_as_one_without_effect() -> None:
+    inert = {key.name for key in INERT_KEYS}
+    assert inert.isdisjoint(re.findall(r'"([a-z.]+)"', inspect.getsource(limits)))
