@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.cluster.catching_up import catching_up
@@ -27,7 +26,7 @@ from pybroker.cluster.decisions.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topics import TopicController, with_deleted
-from pybroker.cluster.deletions import Deletions, Removals
+from pybroker.cluster.deletions import Deletions
 from pybroker.cluster.lines import shortened, tell
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
@@ -44,7 +43,9 @@ from pybroker.cluster.namesake import Overtaken
 from pybroker.cluster.nodes.folders import make
 from pybroker.cluster.nodes.leadership import Leadership, give_up
 from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_unknown_topics
-from pybroker.cluster.nodes.recording import Differs, Fenced, Recorder
+from pybroker.cluster.nodes.recording import Differs
+from pybroker.cluster.remaining_nodes import RemainingNodes
+from pybroker.cluster.term import Beginning, Term
 from pybroker.config import BrokerConfig
 from pybroker.store.interface import CoordinationError, CoordinationStore
 from pybroker.topic_partition import TopicPartition
@@ -89,22 +90,19 @@ class ControllerService:
         self._node_id = node_id
         self._topics = topics
         self._configs = ConfigController(config, node_id)
-        self._recorder: Recorder | None = None
+        self._lock = asyncio.Lock()
+        self.term = Term(node_id)
         self._frozen: frozenset[str] = frozenset()
-        self.deletions = Deletions(store, node_id, self._remove_nodes)
-        self._removals = Removals(store)
-        self.on_fenced: Callable[[], object] = lambda: None
-        """Called when a write has ended the term."""
+        self.deletions = Deletions(store, node_id, RemainingNodes(store, cache, self.term, self._lock))
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
         """Returns whether metadata with this registration of this broker's id may be published here."""
         self._create_elsewhere = create_elsewhere or self.create_topics
-        self._lock = asyncio.Lock()
         self._told: dict[str, str] = {}
 
     @property
     def is_controller(self) -> bool:
         """True while this broker believes that it is the cluster's controller."""
-        return self._recorder is not None
+        return self.term.is_on
 
     async def take_over(
         self,
@@ -119,7 +117,7 @@ class ControllerService:
         ``deleted`` are completed soon after. Raises NotController if another term has already begun.
         """
         async with self._lock:
-            term = _Beginning(await Recorder.open(self.store, leadership), image)
+            term = await Beginning.open(self.store, leadership, image)
             self._frozen = frozenset()
             try:
                 await self._begin(term, brokers)
@@ -129,12 +127,12 @@ class ControllerService:
                 await term.write([correction.step])
                 self._freeze(correction.frozen)
                 await self._begin(term, brokers)
-            await self._removals.look(deleted)
+            await self.deletions.nodes.look(deleted)
             await self._publish_image(term.image, deleted)
             self.deletions.add(deleted)
-            self._recorder = term.recorder
+            self.term.begin(term.recorder)
 
-    async def _begin(self, term: _Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
+    async def _begin(self, term: Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
         epoch = term.recorder.leadership.epoch
         await term.write([self._topics.begin_term(term.image, self._node_id, epoch)])
         begin = features.begin(term.image)
@@ -149,7 +147,7 @@ class ControllerService:
         With ``anyway`` it publishes it even then, because the current one may belong to a store that no longer exists.
         """
         async with self._lock:
-            self._recorder = None
+            self.term.end()
             if anyway or image.version >= self._cache.image.version:
                 await self._publish_image(image, deleted)
 
@@ -164,15 +162,15 @@ class ControllerService:
 
     def step_down(self) -> None:
         """Ends the term."""
-        self._recorder = None
+        self.term.end()
 
     async def resign(self) -> None:
         """Ends the term, if there is one, after the current change, so that another broker can begin one."""
         async with self._lock:
-            recorder = self._recorder
-            self.step_down()
-        if recorder is not None:
-            await give_up(self.store, recorder.leadership)
+            leadership = self.term.leadership
+            self.term.end()
+        if leadership is not None:
+            await give_up(self.store, leadership)
 
     async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
         """Publishes ``image`` by one delta from the current image. Only the ``noted`` topics are deleted."""
@@ -213,8 +211,8 @@ class ControllerService:
             await self._change_what_can_be(lambda image: self._topics.change_brokers(image, image.brokers))
 
     async def _correct_topics(self) -> None:
-        if self._recorder is not None:
-            await self._correct(self._recorder)
+        if self.term.is_on:
+            await self._correct()
 
     async def create_topics(self, requests: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
         """Creates topics. Returns the topic or an error for each request, in order."""
@@ -367,72 +365,30 @@ class ControllerService:
             return await work()
 
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        if self._recorder is None:
+        if not self.term.is_on:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
         plan = decide(replace(self._cache.image, frozen=self._frozen))
-        await self._make_room({name for step in plan.steps for name in step.delta.changed})
+        await self.deletions.free({name for step in plan.steps for name in step.delta.changed})
         deleted: dict[str, TopicImage] = {}
         try:
             for step in plan.steps:
                 await self._record(step)
                 deleted.update(step.delta.deleted)
         finally:
-            self._removals.add(each for each in plan.later if each.name in deleted)
+            self.deletions.nodes.add(each for each in plan.later if each.name in deleted)
             self.deletions.add(deleted.values())
         return plan.results
 
-    async def _make_room(self, names: Collection[str]) -> None:
-        """Waits until nothing of deleted topics with these names is in the way."""
-        await self.deletions.free(names)
-        for topic_id in self._removals.of(names):
-            while await self._has_removed_some(topic_id):
-                pass
-
-    async def _remove_nodes(self) -> set[bytes]:
-        """Removes the nodes of deleted topics; other changes may come between two steps. Returns the topics for which
-        that failed.
-        """
-        failed = set[bytes]()
-        for topic_id in self._removals.all():
-            try:
-                while await self._locked(partial(self._has_removed_some, topic_id)):
-                    pass
-            except KafkaError as error:
-                failed.add(topic_id)
-                _log.error("nodes of a deleted topic could not be removed: %s", error)
-        return failed
-
-    async def _has_removed_some(self, topic_id: bytes) -> bool:
-        """Removes some of a deleted topic's nodes, unless none is left or the term is over."""
-        if self._recorder is None or topic_id not in self._removals:
-            return False
-        try:
-            await self._removals.remove_some(topic_id, self._recorder, self._cache.image)
-        except Fenced:
-            self._end_term()
-            raise
-        return True
-
     async def _record(self, step: Step) -> None:
-        if self._recorder is None:
-            raise errors.NotController(f"broker {self._node_id} is no longer the controller")
         try:
-            await self._recorder.write(step, self._cache.image)
-        except Fenced:
-            self._end_term()
-            raise
+            await self.term.write(step, self._cache.image)
         except Differs as error:
             _log.error("the metadata differ from the store, and are corrected: %s", error)
-            await self._correct(self._recorder)
+            await self._correct()
             raise
         self._frozen -= step.delta.deleted.keys()
         if step.delta:
             await self._publish_own(step.delta)
-
-    def _end_term(self) -> None:
-        """Ends the term, lets this broker read the whole store again, and lets it stand for controller again."""
-        self.step_down()
-        self.on_fenced()
 
     def _freeze(self, names: frozenset[str]) -> None:
         new = sorted(names - self._frozen)
@@ -444,22 +400,22 @@ class ControllerService:
             )
         self._frozen = names
 
-    async def _correct(self, recorder: Recorder) -> None:
+    async def _correct(self) -> None:
         """Corrects the metadata on all brokers to match the store. If that fails, ends the term."""
         image = self._cache.image
         try:
             step, frozen = await load_correction(self.store, image)
             self._freeze(frozen)
-            await recorder.write(step, image)
+            await self.term.write(step, image)
             if step.delta:
                 await self._publish(step.delta)
             deleted = await load_deleted(self.store)
-            await self._removals.look(deleted)
-            left = (topic for topic in deleted if topic.id in self._removals or not topic.may_be_on(self._node_id))
+            await self.deletions.nodes.look(deleted)
+            left = (each for each in deleted if each.id in self.deletions.nodes or not each.may_be_on(self._node_id))
             self.deletions.add(left)
         except (CoordinationError, KafkaError) as failure:
             _log.error("the metadata could not be corrected, so the term ends: %s", failure)
-            self._end_term()
+            self.term.break_off()
 
     async def _publish_own(self, delta: MetadataDelta) -> None:
         """Applies what this controller has written. If it may not be published, ends the term, because later plans
@@ -468,7 +424,7 @@ class ControllerService:
         try:
             await self._publish(delta)
         except Overtaken:
-            self._end_term()
+            self.term.break_off()
             raise
 
     async def _publish(self, delta: MetadataDelta) -> None:
@@ -482,18 +438,3 @@ class ControllerService:
                 cluster=image.configs(ResourceType.BROKER, DEFAULT_BROKER),
             )
         await self._cache.publish(delta)
-
-
-class _Beginning:
-    """A term that is beginning: its steps are written, but not published on this broker yet."""
-
-    def __init__(self, recorder: Recorder, image: MetadataImage) -> None:
-        self.recorder = recorder
-        self.image = image
-        """The image after the steps."""
-
-    async def write(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            await self.recorder.write(step, self.image)
-            if step.delta:
-                self.image = self.image.apply(step.delta)

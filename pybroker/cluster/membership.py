@@ -144,7 +144,7 @@ class Membership:
         self._following = Following(
             store, lambda: cache.image.version, service.follow_entry, self._reload, self._fail
         )
-        service.on_fenced = self._on_fenced
+        service.term.on_fenced = self._on_fenced
         service.may_show = self._may_show
 
     async def join(self) -> None:

@@ -52,7 +52,7 @@ def test_a_late_read_of_the_store_removes_no_newer_topic(tmp_path: Path) -> None
         store: Any = member.store
         await members.settled()
         store.slow = 2  # the image itself is complete then
-        member.node.controller.on_fenced()
+        member.node.controller.term.on_fenced()
         await store.waits.wait()
         service = members.controller.node.controller
         await service.create_topics([NewTopic("t", 1, 2)])

@@ -220,7 +220,7 @@ def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
         await members.die(members.controller.id)
         await members.until(lambda: second.is_controller)
         assert store.reads - before < 100
-        await second.node.controller._remove_nodes()
+        await second.node.controller.deletions.nodes.remove_all()
 
     run(tmp_path / "db", scenario)
 
@@ -333,7 +333,7 @@ def test_a_later_term_leaves_the_steps_of_an_earlier_one(tmp_path: Path, monkeyp
         await members.until(lambda: first.is_controller)
         assert first.image.controller_epoch == 2
         await first.node.controller.create_topics([NewTopic("t", 9, 1)])
-        await first.node.controller._remove_nodes()
+        await first.node.controller.deletions.nodes.remove_all()
         await members.check_store()
 
     run(tmp_path / "db", scenario)

@@ -91,7 +91,7 @@ def test_a_topic_created_under_the_name_of_a_missing_one_is_another_one_for_ever
         await by_hand(members, *nodes_of("t", 2))
         await membership_of(follower(members))._reload()
         while "t" in members.controller.image.topics:
-            members.controller.node.controller._end_term()
+            members.controller.node.controller.term.break_off()
             await members.until(lambda: any(member.is_controller for member in members.alive.values()))
         await members.controller.node.controller.create_topics([NewTopic("t", 1, 3)])
         image = await members.settled()

@@ -13,7 +13,10 @@ from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.decisions.topic_steps import deletion_of, removal_steps
 from pybroker.cluster.deletions import Deletions
 from pybroker.cluster.metadata import znodes
-from pybroker.cluster.metadata.image import PartitionImage, TopicImage
+from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.remaining_nodes import RemainingNodes
+from pybroker.cluster.term import Term
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.store.interface import ANY_VERSION, Check, Delete
 from pybroker.tests.waiting import until_async
@@ -85,7 +88,7 @@ def test_a_deletion_that_a_new_term_adds_again_has_another_round(
         rounds = 0
         is_deleting, may_end = asyncio.Event(), asyncio.Event()
 
-        async def remove_nodes() -> set[bytes]:
+        async def remove_all() -> set[bytes]:
             nonlocal rounds
             rounds += 1
             return set()
@@ -95,7 +98,9 @@ def test_a_deletion_that_a_new_term_adds_again_has_another_round(
             await may_end.wait()
 
         store = await members.server.connect()
-        finisher = Deletions(store, 1, remove_nodes)
+        nodes = RemainingNodes(store, MetadataCache(MetadataImage()), Term(1), asyncio.Lock())
+        monkeypatch.setattr(nodes, "remove_all", remove_all)
+        finisher = Deletions(store, 1, nodes)
         finisher.delete_logs = delete_logs
         finisher.add([topic_of(1)])
         await is_deleting.wait()
