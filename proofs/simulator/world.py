@@ -216,7 +216,7 @@ class World:
             self.scheduler.after(rng.random() * 2 * LONGEST_START_S, self._want_coordinator)
 
     def _want_coordinator(self) -> None:
-        self.faults.ask_controller(lambda controller: controller.ensure_internal_topic(TRANSACTIONS_TOPIC))
+        self.faults.ask_controller(lambda controller: controller.auto_creation.ensure_internal(TRANSACTIONS_TOPIC))
 
     def _check_factor(self) -> None:
         """Checks that internal topics have their replicas; Kafka's factor is 3."""
@@ -239,9 +239,9 @@ class World:
             if broker.controller.is_controller:
                 broker.process.loop.start(broker.controller.create_topics(topics))
                 if settings.transactional:
-                    broker.process.loop.start(broker.controller.ensure_internal_topic(TRANSACTIONS_TOPIC))
+                    broker.process.loop.start(broker.controller.auto_creation.ensure_internal(TRANSACTIONS_TOPIC))
                 if settings.has_groups:
-                    broker.process.loop.start(broker.controller.ensure_internal_topic(OFFSETS_TOPIC))
+                    broker.process.loop.start(broker.controller.auto_creation.ensure_internal(OFFSETS_TOPIC))
         wanted = len(topics) + bool(settings.transactional) + settings.has_groups
 
         def are_there() -> bool:

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pybroker.cluster.auto_creation import AutoCreation, Create
 from pybroker.cluster.catching_up import catching_up
 from pybroker.cluster.corrections import load_correction
 from pybroker.cluster.decisions import features
 from pybroker.cluster.decisions.config_changes import ConfigChange, ConfigController, Result, may_allow_unclean
-from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.isr_changes import IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Plan, Step, TopicName
 from pybroker.cluster.decisions.reassignments import Reassignment
@@ -31,7 +31,6 @@ from pybroker.cluster.lines import shortened, tell
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
-    INTERNAL_TOPICS,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
@@ -67,9 +66,6 @@ ATTEMPTS = 3
 _log = logging.getLogger(__name__)
 
 
-CreateElsewhere = Callable[[Sequence[NewTopic]], Awaitable[list[Outcome]]]
-
-
 class ControllerService:
     """Changes the cluster's metadata by async methods. They raise NotController if this broker is not the controller.
     """
@@ -81,7 +77,7 @@ class ControllerService:
         config: BrokerConfig,
         node_id: int,
         topics: TopicController,
-        create_elsewhere: CreateElsewhere | None = None,
+        create_elsewhere: Create | None = None,
     ) -> None:
         """``create_elsewhere`` asks the controller to create topics if this broker is not the controller."""
         self.store = store
@@ -97,7 +93,7 @@ class ControllerService:
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
         """Returns whether metadata with this registration of this broker's id may be published here."""
         self._create_elsewhere = create_elsewhere or self.create_topics
-        self._told: dict[str, str] = {}
+        self.auto_creation = AutoCreation(config, cache, self._create_anywhere)
 
     @property
     def is_controller(self) -> bool:
@@ -218,6 +214,10 @@ class ControllerService:
         """Creates topics. Returns the topic or an error for each request, in order."""
         return await self._change(lambda image: self._topics.create_topics(image, requests), validate_only)
 
+    async def _create_anywhere(self, requests: Sequence[NewTopic]) -> list[Outcome]:
+        """Creates topics, also if another broker is the controller."""
+        return await (self.create_topics if self.is_controller else self._create_elsewhere)(requests)
+
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         """Deletes topics. Returns the deleted topic or an error for each request.
 
@@ -298,47 +298,6 @@ class ControllerService:
     ) -> list[str]:
         """Finalizes new feature levels. Returns those that are left out. Raises InvalidUpdateVersion."""
         return await self._change(lambda image: features.update(image, updates), validate_only)
-
-    async def create_missing(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Creates these topics; internal ones get their own configuration."""
-        requests = [self._request(name) for name in names]
-        create = self.create_topics if self.is_controller else self._create_elsewhere
-        outcomes = dict(zip(names, await create(requests), strict=True))
-        for name, outcome in outcomes.items():
-            if isinstance(outcome, errors.InvalidReplicationFactor):
-                self._tell_missing(name, outcome)
-        return outcomes
-
-    async def auto_create(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Like ``create_missing``, but returns a topic that already exists instead of an error."""
-        outcomes = await self.create_missing(names)
-        for name, outcome in outcomes.items():
-            existing = self._cache.image.topic(name)
-            if isinstance(outcome, errors.TopicAlreadyExists) and existing is not None:
-                outcomes[name] = existing
-        return outcomes
-
-    def _request(self, name: str) -> NewTopic:
-        if name in INTERNAL_TOPICS:
-            return internal_topic(name, self._config, len(self._cache.image.brokers))
-        return NewTopic(name)
-
-    async def ensure_internal_topic(self, name: str) -> TopicImage:
-        """Returns the internal topic, after creating it if necessary. Raises the KafkaError that prevents it."""
-        topic = self._cache.image.topic(name)
-        if topic is not None:
-            return topic
-        outcome = (await self.auto_create([name]))[name]
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        return outcome
-
-    def _tell_missing(self, name: str, error: KafkaError) -> None:
-        """Logs once why a topic cannot be created; clients ask again and again, and for any names."""
-        reason, kind = str(error), name if name in INTERNAL_TOPICS else ""
-        if reason != self._told.get(kind):
-            self._told[kind] = reason
-            _log.warning("%s cannot be created yet: %s", name, reason)
 
     async def _change(self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False) -> T:
         if validate_only:

@@ -11,8 +11,9 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from pybroker.clock import Clock
+from pybroker.cluster.auto_creation import Create
 from pybroker.cluster.cluster_secret import ClusterSecret
-from pybroker.cluster.controller import ControllerService, CreateElsewhere
+from pybroker.cluster.controller import ControllerService
 from pybroker.cluster.decisions import features
 from pybroker.cluster.decisions.topics import TopicController
 from pybroker.cluster.endpoints import (
@@ -45,7 +46,7 @@ class Callbacks(TypedDict, total=False):
 
     on_failure: Callable[[], object]
     known_producers: Callable[[], Iterable[int]]
-    create_elsewhere: CreateElsewhere
+    create_elsewhere: Create
 
 
 class ClusterNode:
@@ -65,7 +66,7 @@ class ClusterNode:
         *,
         on_failure: Callable[[], object] = lambda: None,
         known_producers: Callable[[], Iterable[int]] = tuple,
-        create_elsewhere: CreateElsewhere | None = None,
+        create_elsewhere: Create | None = None,
     ) -> None:
         """``on_failure()`` is called when this broker cannot stay in the cluster and should stop; the log tells why.
 

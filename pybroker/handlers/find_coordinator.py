@@ -110,7 +110,7 @@ async def internal_topic(name: str, call: Call) -> TopicImage:
     if topic is not None:
         return topic
     try:
-        topic = await call.broker.controller.ensure_internal_topic(name)
+        topic = await call.broker.controller.auto_creation.ensure_internal(name)
     except KafkaError as error:
         raise errors.CoordinatorNotAvailable(f"{name}: {error}") from error
     return topic

@@ -115,7 +115,7 @@ async def _after_creation(
 
     async def create(names: list[str]) -> None:
         try:
-            make = call.broker.controller.create_missing
+            make = call.broker.controller.auto_creation.create
             made = await made_within_quota(names, _partitions_of, make, call)
             _tell_created([name for name, outcome in made.items() if isinstance(outcome, TopicImage)], call)
             outcomes.update(made)

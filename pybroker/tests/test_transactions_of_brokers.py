@@ -58,7 +58,7 @@ def controller(cluster: Cluster) -> Broker:
 
 async def internal_topics(cluster: Cluster) -> None:
     for name in (TRANSACTIONS_TOPIC, OFFSETS_TOPIC):
-        await controller(cluster).controller.ensure_internal_topic(name)
+        await controller(cluster).controller.auto_creation.ensure_internal(name)
     for broker in cluster.brokers.values():
         await cluster.until(lambda broker=broker: broker.metadata.image.topic(OFFSETS_TOPIC))
 

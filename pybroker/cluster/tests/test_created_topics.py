@@ -16,7 +16,7 @@ def test_a_hundred_concurrent_requests_for_one_topic_make_it_once(run: Run) -> N
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         outcomes = await asyncio.gather(
-            *(node.controller.auto_create(["t", "u"]) for _ in range(100))
+            *(node.controller.auto_creation.ensure(["t", "u"]) for _ in range(100))
         )
         ids = {outcome.id for each in outcomes for outcome in each.values()}  # type: ignore[union-attr]
         assert len(ids) == 2
@@ -42,12 +42,12 @@ def test_a_cancelled_caller_does_not_interrupt_a_change(run: Run) -> None:
 def test_internal_topics_have_their_own_configuration(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
-        offsets = await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
+        offsets = await node.controller.auto_creation.ensure_internal(OFFSETS_TOPIC)
         assert len(offsets.partitions) == 50
         assert offsets.partitions[0].replicas == (1,)
         assert offsets.configs["cleanup.policy"] == "compact"
-        assert await node.controller.ensure_internal_topic(OFFSETS_TOPIC) is offsets
-        transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
+        assert await node.controller.auto_creation.ensure_internal(OFFSETS_TOPIC) is offsets
+        transactions = await node.controller.auto_creation.ensure_internal(TRANSACTIONS_TOPIC)
         assert transactions.configs["min.insync.replicas"] == "1"
         assert transactions.is_internal
 
@@ -62,11 +62,11 @@ def test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas(run: R
         node, _, _ = await cluster.broker(1, settings=settings)
         for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             with pytest.raises(errors.InvalidReplicationFactor):
-                await node.controller.ensure_internal_topic(name)
+                await node.controller.auto_creation.ensure_internal(name)
         await cluster.broker(2, settings=settings)
-        offsets = await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
+        offsets = await node.controller.auto_creation.ensure_internal(OFFSETS_TOPIC)
         assert {len(partition.replicas) for partition in offsets.partitions} == {2}
-        transactions = await node.controller.ensure_internal_topic(TRANSACTIONS_TOPIC)
+        transactions = await node.controller.auto_creation.ensure_internal(TRANSACTIONS_TOPIC)
         assert {len(partition.replicas) for partition in transactions.partitions} == {2}
         assert transactions.configs["min.insync.replicas"] == "2"
 
@@ -77,6 +77,6 @@ def test_a_replication_factor_that_was_asked_for_is_not_lowered(run: Run) -> Non
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker(settings={"offsets.topic.replication.factor": "3"})
         with pytest.raises(errors.InvalidReplicationFactor):
-            await node.controller.ensure_internal_topic(OFFSETS_TOPIC)
+            await node.controller.auto_creation.ensure_internal(OFFSETS_TOPIC)
 
     run(scenario)

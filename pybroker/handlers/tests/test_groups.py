@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,9 +116,9 @@ class Controller:
         self.topic = node.metadata.image.topics[OFFSETS_TOPIC]
         self.refuses = False
         node.delete(OFFSETS_TOPIC)
-        node.controller = self  # type: ignore[attr-defined]
+        node.controller = SimpleNamespace(auto_creation=self)  # type: ignore[attr-defined]
 
-    async def ensure_internal_topic(self, name: str) -> Any:
+    async def ensure_internal(self, name: str) -> Any:
         assert name == OFFSETS_TOPIC
         if self.refuses:
             raise errors.InvalidReplicationFactor("too few brokers")
