@@ -1,11 +1,19 @@
 """Performs the controller's decisions, one change at a time.
 
-A change has four steps. It is planned from the image. It is written to the store with its journal entry, if the
-controller epoch is still current (``recording``). It is applied on this broker (``MetadataCache.publish``). Then the
-caller gets the answer. So a reply means that the change is durable and visible. The other brokers apply the journal's
-entries one by one. A lock serialises changes; reads of the image never wait.
+A change has four steps. It is planned from the image by ``decisions``. It is written to the store with its journal
+entry, if the controller epoch is still current (``term``). It is applied on this broker (``MetadataCache.publish``).
+Then the caller gets the answer. A large change is written and applied in several steps.
+
+Invariants:
+
+- A reply means that the change is durable, and visible on this broker. The others apply the journal's entries one by
+  one.
+- One lock serialises changes, and what this broker applies as a follower. Reads of the image never wait.
+- A change is planned from the image that contains all changes before it.
+- A topic whose nodes differ from the image and cannot be corrected is *frozen*: plans leave it out (``corrections``).
 
 ``membership`` handles this broker's registration, its candidacy for controller and the expiry of its session.
+``deletions`` finishes what a deletion leaves for later. ``auto_creation`` asks for topics, on any broker.
 """
 
 from __future__ import annotations
@@ -100,6 +108,8 @@ class ControllerService:
         """True while this broker believes that it is the cluster's controller."""
         return self.term.is_on
 
+    # The term
+
     async def take_over(
         self,
         leadership: Leadership,
@@ -116,19 +126,21 @@ class ControllerService:
             term = await Beginning.open(self.store, leadership, image)
             self._frozen = frozenset()
             try:
-                await self._begin(term, brokers)
+                await self._begin_term(term, brokers)
             except Differs as error:
                 _log.error("the metadata differ from the store at the start of a term, and are corrected: %s", error)
                 correction = await load_correction(self.store, term.image)
                 await term.write([correction.step])
                 self._freeze(correction.frozen)
-                await self._begin(term, brokers)
+                await self._begin_term(term, brokers)
             await self.deletions.nodes.look(deleted)
             await self._publish_image(term.image, deleted)
             self.deletions.add(deleted)
             self.term.begin(term.recorder)
 
-    async def _begin(self, term: Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
+    async def _begin_term(self, term: Beginning, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Writes the epoch, the levels of features that are missing, and the elections after ``brokers`` have changed.
+        """
         epoch = term.recorder.leadership.epoch
         await term.write([self._topics.begin_term(term.image, self._node_id, epoch)])
         begin = features.begin(term.image)
@@ -136,6 +148,20 @@ class ControllerService:
         plan = self._topics.change_brokers(replace(term.image, frozen=self._frozen), brokers)
         await term.write(plan.steps)
         tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps the whole cluster starts
+
+    def step_down(self) -> None:
+        """Ends the term."""
+        self.term.end()
+
+    async def resign(self) -> None:
+        """Ends the term, if there is one, after the current change, so that another broker can begin one."""
+        async with self._lock:
+            leadership = self.term.leadership
+            self.term.end()
+        if leadership is not None:
+            await give_up(self.store, leadership)
+
+    # Another broker is the controller
 
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, anyway: bool = False) -> None:
         """Publishes ``image``, because another broker is the controller, unless this broker already has a newer one.
@@ -156,36 +182,31 @@ class ControllerService:
             await self._publish(delta)
             self.deletions.add(delta.deleted.values())
 
-    def step_down(self) -> None:
-        """Ends the term."""
-        self.term.end()
-
-    async def resign(self) -> None:
-        """Ends the term, if there is one, after the current change, so that another broker can begin one."""
-        async with self._lock:
-            leadership = self.term.leadership
-            self.term.end()
-        if leadership is not None:
-            await give_up(self.store, leadership)
-
-    async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
-        """Publishes ``image`` by one delta from the current image. Only the ``noted`` topics are deleted."""
-        delta = catching_up(self._cache.image, image, self._node_id, noted)
-        await self._publish(delta)
-        self.deletions.add(delta.deleted.values())
+    # Brokers, leaders and replicas
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Elects leaders after the live brokers have become ``brokers``; does nothing if nothing changes."""
-        tell(await self._change_what_can_be(lambda image: self._topics.change_brokers(image, brokers)))
+        tell(await self._change_or_plan_again(lambda image: self._topics.change_brokers(image, brokers)))
 
     async def alter_partition(self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
         """Returns for each change that a leader proposes the resulting partition, or an error.
 
         Raises StaleBrokerEpoch.
         """
-        return await self._change_what_can_be(
+        return await self._change_or_plan_again(
             lambda image: self._topics.alter_partition(image, leader, broker_epoch, changes)
         )
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elects leaders. Returns None or an error for each partition."""
+        return await self._change(lambda image: self._topics.elect_leaders(image, partitions, unclean=unclean))
+
+    async def rebalance(self) -> None:
+        """Elects preferred leaders again, if too many partitions are not led by theirs."""
+        percentage = self._config["leader.imbalance.per.broker.percentage"]
+        await self._change_or_plan_again(lambda image: self._topics.rebalance(image, percentage))
 
     async def alter_reassignments(
         self, requests: Sequence[Reassignment], *, may_change_factor: bool = True
@@ -195,20 +216,7 @@ class ControllerService:
             lambda image: self._topics.alter_reassignments(image, requests, may_change_factor=may_change_factor)
         )
 
-    async def rebalance(self) -> None:
-        """Elects preferred leaders again, if too many partitions are not led by theirs."""
-        percentage = self._config["leader.imbalance.per.broker.percentage"]
-        await self._change_what_can_be(lambda image: self._topics.rebalance(image, percentage))
-
-    async def look_at_store(self) -> None:
-        """Unfreezes topics whose nodes are complete again, and holds elections."""
-        if self._frozen or await load_unknown_topics(self.store, lambda: self._cache.image):
-            await self._locked(self._correct_topics)
-            await self._change_what_can_be(lambda image: self._topics.change_brokers(image, image.brokers))
-
-    async def _correct_topics(self) -> None:
-        if self.term.is_on:
-            await self._correct()
+    # Topics
 
     async def create_topics(self, requests: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
         """Creates topics. Returns the topic or an error for each request, in order."""
@@ -217,6 +225,12 @@ class ControllerService:
     async def _create_anywhere(self, requests: Sequence[NewTopic]) -> list[Outcome]:
         """Creates topics, also if another broker is the controller."""
         return await (self.create_topics if self.is_controller else self._create_elsewhere)(requests)
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[Outcome]:
+        """Adds partitions. Returns the grown topic or an error for each request."""
+        return await self._change(lambda image: self._topics.create_partitions(image, requests), validate_only)
 
     async def delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
         """Deletes topics. Returns the deleted topic or an error for each request.
@@ -236,11 +250,7 @@ class ControllerService:
         torn = {topic.name: await load_nodes(self.store, topic.name, topic.id) for topic in topics}
         return await self._change(lambda image: self._topics.delete_topics(image, requests, torn))
 
-    async def create_partitions(
-        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
-    ) -> list[Outcome]:
-        """Adds partitions. Returns the grown topic or an error for each request."""
-        return await self._change(lambda image: self._topics.create_partitions(image, requests), validate_only)
+    # Settings and rights
 
     async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> list[Result]:
         """Changes configurations. Returns None or an error for each change; the changes are in effect then.
@@ -253,11 +263,11 @@ class ControllerService:
                 await self._change(lambda image: self._topics.change_brokers(image, image.brokers))
         return results
 
-    async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
-        """Changes users' SCRAM passwords and waits until they are valid. Returns None or an error for each user."""
-        from pybroker.cluster.decisions.scram_changes import alter  # takes 5 ms, which a broker without users saves
-
-        return await self._change(lambda image: alter(image, changes))
+    async def update_features(
+        self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
+    ) -> list[str]:
+        """Finalizes new feature levels. Returns those that are left out. Raises InvalidUpdateVersion."""
+        return await self._change(lambda image: features.update(image, updates), validate_only)
 
     async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> QuotaResults:
         """Changes quotas and waits until this broker enforces them. Returns None or an error for each entity."""
@@ -265,12 +275,18 @@ class ControllerService:
 
         return await self._change(lambda image: alter(image, changes), validate_only)
 
+    async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
+        """Changes users' SCRAM passwords and waits until they are valid. Returns None or an error for each user."""
+        from pybroker.cluster.decisions.scram_changes import alter  # takes 5 ms, which a broker without users saves
+
+        return await self._change(lambda image: alter(image, changes))
+
     async def create_acls(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
         """Creates ACLs and waits until they are in effect. Returns None or an error for each."""
         from pybroker.cluster.decisions.acl_changes import create  # a broker without ACLs saves this import
 
         await make(self.store, acl_nodes.FOLDERS)
-        return await self._change_what_can_be(lambda image: create(image, bindings).confirmed())
+        return await self._change_or_plan_again(lambda image: create(image, bindings).confirmed())
 
     async def delete_acls(self, wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
         """Deletes the ACLs that match the filter, ``among`` those of some patterns. Waits until they have no effect and
@@ -278,36 +294,18 @@ class ControllerService:
         """
         from pybroker.cluster.decisions.acl_changes import delete
 
-        return await self._change_what_can_be(lambda image: delete(image, wanted, among).confirmed())
+        return await self._change_or_plan_again(lambda image: delete(image, wanted, among).confirmed())
 
     async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
         """Performs a decision of ``token_changes`` and returns its result, when that is in effect here. Raises its
         KafkaError.
         """
         await make(self.store, token_nodes.FOLDERS)
-        return await self._change_what_can_be(decide)
+        return await self._change_or_plan_again(decide)
 
-    async def elect_leaders(
-        self, partitions: Sequence[TopicPartition], *, unclean: bool
-    ) -> dict[TopicPartition, KafkaError | None]:
-        """Elects leaders. Returns None or an error for each partition."""
-        return await self._change(lambda image: self._topics.elect_leaders(image, partitions, unclean=unclean))
+    # How a change is performed
 
-    async def update_features(
-        self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
-    ) -> list[str]:
-        """Finalizes new feature levels. Returns those that are left out. Raises InvalidUpdateVersion."""
-        return await self._change(lambda image: features.update(image, updates), validate_only)
-
-    async def _change(self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False) -> T:
-        if validate_only:
-            return decide(self._cache.image).results
-        task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may have been cancelled
-        await asyncio.wait([task])
-        return task.result()
-
-    async def _change_what_can_be(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
+    async def _change_or_plan_again(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
         """Like ``_change``, but plans again if nodes differ from the metadata, once they are corrected or frozen.
 
         So one damaged topic does not block the others.
@@ -319,11 +317,25 @@ class ControllerService:
                 _log.info("the change is planned again: %s", error)
         return await self._change(decide)
 
+    async def _change(self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False) -> T:
+        """Performs the plan that ``decide`` makes of the newest image; returns its results. With ``validate_only`` it
+        changes nothing. A change goes on if its caller is cancelled.
+        """
+        if validate_only:
+            return decide(self._cache.image).results
+        task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller asks for neither
+        await asyncio.wait([task])
+        return task.result()
+
     async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:
             return await work()
 
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
+        """Plans and takes the steps, under the lock. If a step fails, those before it remain, and what they deleted is
+        removed.
+        """
         if not self.term.is_on:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
         plan = decide(replace(self._cache.image, frozen=self._frozen))
@@ -331,14 +343,15 @@ class ControllerService:
         deleted: dict[str, TopicImage] = {}
         try:
             for step in plan.steps:
-                await self._record(step)
+                await self._write_and_publish(step)
                 deleted.update(step.delta.deleted)
         finally:
             self.deletions.nodes.add(each for each in plan.later if each.name in deleted)
             self.deletions.add(deleted.values())
         return plan.results
 
-    async def _record(self, step: Step) -> None:
+    async def _write_and_publish(self, step: Step) -> None:
+        """Takes one step. Raises Differs after the metadata were corrected."""
         try:
             await self.term.write(step, self._cache.image)
         except Differs as error:
@@ -349,15 +362,27 @@ class ControllerService:
         if step.delta:
             await self._publish_own(step.delta)
 
-    def _freeze(self, names: frozenset[str]) -> None:
-        new = sorted(names - self._frozen)
-        if new:
-            _log.error(
-                "these topics are frozen, with their leaders and logs, because their nodes in the coordination store"
-                " are missing or malformed (restore the nodes, or delete the topics): %s",
-                shortened(new),
-            )
-        self._frozen = names
+    async def _publish_own(self, delta: MetadataDelta) -> None:
+        """Applies what this controller has written. If it may not be published, ends the term, because later plans
+        would need it.
+        """
+        try:
+            await self._publish(delta)
+        except Overtaken:
+            self.term.break_off()
+            raise
+
+    # If the store differs from the metadata
+
+    async def look_at_store(self) -> None:
+        """Unfreezes topics whose nodes are complete again, and holds elections."""
+        if self._frozen or await load_unknown_topics(self.store, lambda: self._cache.image):
+            await self._locked(self._correct_topics)
+            await self._change_or_plan_again(lambda image: self._topics.change_brokers(image, image.brokers))
+
+    async def _correct_topics(self) -> None:
+        if self.term.is_on:
+            await self._correct()
 
     async def _correct(self) -> None:
         """Corrects the metadata on all brokers to match the store. If that fails, ends the term."""
@@ -376,17 +401,27 @@ class ControllerService:
             _log.error("the metadata could not be corrected, so the term ends: %s", failure)
             self.term.break_off()
 
-    async def _publish_own(self, delta: MetadataDelta) -> None:
-        """Applies what this controller has written. If it may not be published, ends the term, because later plans
-        would need it.
-        """
-        try:
-            await self._publish(delta)
-        except Overtaken:
-            self.term.break_off()
-            raise
+    def _freeze(self, names: frozenset[str]) -> None:
+        """Makes these topics the frozen ones, and logs those that were not before."""
+        new = sorted(names - self._frozen)
+        if new:
+            _log.error(
+                "these topics are frozen, with their leaders and logs, because their nodes in the coordination store"
+                " are missing or malformed (restore the nodes, or delete the topics): %s",
+                shortened(new),
+            )
+        self._frozen = names
+
+    # Publishing
+
+    async def _publish_image(self, image: MetadataImage, noted: Sequence[Deleted] = ()) -> None:
+        """Publishes ``image`` by one delta from the current image. Only the ``noted`` topics are deleted."""
+        delta = catching_up(self._cache.image, image, self._node_id, noted)
+        await self._publish(delta)
+        self.deletions.add(delta.deleted.values())
 
     async def _publish(self, delta: MetadataDelta) -> None:
+        """Applies a change on this broker, first to its configuration. Raises Overtaken if it may not be shown."""
         own = delta.brokers.get(self._node_id)
         if own is not None and not self.may_show(own):
             raise Overtaken(f"broker {self._node_id} was registered again in epoch {own.epoch}")

@@ -121,7 +121,7 @@ def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
 @defect("pybroker/cluster/tests/test_missing_topics.py::test_a_leader_changes_the_others_in_the_same_request")
 def one_topic_that_differs_stops_the_changes_of_all() -> list[Patch]:
     """One missing node blocked all elections of the cluster."""
-    return [(ControllerService, "_change_what_can_be", ControllerService._change)]
+    return [(ControllerService, "_change_or_plan_again", ControllerService._change)]
 
 
 @defect("pybroker/cluster/tests/test_missing_topics.py::test_a_new_controller_begins_and_elects_leaders_of_the_others")
