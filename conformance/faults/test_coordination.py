@@ -16,7 +16,7 @@ from conformance.drivers.base import Place
 from conformance.faults.checkers.history import PartitionHistory
 from conformance.faults.loads.load import IdempotentWriter, read_back
 from harness.servers.clusters import Cluster
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 from harness.waiting import until
 
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
@@ -83,13 +83,13 @@ Start = Callable[..., Loaded]
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
-    with ensemble(tmp_path) as running:
+    with Ensemble(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def three_servers(tmp_path: Path) -> Iterator[Ensemble]:
-    with ensemble(tmp_path, 3) as running:
+    with Ensemble(tmp_path, 3) as running:
         yield running
 
 

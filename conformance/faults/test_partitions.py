@@ -23,7 +23,7 @@ from conformance.faults.loads.cluster_target import EAGER, ClusterTarget
 from conformance.faults.loads.load import IdempotentWriter, make_value, name_of, read_back
 from harness.faults.proxy import FaultProxy
 from harness.protocol.wire_client import Wire
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 from harness.servers.machines import Machines
 from harness.waiting import until
 
@@ -68,7 +68,7 @@ class Doors:
 @pytest.fixture
 def doors(tmp_path: Path) -> Iterator[Doors]:
     with ExitStack() as running:
-        yield Doors(tmp_path, running.enter_context(ensemble(tmp_path)), running)
+        yield Doors(tmp_path, running.enter_context(Ensemble(tmp_path)), running)
 
 
 class Writer:

@@ -19,7 +19,7 @@ from conformance.security.kdc import REALM, Kdc, serving
 from harness.clients.jvm import Jvm
 from harness.servers.brokers import Broker, BrokerError, OurBroker, free_port
 from harness.servers.clusters import Cluster
-from harness.servers.ensemble import Kerberos, ensemble
+from harness.servers.ensemble import Ensemble, Kerberos
 from harness.waiting import until
 from pyclient import Admin, Consumer, Producer
 from pyclient.errors import SaslRefused
@@ -161,7 +161,7 @@ def test_what_is_wrong_with_a_keytab_or_a_service_is_told(broker: Broker, kdc: K
 def test_brokers_with_tickets_are_one_user_of_zookeeper_and_share_their_secrets(kdc: Kdc, data_root: Path) -> None:
     service = f"zookeeper/{HOST}"
     server = Kerberos(f"{service}@{REALM}", kdc.keytab(service), kdc.krb5_conf)
-    with ensemble(data_root / "kerberos-zookeeper", host=HOST, kerberos=server) as zookeeper:
+    with Ensemble(data_root / "kerberos-zookeeper", host=HOST, kerberos=server) as zookeeper:
         place = f"{zookeeper.hosts}/kafka"
 
         def broker_of(name: str) -> OurBroker:

@@ -1,7 +1,7 @@
 """A real ZooKeeper ensemble for tests, from Debian's package, whose servers can be killed and restarted.
 
-``Ensemble(folder, 3)`` runs three server processes on free ports of 127.0.0.1, with their data under ``folder``.
-Clients connect to ``hosts``.
+``with Ensemble(folder, 3) as ensemble`` runs three server processes on free ports of 127.0.0.1, with their data under
+``folder``. Clients connect to ``ensemble.hosts``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self
 
 from harness.servers.brokers import free_port
 
@@ -159,7 +159,7 @@ class Server:
 
 
 class Ensemble:
-    """The servers of one ZooKeeper."""
+    """The servers of one ZooKeeper. As a context manager it runs them, and leaves none of them at the end."""
 
     def __init__(
         self,
@@ -171,14 +171,30 @@ class Ensemble:
         kerberos: Kerberos | None = None,
     ) -> None:
         """``host``: the address on which the servers listen. ``tls``: they also listen with TLS on a second port.
-        ``users``: the SASL users with their passwords; or ``kerberos``, to which the servers belong.
+        ``users``: the SASL users with their passwords; or ``kerberos``, to which the servers belong. Raises
+        EnsembleError if the package is missing.
         """
+        if not JAR.exists():
+            raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
         ports = [free_port(host) for _ in range(3 * servers)]
         folders = [folder / f"zookeeper-{n + 1}" for n in range(servers)]
         self.servers = [Server(each, n + 1, ports[3 * n], host, tls, users, kerberos) for n, each in enumerate(folders)]
         members = [f"server.{n + 1}={host}:{ports[3 * n + 1]}:{ports[3 * n + 2]}" for n in range(servers)]
         for server in self.servers:
             server.configure(members if servers > 1 else [])
+
+    def __enter__(self) -> Self:
+        """Starts every server. Raises EnsembleError if one does not start."""
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kills every server."""
+        self.stop()
 
     @property
     def hosts(self) -> str:
@@ -191,7 +207,7 @@ class Ensemble:
         return ",".join(f"{server.host}:{server.tls_port}" for server in self.servers)
 
     def start(self) -> None:
-        """Starts every server that does not run. Returns when all serve clients."""
+        """Starts every server that does not run. Returns when all serve clients. Raises EnsembleError."""
         for server in self.servers:
             if server.process is None:
                 server.start()
@@ -217,27 +233,3 @@ class Ensemble:
             if server.process is not None:
                 server.signal(signal.SIGCONT)
             server.kill()
-
-
-@contextlib.contextmanager
-def ensemble(
-    folder: Path,
-    servers: int = 1,
-    host: str = "127.0.0.1",
-    tls: Tls | None = None,
-    users: Mapping[str, str] | None = None,
-    kerberos: Kerberos | None = None,
-) -> Iterator[Ensemble]:
-    """Runs an ensemble, and leaves none of it at the end.
-
-    Raises:
-        EnsembleError: the package is missing, or a server does not start.
-    """
-    if not JAR.exists():
-        raise EnsembleError(f"{JAR} is missing: apt-get install zookeeper (sh install.sh tests does)")
-    running = Ensemble(folder, servers, host, tls, users, kerberos)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()

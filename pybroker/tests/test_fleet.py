@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from harness.servers.clusters import consecutive_ports
-from harness.servers.ensemble import ensemble
+from harness.servers.ensemble import Ensemble
 from pybroker.config import BrokerConfig
 from pybroker.process.start_options import replicated
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started
@@ -294,7 +294,7 @@ def test_nothing_of_several_is_left_when_the_process_of_a_test_is_killed() -> No
 
 
 def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Path) -> None:
-    with ensemble(tmp_path) as zookeeper:
+    with Ensemble(tmp_path) as zookeeper:
         place = ("--zookeeper", f"{zookeeper.hosts}/kafka", "--set", "zookeeper.session.timeout.ms=3000")
         with fleet(tmp_path / "data", "--processes", 2, *QUICK, *place) as running:
             client = KazooClient(f"{zookeeper.hosts}/kafka")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from harness.servers.ensemble import ensemble
+from harness.servers.ensemble import Ensemble
 from pybroker.tests.processes import fleet, is_alive
 from pybroker.tests.waiting import until
 from pyclient import Admin, NewTopic, Producer
@@ -69,7 +69,7 @@ def test_a_hanging_controller_is_replaced_on_zookeeper_and_rejoins_afterwards(tm
     (tmp_path / "sitecustomize.py").write_text(HANGS.format(path=str(tmp_path / "pipe-PID")))
     env = {"PYTHONPATH": str(tmp_path)}
     settings = ("--set", "zookeeper.session.timeout.ms=3000", "--set", "default.replication.factor=3")
-    with ensemble(tmp_path / "zookeeper") as zookeeper:
+    with Ensemble(tmp_path / "zookeeper") as zookeeper:
         place = ("--zookeeper", f"{zookeeper.hosts}/kafka", "--processes", 3, *settings)
         with fleet(tmp_path / "data", *place, env=env) as running, told(f"{zookeeper.hosts}/kafka") as client:
             hung = controller(client)

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 import pybroker
-from harness.servers.ensemble import Tls, ensemble
+from harness.servers.ensemble import Ensemble, Tls
 from pybroker.security.tls.certificates import make
 from pyclient import Admin
 from pyclient import Producer as OurProducer
@@ -34,7 +34,7 @@ def keys(path: Path) -> None:
 
 def test_brokers_on_zookeeper_start_with_the_key_stores_that_an_administrator_has_chosen(tmp_path: Path) -> None:
     given: dict[str, Any] = {"ssl_client_auth": "required", "default_replication_factor": 3, "min_insync_replicas": 3}
-    with ensemble(tmp_path / "zookeeper") as zookeeper:
+    with Ensemble(tmp_path / "zookeeper") as zookeeper:
         given |= {"zookeeper_connect": f"{zookeeper.hosts}/kafka", "data_dir": tmp_path / "data"}
         with pybroker.run(processes=3, tls=True, **given) as cluster:
             static, moved = tmp_path / "data" / "tls" / "server.pem", tmp_path / "moved.pem"
@@ -59,7 +59,7 @@ def test_brokers_share_their_secrets_on_zookeeper_with_nobody_else(tmp_path: Pat
         "zookeeper_set_acl": True,
         "default_replication_factor": 2,
     }
-    with ensemble(tmp_path / "zookeeper", tls=Tls(files.server, files.authority)) as zookeeper:
+    with Ensemble(tmp_path / "zookeeper", tls=Tls(files.server, files.authority)) as zookeeper:
         given["zookeeper_connect"] = f"{zookeeper.tls_hosts}/kafka"
         with (
             pybroker.run(processes=2, sasl="SCRAM-SHA-256", users={"alice": "secret"}, **given) as cluster,

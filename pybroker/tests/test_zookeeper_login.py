@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 import pybroker
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 from pyclient import Producer
 
 PATIENCE_S = 120.0
@@ -20,7 +20,7 @@ MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
-    with ensemble(tmp_path / "zookeeper", users={"kafka": "kafka-secret"}) as running:
+    with Ensemble(tmp_path / "zookeeper", users={"kafka": "kafka-secret"}) as running:
         yield running
 
 

@@ -18,7 +18,7 @@ from conformance.bench.cases import Figures, LoadError, Scale
 from conformance.bench.cluster.trio import KafkaTrio, OurTrio, Trio
 from conformance.data.batches import batch
 from harness.protocol.wire_client import Wire
-from harness.servers.ensemble import ensemble
+from harness.servers.ensemble import Ensemble
 from harness.waiting import until
 
 PARTITIONS = 6
@@ -48,7 +48,7 @@ def failover_on_zookeeper(trio: Trio, scale: Scale) -> Figures:
     """
     if isinstance(trio, KafkaTrio):
         return {}
-    with tempfile.TemporaryDirectory() as folder, ensemble(Path(folder)) as zookeeper:
+    with tempfile.TemporaryDirectory() as folder, Ensemble(Path(folder)) as zookeeper:
         settings = {"zookeeper_session_timeout_ms": SESSION_MS}
         with OurTrio(Path(folder, "data"), f"{zookeeper.hosts}/bench", **settings) as own:
             found = failover(own, scale)

@@ -56,7 +56,7 @@ from conformance.faults.means.disks import Disks
 from conformance.faults.means.secured import Secured, running
 from harness.faults import network
 from harness.servers.clusters import Cluster, consecutive_ports
-from harness.servers.ensemble import ensemble
+from harness.servers.ensemble import Ensemble
 from harness.servers.machines import Machines
 
 STUCK = "stuck"
@@ -347,7 +347,7 @@ def on_machines(folder: Path, seed: int, plan: Plan, **config: object) -> Iterat
     with contextlib.ExitStack() as opened:
         net = opened.enter_context(network.Network([1, 2, 3])) if network.is_possible() else None
         host = net.address(network.SERVICES) if net else "127.0.0.1"
-        servers = opened.enter_context(ensemble(folder, 3, host))
+        servers = opened.enter_context(Ensemble(folder, 3, host))
         machines = Machines(folder / "data", f"{servers.hosts}/kafka", 3, net, disks=2, **{**EAGER, **config})
         machines.environment |= HANGING
         secured = None

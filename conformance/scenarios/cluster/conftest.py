@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance.scenarios.cluster.brokers import OpenCluster
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 
 LAG_MS = 3_000
 #: A broker that hangs leaves the ISR by its lag, well before its session expires.
@@ -53,7 +53,7 @@ def embedded_cluster(data_root: Path) -> Iterator[OpenCluster]:
 @pytest.fixture(scope="session")
 def zookeeper(data_root: Path) -> Iterator[Ensemble]:
     """Starts one ZooKeeper server."""
-    with ensemble(data_root / "ensemble") as running:
+    with Ensemble(data_root / "ensemble") as running:
         yield running
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pybroker
-from harness.servers.ensemble import Tls, ensemble
+from harness.servers.ensemble import Ensemble, Tls
 from pybroker.cli.common.verbs import Failure
 from pybroker.cli.log.strays import store_of
 from pybroker.cli.tests.running import Shell
@@ -149,7 +149,7 @@ def test_a_topic_is_adopted_in_a_zookeeper_with_tls_and_users(tmp_path: Path) ->
     }
     by_name: dict[str, Any] = {name.replace(".", "_"): text for name, text in given.items()}
     tls = Tls(files.server, files.authority)
-    with ensemble(tmp_path / "zookeeper", tls=tls, users={"kafka": "secret"}) as zookeeper:
+    with Ensemble(tmp_path / "zookeeper", tls=tls, users={"kafka": "secret"}) as zookeeper:
         places = [f"{zookeeper.tls_hosts}/{name}" for name in ("lost", "kafka")]
         with pybroker.run(data_dir=tmp_path / "data", zookeeper_connect=places[0], **by_name) as broker:
             Shell(broker.bootstrap_servers).done("produce", "t", stdin="\n".join(FIRST))

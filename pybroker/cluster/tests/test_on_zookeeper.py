@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 from pybroker.cluster.decisions import acl_changes
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.metadata.image import NO_LEADER
@@ -40,7 +40,7 @@ class Sessions:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with ensemble(tmp_path_factory.mktemp("alone")) as running:
+    with Ensemble(tmp_path_factory.mktemp("alone")) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 from pybroker.store.interface import (
     ConnectionLoss,
     CoordinationStore,
@@ -44,13 +44,13 @@ chroots = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with ensemble(tmp_path_factory.mktemp("alone")) as running:
+    with Ensemble(tmp_path_factory.mktemp("alone")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with ensemble(tmp_path_factory.mktemp("three"), 3) as running:
+    with Ensemble(tmp_path_factory.mktemp("three"), 3) as running:
         yield running
 
 
@@ -223,7 +223,7 @@ def test_a_zookeeper_whose_contents_are_older_takes_its_clients_back(tmp_path: P
             assert await _is_there(store, "/early") is not empty
         await store.close()
 
-    with ensemble(tmp_path) as alone:
+    with Ensemble(tmp_path) as alone:
         if empty:
             shutil.copytree(data, backup)
         else:

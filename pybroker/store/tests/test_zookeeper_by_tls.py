@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.servers.ensemble import Ensemble, Tls, ensemble
+from harness.servers.ensemble import Ensemble, Tls
 from pybroker.config import BrokerConfig
 from pybroker.security.tls.zookeeper_tls import context_of
 from pybroker.store.interface import ConnectionLoss, NotAllowed, ensure_path
@@ -57,7 +57,7 @@ def by_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
     tls = Tls(written("server", server.key, server.certificate), trusted)
     elsewhere = written("elsewhere", Authority("another").issued.certificate)
-    with ensemble(folder, tls=tls) as running:
+    with Ensemble(folder, tls=tls) as running:
         yield Secured(running, client("broker", trusted), client("other", trusted), client("stranger", elsewhere))
 
 

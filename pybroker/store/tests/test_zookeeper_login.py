@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.servers.ensemble import Ensemble, ensemble
+from harness.servers.ensemble import Ensemble
 from pybroker.config.zookeeper_login import Login
 from pybroker.store.interface import ConnectionLoss, NotAllowed, SessionExpired, SessionState, ensure_path
 from pybroker.store.stores import StoreOptions, open_store
@@ -29,7 +29,7 @@ pytestmark = test_zookeeper.pytestmark
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with ensemble(tmp_path_factory.mktemp("sasl"), users=USERS) as running:
+    with Ensemble(tmp_path_factory.mktemp("sasl"), users=USERS) as running:
         yield running
 
 
@@ -113,7 +113,7 @@ def test_a_zookeeper_without_sasl_is_reported(tmp_path: Path) -> None:
         store = await open_store(StoreOptions(zookeeper=f"{hosts}/kafka", login=DIGEST, is_guarded=True))
         await store.close()
 
-    with ensemble(tmp_path) as alone:
+    with Ensemble(tmp_path) as alone:
         asyncio.run(scenario(alone.hosts))
 
 
@@ -148,5 +148,5 @@ def test_a_temporarily_wrong_password_is_reported_once_and_the_store_recovers(
         assert caplog.text.count("does not accept the login of other") == 1
         assert caplog.text.count("has expired") == 1
 
-    with ensemble(tmp_path, users={"other": OTHER.password}) as zookeeper:
+    with Ensemble(tmp_path, users={"other": OTHER.password}) as zookeeper:
         asyncio.run(scenario(zookeeper))
