@@ -47,8 +47,8 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import Overtaken
+from pybroker.cluster.nodes.controller_election import Leadership, give_up
 from pybroker.cluster.nodes.folders import make
-from pybroker.cluster.nodes.leadership import Leadership, give_up
 from pybroker.cluster.nodes.loading import Deleted, load_deleted, load_nodes, load_unknown_topics
 from pybroker.cluster.nodes.recording import Differs
 from pybroker.cluster.remaining_nodes import RemainingNodes

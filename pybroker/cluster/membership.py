@@ -35,8 +35,8 @@ from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
+from pybroker.cluster.nodes.controller_election import Leadership, become_controller, give_up
 from pybroker.cluster.nodes.folders import missing
-from pybroker.cluster.nodes.leadership import Leadership, become_controller, give_up
 from pybroker.cluster.nodes.loading import load_brokers, load_deleted, load_unknown_topics
 from pybroker.cluster.owner_process import own_process
 from pybroker.store.interface import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from pybroker.cluster.decisions.plan import Step
 from pybroker.cluster.metadata.image import MetadataImage
-from pybroker.cluster.nodes.leadership import Leadership
+from pybroker.cluster.nodes.controller_election import Leadership
 from pybroker.cluster.nodes.recording import Fenced, Recorder
 from pybroker.store.interface import CoordinationStore
 from pyclient.protocol import errors

@@ -16,7 +16,7 @@ from pybroker.cluster.membership import Membership
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataImage, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
-from pybroker.cluster.nodes.leadership import Leadership, become_controller
+from pybroker.cluster.nodes.controller_election import Leadership, become_controller
 from pybroker.cluster.owner_process import Owner
 from pybroker.handlers.common.described import DescribedTopics, Form
 from pybroker.store.interface import CoordinationStore, Create, NoNode

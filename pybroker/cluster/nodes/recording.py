@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from pybroker.cluster.decisions.plan import Step
 from pybroker.cluster.metadata import journal, znodes
 from pybroker.cluster.metadata.image import MetadataImage
-from pybroker.cluster.nodes.leadership import Leadership
+from pybroker.cluster.nodes.controller_election import Leadership
 from pybroker.cluster.nodes.loading import load_versions
 from pybroker.store.interface import (
     BadVersion,

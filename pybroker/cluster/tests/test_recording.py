@@ -13,7 +13,7 @@ import pytest
 from pybroker.cluster.decisions.plan import NewTopic, Step
 from pybroker.cluster.metadata import journal
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
-from pybroker.cluster.nodes.leadership import Leadership
+from pybroker.cluster.nodes.controller_election import Leadership
 from pybroker.cluster.nodes.recording import Differs, Fenced, Recorder
 from pybroker.cluster.tests.harness import Members, run
 from pybroker.store.embedded import EmbeddedStore
