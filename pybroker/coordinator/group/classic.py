@@ -9,8 +9,7 @@ get them; then the group is stable. A member that does not sync within the rebal
 The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members. If more arrive, it
 waits again, up to the rebalance timeout.
 
-A member's session expires if it sends nothing for its session timeout. A member that waits in a join or a sync does not
-expire. But a new member's first join may last at most five minutes.
+A member whose session has expired is evicted (``sessions``).
 
 ``joining`` and ``syncing`` handle JoinGroup and SyncGroup.
 """
@@ -35,6 +34,7 @@ from pybroker.coordinator.group.records import (
     read_member,
     subscribed_by_all,
 )
+from pybroker.coordinator.group.sessions import Sessions
 from pybroker.coordinator.group.state import (
     CAN_REBALANCE,
     COMES_FROM,
@@ -83,6 +83,7 @@ class ClassicGroup:
         self.subscribed: frozenset[str] | None = None
         """The topics of a consumer group's members, None if they are unknown."""
         self.members = Members()
+        self.sessions = Sessions(self.timers, self._session_expired)
         self.pending: dict[str, Timer[Event]] = {}
         """Reserved member ids (KIP-394) whose clients have not joined yet."""
         self.unsynced: set[str] = set()
@@ -126,27 +127,7 @@ class ClassicGroup:
         if generation != self.generation:
             raise errors.IllegalGeneration(f"group {self.id} is in generation {self.generation}")
 
-    # Sessions
-
-    def touch(self, member: Member, result: Result, timeout_ms: int | None = None) -> None:
-        """Extends the member's session by ``timeout_ms``, by default its session timeout."""
-        lasts_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        member.deadline_ms = result.now.monotonic_ms + lasts_ms
-        if member.session is None or member.session.deadline_ms > member.deadline_ms:
-            self.timers.cancel(member.session)
-            self._watch(member)
-
-    def _watch(self, member: Member) -> None:
-        ended = partial(self._session_ended, member)
-        member.session = self.timers.schedule(member.deadline_ms, ended)
-
-    def _session_ended(self, member: Member, result: Result) -> None:
-        member.session = None
-        if result.now.monotonic_ms < member.deadline_ms:
-            self._watch(member)
-        elif member.is_new or (member.join_token is None and member.sync_token is None):
-            self.remove(member, result)
-            self.react(result)
+    # Reserved member ids
 
     def add_pending(self, member_id: str, session_timeout_ms: int, result: Result) -> None:
         """Reserves a member id that its client has just been given."""
@@ -195,11 +176,11 @@ class ClassicGroup:
         self.drop_pending(member.id)
         self.members.add(member)
         self.members.wait_for_join(member, result.token)
-        self.touch(member, result, self.settings.new_member_join_timeout_ms)
+        self.sessions.touch(member, result, self.settings.new_member_join_timeout_ms)
 
     def remove(self, member: Member, result: Result) -> None:
         """Removes the member and answers its waiting requests. The caller must call ``react`` afterwards."""
-        self.timers.cancel(member.session)
+        self.sessions.end(member)
         token = self.members.stop_waiting(member)
         result.reply(token, refusal(errors.UnknownMemberId, ""))
         result.reply(member.sync_token, errors.UnknownMemberId())
@@ -213,6 +194,10 @@ class ClassicGroup:
             self.prepare_rebalance(result)
         else:
             self.maybe_complete_join(result)
+
+    def _session_expired(self, member: Member, result: Result) -> None:
+        self.remove(member, result)
+        self.react(result)
 
     # The rebalance
 
@@ -251,7 +236,7 @@ class ClassicGroup:
             if member.sync_token is not None:
                 result.reply(member.sync_token, errors.RebalanceInProgress())
                 member.sync_token = None
-                self.touch(member, result)
+                self.sessions.touch(member, result)
 
     def _end_initial_delay(self, delay_ms: int, left_ms: int, result: Result) -> None:
         if self._more_came and left_ms:
@@ -308,7 +293,7 @@ class ClassicGroup:
         everybody = joined_members(self.members, self.protocol)
         for member in self.members:
             member.is_new = False
-            self.touch(member, result)
+            self.sessions.touch(member, result)
             token = self.members.stop_waiting(member)
             if token is not None:
                 leads = member.id == self.members.leader_id
@@ -375,7 +360,7 @@ class ClassicGroup:
             if self.state is COMPLETING:
                 raise errors.RebalanceInProgress
             if self.state in (STABLE, PREPARING):
-                self.touch(member, result)
+                self.sessions.touch(member, result)
         elif not commit.transactional:
             raise errors.UnknownMemberId(f"group {self.id} has members, so only they may commit")
         return None
@@ -471,7 +456,7 @@ class ClassicGroup:
     def resume(self, result: Result) -> None:
         """Starts a full session for each member, after the log has been loaded."""
         for member in self.members:
-            self.touch(member, result)
+            self.sessions.touch(member, result)
         if len(self.members) > self.settings.max_size:
             self.prepare_rebalance(result)
 
@@ -480,5 +465,6 @@ class ClassicGroup:
         self.previous, self.state = self.state, DEAD
         for member_id in list(self.pending):
             self.drop_pending(member_id)
-        for timer in (self._phase, *(m.session for m in self.members)):
-            self.timers.cancel(timer)
+        for member in self.members:
+            self.sessions.end(member)
+        self.timers.cancel(self._phase)

@@ -200,7 +200,7 @@ def _replace(group: ClassicGroup, member: Member, new_id: str, join: Join, resul
     led = group.members.leader_id
     group.members.rename(member, new_id)
     _update(group, member, join, result)
-    group.touch(member, result)
+    group.sessions.touch(member, result)
     if group.state is STABLE and group.members.choose_protocol() == group.protocol:
         group.members.stop_waiting(member)
         result.answer(_unchanged(group, member, led or "", join))
@@ -246,4 +246,4 @@ def _undo_replacement(
     """Restores the old member if the replacement could not be written."""
     group.members.set_protocols(member, old_protocols)
     group.members.rename(member, old_id)
-    group.touch(member, result)
+    group.sessions.touch(member, result)

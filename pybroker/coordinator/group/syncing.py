@@ -55,7 +55,7 @@ def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> 
         if member.sync_token is not None:
             result.reply(member.sync_token, _response(group, assignments[member.id]))
             member.sync_token = None
-            group.touch(member, result)
+            group.sessions.touch(member, result)
 
 
 def _not_assigned(group: ClassicGroup, result: Result, error: KafkaError) -> None:
@@ -81,7 +81,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat.Request, result: Result) -
     group.check_generation(request.generation_id)
     if group.state is EMPTY:
         raise errors.UnknownMemberId(f"group {group.id} has no members")
-    group.touch(member, result)
+    group.sessions.touch(member, result)
     if group.state is PREPARING:
         raise errors.RebalanceInProgress
 
