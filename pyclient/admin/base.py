@@ -10,6 +10,7 @@ from cy.seconds import seconds
 from pyclient.admin.fan_out import Anywhere, fetch_metadata
 from pyclient.config import ADMIN, load
 from pyclient.core.client import Client
+from pyclient.core.deadline import Deadline
 from pyclient.core.nodes.connection import Request
 from pyclient.core.reports.unclosed import watch
 from pyclient.core.showing import shown
@@ -75,9 +76,8 @@ class Base:
     ) -> None:
         await self.close()
 
-    def _deadline(self, timeout: float | None) -> float:
-        seconds(timeout)
-        return self._client.clock() + (self._timeout if timeout is None else timeout)
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return self._client.deadline(timeout)
 
     def _left_ms(self, deadline: float) -> int:
         """Returns the milliseconds that a broker may take for a request."""

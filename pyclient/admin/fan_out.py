@@ -48,14 +48,14 @@ async def fan_out(
         is_hopeless = client.nodes.hopeless() is not None
         for key, outcome in outcomes.items():
             if isinstance(outcome, OutOfTime):
-                results.put(key, client.expired(last.get(key, outcome), since))
+                results.put(key, client.expired(last.get(key, outcome), since, deadline))
             elif isinstance(outcome, KafkaError) and not is_hopeless and _may_retry(outcome, retry):
                 again[key] = outcome
             else:
                 results.put(key, outcome)
         wait = backoff.next()
         if again and client.clock() + wait > deadline:
-            results.errors.update((key, client.expired(error, since)) for key, error in again.items())
+            results.errors.update((key, client.expired(error, since, deadline)) for key, error in again.items())
             break
         pending = list(again)
         if pending:

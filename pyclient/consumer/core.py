@@ -80,7 +80,7 @@ class ConsumerCore:
         self.client.uses(self._topics_in_use)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         lookup = OffsetLookup(self.client, isolation, self.timeout)
-        self.questions = Questions(self.client, lookup, self.start, self.timeout)
+        self.questions = Questions(self.client, lookup, self.start)
         self.commits = Commits(
             self.client,
             config,
@@ -158,7 +158,7 @@ class ConsumerCore:
                 subscription.regex = member.regex_of(subscription.pattern)
             self.client.watch_all(subscription.is_matched_here)
             if subscription.is_matched_here:
-                await self.client.all_topics(timeout=self.timeout)
+                await self.client.all_topics()
                 self._match()
         member.start()
         member.subscription_changed()
@@ -248,7 +248,7 @@ class ConsumerCore:
     async def assign_range(self, tp: TopicPartition, start: int, end: int) -> None:
         """Reads only this partition, from ``start`` up to ``end``. Raises UnknownTopicOrPartition."""
         check_topics([tp.topic])
-        await self.client.metadata([tp.topic], timeout=self.timeout)
+        await self.client.metadata([tp.topic])
         self._errors.forget()
         with self.lock:
             self.subscription.assign_range(tp, start, end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from cy.seconds import seconds
 from pyclient.consumer.offsets.list_offsets import OffsetLookup
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
@@ -13,17 +12,14 @@ from pyclient.topic_partition import TopicPartition, partitions_of
 
 
 class Questions:
-    """Answers questions for one consumer, whatever its subscription. ``start`` connects; ``timeout`` is the default in
-    seconds.
-    """
+    """Answers questions for one consumer, whatever its subscription. ``start`` connects."""
 
     def __init__(
-        self, client: Client, lookup: OffsetLookup, start: Callable[[float | None], Awaitable[None]], timeout: float
+        self, client: Client, lookup: OffsetLookup, start: Callable[[float | None], Awaitable[None]]
     ) -> None:
         self._client = client
         self._lookup = lookup
         self._start = start
-        self._timeout = timeout
 
     async def edges(
         self, partitions: Collection[TopicPartition], time: int, timeout: float | None = None
@@ -48,19 +44,17 @@ class Questions:
     async def _find(
         self, times: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        seconds(timeout)
-        timeout = self._timeout if timeout is None else timeout
-        deadline = self._client.clock() + timeout
+        deadline = self._client.deadline(timeout)
         await self._start(timeout)
         return await self._lookup.find(times, deadline)
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Returns the partitions of a topic. Raises UnknownTopicOrPartition."""
-        await self._client.metadata([topic], timeout=self._timeout)
+        await self._client.metadata([topic])
         return list(self._client.cluster.partitions(topic) or ())
 
     async def list_topics(self) -> dict[str, list[PartitionInfo]]:
         """Returns all topics with their partitions."""
-        await self._client.all_topics(timeout=self._timeout)
+        await self._client.all_topics()
         cluster = self._client.cluster
         return {topic: list(cluster.partitions(topic) or ()) for topic in cluster.topics()}

@@ -19,6 +19,7 @@ from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Broker, Cluster
+from pyclient.core.deadline import API_TIMEOUT, MAX_BLOCK, Deadline, after
 from pyclient.core.kinds import Coordinator, request_of
 from pyclient.core.metadata import MetadataKeeper
 from pyclient.core.nodes.connection import Pending, Request
@@ -112,14 +113,15 @@ class Client:
 
     async def start(self, timeout: float | None = None) -> None:
         """Asks the bootstrap servers for the cluster until one answers. Raises ConnectionFailed after ``timeout``
-        seconds (default.api.timeout.ms), or at once if no server can ever answer: no name can be resolved, or each
-        server rejects TLS or SASL.
+        seconds (None: the setting of ``deadline``), or at once if no server can ever answer: no name can be resolved,
+        or each server rejects TLS or SASL.
         """
-        if timeout is None:
-            timeout = self.config.default_api_timeout_ms / 1000
-        seconds(timeout)
-        deadline = self.clock() + timeout
-        self.nodes.settings.patience = timeout / len(self.nodes.bootstrap)
+        await self.reach(self.deadline(timeout))
+
+    async def reach(self, deadline: Deadline) -> None:
+        """Like ``start``, until ``deadline``."""
+        allowed = deadline - self.clock()
+        self.nodes.settings.patience = allowed / len(self.nodes.bootstrap)
         while not self.cluster.brokers:
             self._keeper.refresh()
             in_time = await self._keeper.next_update(deadline)
@@ -127,34 +129,44 @@ class Client:
             if (reason := self.nodes.hopeless()) is not None:
                 raise reason
             if not in_time:
-                raise self.unreached(timeout)
+                raise self.unreached(allowed, deadline)
         self.nodes.settings.patience = float("inf")
 
-    def unreached(self, timeout: float) -> KafkaError:
-        """Returns why the cluster was not reached in ``timeout`` seconds: the error of each bootstrap server."""
+    def deadline(self, timeout: float | None = None) -> Deadline:
+        """Returns when a call with this timeout in seconds gives up. None means the time of max.block.ms if the client
+        has that key, of default.api.timeout.ms otherwise. Raises TypeError for a timeout that is not a number.
+        """
+        now, given = self.clock(), seconds(timeout)
+        if given is not None:
+            return Deadline(now + given)
+        if "max_block_ms" in self.config:
+            return Deadline(now + self.config.max_block_ms / 1000, MAX_BLOCK)
+        return Deadline(now + self.config.default_api_timeout_ms / 1000, API_TIMEOUT)
+
+    def unreached(self, passed: float, deadline: Deadline) -> KafkaError:
+        """Returns why the cluster was not reached in ``passed`` seconds: the error of each bootstrap server."""
         trouble = self._keeper.trouble
         if trouble is not None and not isinstance(trouble, ConnectionFailed):
             return trouble
         first, *others = (node.trouble or node.silence() for node in self.nodes.bootstrap)
         told = "".join(f"; {each}" for each in others)
-        return first.saying(f"{told}{self._limited(timeout)}")
+        return first.saying(f"{told}{after(passed, deadline)}")
 
-    def _limited(self, passed: float) -> str:
-        """Returns after how many seconds a call gave up, and which setting limits it."""
-        setting = "max.block.ms" if "max_block_ms" in self.config else "default.api.timeout.ms"
-        return f" (still failing after {passed:.3g} s; the limit is {setting} or the timeout of the call)"
-
-    def expired(self, error: KafkaError, since: float) -> KafkaError:
+    def expired(self, error: KafkaError, since: float, deadline: float) -> KafkaError:
         """Returns the last error of a call that began at ``since`` (of ``clock``) and has no time left. If nothing
         could be reached, it says for how long.
         """
-        return error.saying(self._limited(self.clock() - since)) if isinstance(error, ConnectionFailed) else error
+        if not isinstance(error, ConnectionFailed):
+            return error
+        return error.saying(after(self.clock() - since, deadline))
 
-    async def metadata(self, topics: Collection[str], *, timeout: float, create: bool | None = None) -> None:
+    async def metadata(
+        self, topics: Collection[str], *, timeout: float | None = None, create: bool | None = None
+    ) -> None:
         """Waits until ``cluster`` knows the partitions of these topics. They are kept fresh until they have not been
-        used for metadata.max.idle.ms (request.timeout.ms if the client has no such key). After ``timeout`` seconds,
-        raises UnknownTopicOrPartition, or why no broker answered. Raises InvalidTopicException,
-        TopicAuthorizationFailed and TypeError at once.
+        used for metadata.max.idle.ms (request.timeout.ms if the client has no such key). After ``timeout`` seconds
+        (None: the setting of ``deadline``), raises UnknownTopicOrPartition, or why no broker answered. Raises
+        InvalidTopicException, TopicAuthorizationFailed and TypeError at once.
 
         ``create`` tells whether the broker may create them (default: allow.auto.create.topics if the client has that
         key, else True).
@@ -163,7 +175,7 @@ class Client:
         topics = check_topics(topics)
         if create is None:
             create = self.may_create
-        await self._keeper.topics(topics, self.clock() + timeout, create)
+        await self._keeper.topics(topics, self.deadline(timeout), create)
 
     @property
     def may_create(self) -> bool:
@@ -181,10 +193,10 @@ class Client:
         """
         self._keeper.in_use, self._keeper.on_forget = topics, on_forget
 
-    async def all_topics(self, *, timeout: float) -> None:
+    async def all_topics(self, *, timeout: float | None = None) -> None:
         """Asks once for all topics of the cluster. ``watch_all()`` keeps asking for all."""
         self._check_open()
-        await self._keeper.everything(self.clock() + timeout)
+        await self._keeper.everything(self.deadline(timeout))
 
     def why_unknown(self, tp: TopicPartition) -> KafkaError:
         """Returns why ``cluster`` does not have a partition that was asked for."""
@@ -343,11 +355,11 @@ class Client:
             except KafkaError as error:
                 wait = backoff.next()
                 if isinstance(error, OutOfTime) and last is not None:
-                    raise self.expired(last, since) from None
+                    raise self.expired(last, since, deadline) from None
                 if not error.retriable or self.nodes.hopeless() is not None:
                     raise
                 if self.clock() + wait > deadline:
-                    raise self.expired(error, since) from error.__cause__
+                    raise self.expired(error, since, deadline) from error.__cause__
                 if error.name in STALE_ROUTE:
                     self.refresh()
                 if isinstance(error, UnknownTopicOrPartition):

@@ -140,9 +140,9 @@ class Producer(BaseProducer, SendingQueues):
                 result: R = end.value
                 return result
             if lack.topic is not None:
-                await self._engine.know(lack.topic, max(0.0, lack.left))
+                await self._engine.know(lack.topic, max(0.0, lack.left), lack.setting)
             else:
-                await self._wait_for_room(lack.size, lack.left)
+                await self._wait_for_room(lack)
 
     async def send_and_wait(
         self,
@@ -191,17 +191,17 @@ class Producer(BaseProducer, SendingQueues):
         """
         return await self._waited(self._many(topic, values, keys, partition, timestamp, headers))
 
-    async def _wait_for_room(self, size: int, left: float) -> None:
+    async def _wait_for_room(self, lack: Lack) -> None:
         room = asyncio.Event()
         self._engine.sender.room_waiters.append(room.set)
-        if self.has_room(size):
+        if self.has_room(lack.size):
             return
         self.poke()
         try:
-            async with asyncio.timeout(max(0.0, left)):
+            async with asyncio.timeout(max(0.0, lack.left)):
                 await room.wait()
         except TimeoutError:
-            raise self._exhausted() from None
+            raise self._exhausted(lack) from None
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -216,7 +216,8 @@ class Producer(BaseProducer, SendingQueues):
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """Returns the topic's partitions: number, leader, replicas, ISR."""
-        await self._engine.know(topic, self._settings.max_block if timeout is None else timeout)
+        wait, setting = self._limit_of(timeout)
+        await self._engine.know(topic, wait, setting)
         return self._engine.partitions_of(topic)
 
     async def close(self, timeout: float | None = None) -> None:

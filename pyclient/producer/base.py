@@ -18,6 +18,7 @@ from cy.produce.partition_queue import TopicQueues
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.record_queues import RecordQueues, milliseconds
 from pyclient.config import Config
+from pyclient.core.deadline import MAX_BLOCK, Deadline
 from pyclient.core.showing import shown
 from pyclient.errors import BufferExhausted, ConfigError, KafkaError
 from pyclient.other_names import OF_PRODUCER, knows
@@ -59,6 +60,8 @@ class Lack(NamedTuple):
     """The bytes of key, value and headers."""
     left: float
     """How many seconds it may still wait; 0 or below: none."""
+    setting: str | None
+    """The key that limits the wait; None if the timeout of the call does."""
 
 
 @knows(OF_PRODUCER)
@@ -155,7 +158,8 @@ class BaseProducer(Queues):
         It waits for max.block.ms, and at most ``timeout`` seconds.
         """
         block = self._settings.max_block
-        deadline = time.monotonic() + (block if timeout is None else min(block, timeout))
+        wait, setting = self._limit_of(timeout if timeout is not None and timeout < block else None)
+        deadline = Deadline(time.monotonic() + wait, setting)
         while True:
             yield self._lack(record.topic, record.partition, record.size, deadline)
             report = self._tried(record)
@@ -181,10 +185,10 @@ class BaseProducer(Queues):
         tails = header_column(headers, values)
         deliveries = Deliveries(len(items), stamp)
         at = 0
-        deadline = time.monotonic() + self._settings.max_block
+        deadline = Deadline(time.monotonic() + self._settings.max_block, MAX_BLOCK)
         while (done := self.add_many(topic, items, item_keys, at, partition, stamp, deliveries, tails)) < len(items):
             if done > at:
-                deadline = time.monotonic() + self._settings.max_block
+                deadline = Deadline(time.monotonic() + self._settings.max_block, MAX_BLOCK)
             at = done
             key, tail = (None if column is None else column[at] for column in (item_keys, tails))
             yield self._lack(topic, partition, size_of(items[at], key, tail), deadline)
@@ -201,15 +205,19 @@ class BaseProducer(Queues):
             deliveries.keep((yield from self._later(record)) if report is None else report)
         return deliveries
 
-    def _lack(self, topic: str, partition: int | None, size: int, deadline: float) -> Lack:
+    def _limit_of(self, timeout: float | None) -> tuple[float, str | None]:
+        """Returns how many seconds a call with this timeout may wait, and the key that they come from."""
+        return (self._settings.max_block, MAX_BLOCK) if timeout is None else (timeout, None)
+
+    def _lack(self, topic: str, partition: int | None, size: int, deadline: Deadline) -> Lack:
         """Returns what a record must wait for. Raises an error if waiting cannot help."""
         self._check_open()
         check_fits(self, topic, size)
         left = deadline - time.monotonic()
         if self.topic(topic) is None:
-            return Lack(topic, size, left)
+            return Lack(topic, size, left, deadline.setting)
         check_partition(self, topic, partition)
-        return Lack(None, size, left)
+        return Lack(None, size, left, deadline.setting)
 
     def _check_open(self) -> None:
         """Raises the error of ``send`` if records may not be sent now."""
@@ -222,10 +230,10 @@ class BaseProducer(Queues):
     def _check_process(self) -> None:
         """Raises ClientForked in a forked child, if the subclass detects that."""
 
-    def _exhausted(self) -> BufferExhausted:
-        block = self._settings.max_block * 1000
-        ends = f"max.block.ms={block:.0f} or the timeout of the call had passed"
-        return BufferExhausted(f"buffer.memory={self.limit} was full until {ends}")
+    def _exhausted(self, lack: Lack) -> BufferExhausted:
+        block = f"{lack.setting}={self._settings.max_block * 1000:.0f}"
+        limit = "the timeout of the call" if lack.setting is None else block
+        return BufferExhausted(f"buffer.memory={self.limit} was full until {limit} had passed")
 
     # -- ends --------------------------------------------------------------------------------------
 

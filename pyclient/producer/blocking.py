@@ -136,9 +136,9 @@ class Producer(BaseProducer):
                 result: R = end.value
                 return result
             if lack.topic is not None:
-                self._runner.run(self._engine.know(lack.topic, max(0.0, lack.left)), within=lack.left)
+                self._runner.run(self._engine.know(lack.topic, max(0.0, lack.left), lack.setting), within=lack.left)
             else:
-                self._wait_for_room(lack.size, lack.left)
+                self._wait_for_room(lack)
 
     def send_and_wait(
         self,
@@ -184,20 +184,21 @@ class Producer(BaseProducer):
         """
         return self._waited(self._many(topic, values, keys, partition, timestamp, headers))
 
-    def _wait_for_room(self, size: int, left: float) -> None:
+    def _wait_for_room(self, lack: Lack) -> None:
         lock = Lock()
         lock.acquire()
         self._engine.sender.room_waiters.append(lock.release)
-        if self.has_room(size):
+        if self.has_room(lack.size):
             return
         if self._runner.is_here:
             raise BufferExhausted("buffer.memory is full, and a callback cannot wait for room")
         self.poke()
+        left = lack.left
         deadline = time.monotonic() + left
         while left <= 0 or not lock.acquire(timeout=min(left, SLICE)):
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self._exhausted()
+                raise self._exhausted(lack)
             self._runner.check()
 
     def _check_process(self) -> None:
@@ -216,8 +217,8 @@ class Producer(BaseProducer):
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """Returns the topic's partitions: number, leader, replicas, ISR."""
-        wait = self._settings.max_block if timeout is None else timeout
-        self._runner.run(self._engine.know(topic, wait), within=wait)
+        wait, setting = self._limit_of(timeout)
+        self._runner.run(self._engine.know(topic, wait, setting), within=wait)
         return self._engine.partitions_of(topic)
 
     def close(self, timeout: float | None = None) -> None:

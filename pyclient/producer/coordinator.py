@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pyclient.core.deadline import MAX_BLOCK, Deadline
 from pyclient.core.kinds import GROUP, TRANSACTION
 from pyclient.core.kinds import Coordinator as Kind
 from pyclient.core.reports.rights import PRODUCING, TOPIC, Needs
@@ -86,7 +87,7 @@ class Coordinator:
     # -- requests ----------------------------------------------------------------------------------
 
     async def _retrying(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        deadline = self.client.clock() + self.settings.max_block
+        deadline = Deadline(self.client.clock() + self.settings.max_block, MAX_BLOCK)
         return await self.client.retrying(attempt, deadline=deadline)
 
     async def _request(self, api: Api, request: Any, *, max_version: int | None = None) -> Any:

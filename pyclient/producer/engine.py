@@ -14,6 +14,7 @@ from cy.produce.record_queues import RecordQueues
 from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.core.client import Client
+from pyclient.core.deadline import Deadline
 from pyclient.core.reports.rights import PRODUCING
 from pyclient.errors import ClientClosed, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
@@ -88,15 +89,17 @@ class Engine:
 
     async def ready(self, timeout: float | None = None) -> None:
         """Waits until the cluster was reached, within ``timeout`` seconds (max.block.ms). Raises ConnectionFailed."""
-        await self.client.start(self.settings.max_block if timeout is None else timeout)
+        await self.client.start(timeout)
 
-    async def know(self, topic: str, timeout: float) -> None:
-        """Waits until the topic's partitions are known, and tells the queues."""
+    async def know(self, topic: str, timeout: float, setting: str | None = None) -> None:
+        """Waits until the topic's partitions are known, and tells the queues. ``setting`` is the key that ``timeout``,
+        in seconds, comes from.
+        """
         check_topic(topic)
         seconds(timeout)
-        deadline = self.loop.time() + timeout
-        await self.ready(timeout)
-        await self.client.metadata([topic], timeout=max(0.0, deadline - self.loop.time()))
+        deadline = Deadline(self.client.clock() + timeout, setting)
+        await self.client.reach(deadline)
+        await self.client.metadata([topic], timeout=max(0.0, deadline - self.client.clock()))
         self._changed(self.client.cluster, frozenset((topic,)), wanted=True)
 
     def _changed(

@@ -48,7 +48,7 @@ def test_send_poll_and_arrow(broker, new_topic):
 def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
     async def work():
         async with aio.Producer("127.0.0.1:1") as producer:
-            told = r"1:1: connect failed.* \(still failing after 0\.\d+ s; .*max\.block\.ms"
+            told = r"1:1: connect failed.* \(still failing after 0\.\d+ s\)$"
             with pytest.raises(ConnectionFailed, match=told):
                 await producer.send_and_wait("t", b"v", timeout=0.3)
 

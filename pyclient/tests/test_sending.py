@@ -130,13 +130,13 @@ def test_threads_keep_their_order(broker, new_topic):
 def test_send_to_nowhere_says_where_after_max_block_ms():
     with (
         Producer("127.0.0.1:1", buffer_memory=32_768, max_block_ms=500) as producer,
-        pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1: connect failed"),
+        pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1: connect failed.* s; the limit is max\.block\.ms\)$"),
     ):
         producer.send("t", value=bytes(1000))
 
 
 def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
-    told = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s; the limit is max\.block\.ms or"
+    told = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s\)$"
     with Producer("127.0.0.1:1") as producer, pytest.raises(ConnectionFailed, match=told):
         producer.send_and_wait("t", b"v", timeout=0.3)
 

@@ -14,13 +14,29 @@ from pyclient.protocol.errors import GroupIdNotFound
 NOWHERE = "127.0.0.1:1"
 
 
-@pytest.mark.parametrize(
-    "call", [lambda admin: admin.list_topics(timeout=0.3), lambda admin: admin.create_topics("t", timeout=0.3)]
-)
+FAILED = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s"
+
+
+@pytest.mark.parametrize("call", [lambda admin: admin.list_topics(), lambda admin: admin.create_topics("t")])
 def test_admin_without_a_broker_says_for_how_long_and_which_setting_limits_it(call) -> None:
-    told = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s; the limit is default\.api\.timeout\.ms or"
-    with Admin(NOWHERE) as admin, pytest.raises(ConnectionFailed, match=told):
+    told = rf"{FAILED}; the limit is default\.api\.timeout\.ms\)"
+    with Admin(NOWHERE, default_api_timeout_ms=300) as admin, pytest.raises(ConnectionFailed, match=told):
         call(admin)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        (Admin, lambda client: client.connect(0.3)),
+        (Admin, lambda client: client.list_topics(timeout=0.3)),
+        (Consumer, lambda client: client.connect(0.3)),
+        (Producer, lambda client: client.connect(0.3)),
+        (Producer, lambda client: client.partitions_for("t", timeout=0.3)),
+    ],
+)
+def test_call_with_a_timeout_of_its_own_names_no_setting(kind, call) -> None:
+    with kind(NOWHERE) as client, pytest.raises(ConnectionFailed, match=rf"{FAILED}\)$"):
+        call(client)
 
 
 def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from cy.client.signal_safe_lock import SignalSafeLock
-from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.consumer.alone import NEEDED, Alone
 from pyclient.consumer.errors import CommitFailed, IllegalState
@@ -52,7 +51,6 @@ class Commits:
         self._client = client
         self._group_id: str = config.group_id
         self._by_itself: bool = config.enable_auto_commit and bool(config.group_id)
-        self._timeout: float = config.default_api_timeout_ms / 1000
         self._subscription = subscription
         self._lock = lock
         self._interceptors = interceptors
@@ -114,9 +112,7 @@ class Commits:
         committed = self.of_group()
         with self._lock:
             held = {tp: self._subscription.states.get(tp) for tp in offsets}
-        limit = self._timeout if timeout is None else timeout
-        seconds(limit)
-        await committed.commit(offsets, limit, partial(self._still_holds, held))
+        await committed.commit(offsets, timeout, partial(self._still_holds, held))
         with self._lock:
             for tp, state in held.items():
                 if state is not None:
@@ -154,7 +150,7 @@ class Commits:
         self, partitions: Collection[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Returns the offsets that the group has committed."""
-        return await self.of_group().fetch(partitions, self._timeout if timeout is None else timeout)
+        return await self.of_group().fetch(partitions, timeout)
 
     # -- with auto-commit ------------------------------------------------------------------------------
 

@@ -81,10 +81,11 @@ class CommittedOffsets:
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        timeout: float,
+        timeout: float | None,
         are_held: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Stores the offsets. Returns after earlier commits of the same partitions, if these end in time.
+        """Stores the offsets, within ``timeout`` seconds (None: default.api.timeout.ms). Returns after earlier commits
+        of the same partitions, if these end in time.
 
         ``are_held()`` tells that the member has had all of the partitions since the call, whatever its generation is
         now.
@@ -95,7 +96,7 @@ class CommittedOffsets:
         """
         if not offsets:
             return
-        deadline = self._client.clock() + timeout
+        deadline = self._client.deadline(timeout)
         commit = _Commit(offsets, self._who(), are_held)
         earlier = [each for each in self._under_way if each.offsets.keys() & offsets.keys()]
         for each in earlier:
@@ -154,7 +155,7 @@ class CommittedOffsets:
             raise self._worst(errors)
 
     async def fetch(
-        self, partitions: Collection[TopicPartition], timeout: float
+        self, partitions: Collection[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Returns the committed offsets, None for partitions without one. Waits while an open transaction may still
         commit offsets (KIP-447).
@@ -166,7 +167,7 @@ class CommittedOffsets:
                 raise min(errors.values(), key=lambda error: error.retriable)
             return found
 
-        return await self._client.retrying(attempt, deadline=self._client.clock() + timeout)
+        return await self._client.retrying(attempt, deadline=self._client.deadline(timeout))
 
     async def once(self, partitions: Collection[TopicPartition]) -> Answers:
         """Like ``fetch``, but makes one attempt and returns the errors of the other partitions."""

@@ -413,7 +413,7 @@ def test_a_pattern_that_is_given_up_while_its_topics_are_asked_for_poisons_no_ot
         consumer = Consumer(broker.address, QUICK, topics=re.compile("n.*"), group_id=group)
         asked, answered = asyncio.Event(), asyncio.Event()
 
-        async def all_topics(*, timeout: float) -> None:
+        async def all_topics() -> None:
             asked.set()
             await answered.wait()
 
