@@ -113,15 +113,15 @@ class Base:
 
         return await self._client.retrying(attempt, deadline=deadline)
 
-    async def _brokers(self, deadline: float) -> list[int]:
-        """Returns the current ids of all brokers."""
-        await self._metadata([], deadline)
+    async def _brokers(self) -> list[int]:
+        """Returns the current ids of all brokers. Makes one attempt: the caller retries."""
+        await fetch_metadata(self._client, [])
         return sorted(self._client.cluster.brokers)
 
-    async def _known(self, broker: int, deadline: float) -> int:
+    async def _known(self, broker: int) -> int:
         """Returns the broker's id, after making sure that its address is known. Raises BrokerNotAvailable."""
         known = self._client.cluster.brokers
-        if broker not in known and broker not in await self._brokers(deadline):
+        if broker not in known and broker not in await self._brokers():
             raise BrokerNotAvailable(f"broker {broker} is not in the cluster")
         return broker
 

@@ -106,7 +106,7 @@ class ClusterAdmin(Base):
         message = ApiVersions.Request(client_software_name=name, client_software_version=version)
 
         async def attempt() -> ApiVersions.Response:
-            node = self._client.nodes.any_node() if broker is None else await self._known(broker, deadline)
+            node = self._client.nodes.any_node() if broker is None else await self._known(broker)
             response: ApiVersions.Response = await self._client.send(node, ApiVersions, message)
             check_code(response.error_code)
             return response
@@ -164,21 +164,21 @@ class ClusterAdmin(Base):
             row = DescribeLogDirs.Request.DescribableLogDirTopic
             topics = [row(topic=t, partitions=some) for t, some in by_topic(partitions).items()]
         message = DescribeLogDirs.Request(topics=topics)
-        ids = list(brokers) if brokers is not None else await self._brokers(deadline)
+        wanted = None if brokers is None else list(brokers)
 
         async def one(broker: int) -> Results[str, LogDirDescription]:
-            response = await self._client.send(await self._known(broker, deadline), DescribeLogDirs, message)
+            response = await self._client.send(await self._known(broker), DescribeLogDirs, message)
             check_code(response.error_code)
             results: Results[str, LogDirDescription] = Results()
             for each in response.results:
                 results.put(each.log_dir, of_code(each.error_code) or _log_dir(each))
             return results
 
-        async def attempt() -> list[Results[str, LogDirDescription]]:
-            return await asyncio.gather(*map(one, ids))
+        async def attempt() -> dict[int, Results[str, LogDirDescription]]:
+            ids = await self._brokers() if wanted is None else wanted
+            return dict(zip(ids, await asyncio.gather(*map(one, ids)), strict=True))
 
-        found = await self._client.retrying(attempt, deadline=deadline)
-        return dict(zip(ids, found, strict=True))
+        return await self._client.retrying(attempt, deadline=deadline)
 
     @needing(cluster=AclOperation.ALTER)
     async def alter_replica_log_dirs(
@@ -210,7 +210,7 @@ class ClusterAdmin(Base):
         deadline = self._deadline(timeout)
 
         async def attempt() -> AlterReplicaLogDirs.Response:
-            node = await self._known(broker, deadline)
+            node = await self._known(broker)
             response: AlterReplicaLogDirs.Response = await self._client.send(
                 node, AlterReplicaLogDirs, request(dirs=rows)
             )

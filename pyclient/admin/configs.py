@@ -149,7 +149,7 @@ class Configs(Base):
             if not own or not resource.name.isdecimal():
                 return self._client.nodes.any_node()
             try:
-                return await self._known(int(resource.name), deadline)
+                return await self._known(int(resource.name))
             except KafkaError as error:
                 return error
 

@@ -68,7 +68,7 @@ class Groups(Base):
             return request
 
         async def attempt() -> list[GroupListing]:
-            brokers = await self._brokers(deadline)
+            brokers = await self._brokers()
             answers = await asyncio.gather(
                 *(self._client.send(node, ListGroups, message) for node in brokers)
             )

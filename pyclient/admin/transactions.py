@@ -69,7 +69,7 @@ class Transactions(Base):
             return request
 
         async def attempt() -> list[TransactionListing]:
-            brokers = await self._brokers(deadline)
+            brokers = await self._brokers()
             answers = await asyncio.gather(
                 *(self._client.send(node, ListTransactions, message) for node in brokers)
             )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from os import getpid
 from random import random as uniform
 from typing import Any, TypeVar
@@ -132,13 +133,14 @@ class Client:
                 raise self.unreached(allowed, deadline)
         self.nodes.settings.patience = float("inf")
 
-    def deadline(self, timeout: float | None = None) -> Deadline:
-        """Returns when a call with this timeout in seconds gives up. None means the time of max.block.ms if the client
-        has that key, of default.api.timeout.ms otherwise. Raises TypeError for a timeout that is not a number.
+    def deadline(self, timeout: float | None = None, setting: str | None = None) -> Deadline:
+        """Returns when a call with this timeout in seconds gives up; ``setting`` is the key that the timeout comes
+        from. None means the time of max.block.ms if the client has that key, of default.api.timeout.ms otherwise.
+        Raises TypeError for a timeout that is not a number.
         """
         now, given = self.clock(), seconds(timeout)
         if given is not None:
-            return Deadline(now + given)
+            return Deadline(now + given, setting)
         if "max_block_ms" in self.config:
             return Deadline(now + self.config.max_block_ms / 1000, MAX_BLOCK)
         return Deadline(now + self.config.default_api_timeout_ms / 1000, API_TIMEOUT)
@@ -154,14 +156,34 @@ class Client:
 
     def expired(self, error: KafkaError, since: float, deadline: float) -> KafkaError:
         """Returns the last error of a call that began at ``since`` (of ``clock``) and has no time left. If nothing
-        could be reached, it says for how long.
+        could be reached, it says why, and for how long.
         """
+        if isinstance(error, OutOfTime):
+            error = self.nodes.trouble() or error
         if not isinstance(error, ConnectionFailed):
             return error
         return error.saying(after(self.clock() - since, deadline))
 
+    @contextmanager
+    def _until(self, deadline: Deadline) -> Iterator[None]:
+        """Returns the context of a call that waits until ``deadline``. If no broker could be reached by then, its error
+        says for how long, and which setting limits it.
+        """
+        since = self.clock()
+        try:
+            yield
+        except ConnectionFailed as error:
+            if not error.retriable:
+                raise
+            raise self.expired(error, since, deadline) from error.__cause__
+
     async def metadata(
-        self, topics: Collection[str], *, timeout: float | None = None, create: bool | None = None
+        self,
+        topics: Collection[str],
+        *,
+        timeout: float | None = None,
+        setting: str | None = None,
+        create: bool | None = None,
     ) -> None:
         """Waits until ``cluster`` knows the partitions of these topics. They are kept fresh until they have not been
         used for metadata.max.idle.ms (request.timeout.ms if the client has no such key). After ``timeout`` seconds
@@ -169,13 +191,19 @@ class Client:
         InvalidTopicException, TopicAuthorizationFailed and TypeError at once.
 
         ``create`` tells whether the broker may create them (default: allow.auto.create.topics if the client has that
-        key, else True).
+        key, else True). ``setting`` is the key that ``timeout`` comes from.
         """
+        deadline = self.deadline(timeout, setting)
+        with self._until(deadline):
+            await self.known(topics, deadline, create)
+
+    async def known(self, topics: Collection[str], deadline: Deadline, create: bool | None = None) -> None:
+        """Does the same within another call, which tells the time and setting itself."""
         self._check_open()
         topics = check_topics(topics)
         if create is None:
             create = self.may_create
-        await self._keeper.topics(topics, self.deadline(timeout), create)
+        await self._keeper.topics(topics, deadline, create)
 
     @property
     def may_create(self) -> bool:
@@ -196,7 +224,9 @@ class Client:
     async def all_topics(self, *, timeout: float | None = None) -> None:
         """Asks once for all topics of the cluster. ``watch_all()`` keeps asking for all."""
         self._check_open()
-        await self._keeper.everything(self.deadline(timeout))
+        deadline = self.deadline(timeout)
+        with self._until(deadline):
+            await self._keeper.everything(deadline)
 
     def why_unknown(self, tp: TopicPartition) -> KafkaError:
         """Returns why ``cluster`` does not have a partition that was asked for."""
@@ -354,8 +384,8 @@ class Client:
                 return await self.within(attempt(), deadline)
             except KafkaError as error:
                 wait = backoff.next()
-                if isinstance(error, OutOfTime) and last is not None:
-                    raise self.expired(last, since, deadline) from None
+                if isinstance(error, OutOfTime):
+                    raise self.expired(last or error, since, deadline) from None
                 if not error.retriable or self.nodes.hopeless() is not None:
                     raise
                 if self.clock() + wait > deadline:

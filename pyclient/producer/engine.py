@@ -11,10 +11,8 @@ from weakref import proxy
 
 from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
-from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.core.client import Client
-from pyclient.core.deadline import Deadline
 from pyclient.core.reports.rights import PRODUCING
 from pyclient.errors import ClientClosed, KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
@@ -96,10 +94,10 @@ class Engine:
         in seconds, comes from.
         """
         check_topic(topic)
-        seconds(timeout)
-        deadline = Deadline(self.client.clock() + timeout, setting)
+        deadline = self.client.deadline(timeout, setting)
         await self.client.reach(deadline)
-        await self.client.metadata([topic], timeout=max(0.0, deadline - self.client.clock()))
+        left = max(0.0, deadline - self.client.clock())
+        await self.client.metadata([topic], timeout=left, setting=setting)
         self._changed(self.client.cluster, frozenset((topic,)), wanted=True)
 
     def _changed(

@@ -17,7 +17,16 @@ NOWHERE = "127.0.0.1:1"
 FAILED = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s"
 
 
-@pytest.mark.parametrize("call", [lambda admin: admin.list_topics(), lambda admin: admin.create_topics("t")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.list_topics(),
+        lambda admin: admin.create_topics("t"),
+        lambda admin: admin.list_consumer_groups(),
+        lambda admin: admin.list_transactions(),
+        lambda admin: admin.describe_log_dirs(),
+    ],
+)
 def test_admin_without_a_broker_says_for_how_long_and_which_setting_limits_it(call) -> None:
     told = rf"{FAILED}; the limit is default\.api\.timeout\.ms\)"
     with Admin(NOWHERE, default_api_timeout_ms=300) as admin, pytest.raises(ConnectionFailed, match=told):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyclient.consumer.errors import not_answered
 from pyclient.consumer.types import OffsetAndTimestamp
 from pyclient.core.client import Client
+from pyclient.core.deadline import Deadline
 from pyclient.core.reports.rights import Rights
 from pyclient.errors import KafkaError, LeaderNotAvailable, of_code
 from pyclient.protocol import ListOffsets
@@ -28,7 +29,7 @@ class OffsetLookup:
         self._isolation = isolation
         self._timeout = timeout
 
-    async def find(self, times: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Found]:
+    async def find(self, times: Mapping[TopicPartition, int], deadline: Deadline) -> dict[TopicPartition, Found]:
         """Returns for each partition the offset of the first record at or after its time in ms; None if there is none.
         EARLIEST and LATEST stand for the log's start and end. Raises the last error at ``deadline``, a time of the
         client's clock.
@@ -37,7 +38,7 @@ class OffsetLookup:
         await self._check_there(times, deadline)
 
         async def attempt() -> None:
-            await self._client.metadata({tp.topic for tp in left}, timeout=deadline - self._client.clock())
+            await self._client.known({tp.topic for tp in left}, deadline)
             some, errors = await self.once(left)
             found.update(some)
             for tp in some:
@@ -48,7 +49,7 @@ class OffsetLookup:
         await self._client.retrying(attempt, deadline=deadline)
         return found
 
-    async def _check_there(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+    async def _check_there(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
         """Raises UnknownTopicOrPartition for a partition that its topic does not have, by the next metadata either."""
         client = self._client
 
@@ -57,7 +58,8 @@ class OffsetLookup:
                 if client.cluster.partition(tp) is None:
                     raise client.why_unknown(tp)
 
-        await client.metadata({tp.topic for tp in partitions}, timeout=deadline - client.clock())
+        left = deadline - client.clock()
+        await client.metadata({tp.topic for tp in partitions}, timeout=left, setting=deadline.setting)
         await client.retrying(attempt, deadline=min(deadline, client.clock() + LOOK_S))
 
     async def once(

@@ -185,6 +185,12 @@ class Nodes:
             return None
         return trouble[0]
 
+    def trouble(self) -> ConnectionFailed | None:
+        """Returns why a node could not be reached; None if another one is connected, or none has failed."""
+        if self.connections:
+            return None
+        return next((node.trouble for node in self.by_id.values() if node.trouble is not None), None)
+
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self, error: KafkaError) -> None:

@@ -117,6 +117,18 @@ async def test_metadata_without_a_broker_says_that_and_not_unknown_topic():
 
 
 @on_loop
+async def test_metadata_that_a_lost_broker_does_not_send_names_the_setting():
+    async with ScriptedBroker() as broker, client_of(broker.address, default_api_timeout_ms=500) as client:
+        await client.start(PATIENCE_S)
+        await broker.__aexit__()
+        while client.nodes.connections:
+            await asyncio.sleep(0)
+        for asking in (client.metadata(["new"]), client.all_topics()):
+            with pytest.raises(ConnectionFailed, match=r"s; the limit is default\.api\.timeout\.ms\)$"):
+                await asking
+
+
+@on_loop
 async def test_refresh_learns_of_new_leaders():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.metadata(["t"], timeout=PATIENCE_S)
