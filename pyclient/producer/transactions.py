@@ -31,7 +31,7 @@ from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
-from pyclient.protocol.errors import InvalidProducerEpoch, InvalidTxnState
+from pyclient.protocol.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced
 from pyclient.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -171,15 +171,17 @@ class Transactions(Identities):
 
     def _dated(self, error: KafkaError) -> KafkaError:
         """Returns the error; the text says who has probably ended the transaction: the broker, because it was open too
-        long, or a newer producer.
+        long, or a newer producer or an administrator, whom the broker's answer does not tell apart.
         """
         limit, setting = self.settings.transaction_timeout_ms, "transaction.timeout.ms"
         open_ms = (self.client.clock() - self._begun_at) * 1000
         if error.name not in ENDED_BY_OTHERS or setting in str(error):
             return error
         if open_ms < limit:
-            is_fenced = isinstance(error, InvalidProducerEpoch)
-            return InvalidProducerEpoch(f"{FENCED} {self.coordinator.id!r} ({error})") if is_fenced else error
+            fenced = f"{FENCED} {self.coordinator.id!r}"
+            if isinstance(error, ProducerFenced):
+                return ProducerFenced(fenced)
+            return InvalidProducerEpoch(f"{fenced} ({error})") if isinstance(error, InvalidProducerEpoch) else error
         why = (
             f"the transaction was open for {open_ms:.0f} ms, longer than {setting}={limit}, after which the broker "
             "aborts it: end it sooner, or raise this setting of the producer"

@@ -107,7 +107,7 @@ ROWS: tuple[tuple[int, str, bool, str], ...] = (
     (87, "INVALID_RECORD", False, "A record failed the broker's validation."),
     (88, "UNSTABLE_OFFSET_COMMIT", True, "Offsets of an open transaction are pending."),
     (89, "THROTTLING_QUOTA_EXCEEDED", True, "The throttling quota has been exceeded."),
-    (90, "PRODUCER_FENCED", False, "A newer producer has this transactional id."),
+    (90, "PRODUCER_FENCED", False, "A newer producer or an administrator has fenced this one."),
     (91, "RESOURCE_NOT_FOUND", False, "The request names a resource that does not exist."),
     (92, "DUPLICATE_RESOURCE", False, "The request names a resource twice."),
     (93, "UNACCEPTABLE_CREDENTIAL", False, "The credential is not acceptable."),

@@ -124,7 +124,7 @@ class InvalidRecord(KafkaError):
     ) -> None: ...
 class UnstableOffsetCommit(KafkaError): ...  # 88, retriable: Offsets of an open transaction are pending.
 class ThrottlingQuotaExceeded(KafkaError): ...  # 89, retriable: The throttling quota has been exceeded.
-class ProducerFenced(KafkaError): ...  # 90: A newer producer has this transactional id.
+class ProducerFenced(KafkaError): ...  # 90: A newer producer or an administrator has fenced this one.
 class ResourceNotFound(KafkaError): ...  # 91: The request names a resource that does not exist.
 class DuplicateResource(KafkaError): ...  # 92: The request names a resource twice.
 class UnacceptableCredential(KafkaError): ...  # 93: The credential is not acceptable.
