@@ -136,9 +136,15 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def names(given: str | Iterable[str]) -> list[str]:
     """Returns one name or several as a list without duplicates. Raises TypeError."""
-    if not isinstance(given, Iterable):
-        raise TypeError(f"{given!r} is neither a name nor a list of names")
-    return [given] if isinstance(given, str) else list(dict.fromkeys(given))
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+        raise TypeError(f"{given!r} is neither a name nor a list of names: a name is a str")
+    found = list(given)
+    for each in found:
+        if not isinstance(each, str):
+            raise TypeError(f"{each!r} is not a name: a name is a str")
+    return list(dict.fromkeys(found))
 
 
 def config_text(value: str | float | None) -> str | None:

@@ -6,7 +6,7 @@ CreateTopics, DeleteTopics and CreatePartitions go to the controller, DeleteReco
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyclient.admin.base import Base, by_topic, config_text, names
 from pyclient.admin.fan_out import Anywhere, Leaders, fan_out
@@ -66,7 +66,8 @@ class Topics(Base):
 
         Raises the first error, for example TopicAlreadyExists. With ``check=False`` the results contain the errors.
         """
-        given = [topics] if isinstance(topics, (str, NewTopic)) or not isinstance(topics, Iterable) else list(topics)
+        is_one = isinstance(topics, (str, bytes, NewTopic)) or not isinstance(topics, Iterable)
+        given: list[Any] = [topics] if is_one else list(topics)
         defaults = (num_partitions, replication_factor, None, configs or {})
         wanted = [NewTopic(t, *defaults) if isinstance(t, str) else _checked(t) for t in given]
         by_name = {topic.name: topic for topic in wanted}
@@ -154,7 +155,7 @@ class Topics(Base):
             }
 
         places = Anywhere(self._client, controller=True)
-        results = await fan_out(self._client, counts, places, ask, deadline, retry=CONTROLLER_LOST)
+        results = await fan_out(self._client, names(counts), places, ask, deadline, retry=CONTROLLER_LOST)
         return results.checked(check)
 
     async def list_topics(
@@ -304,7 +305,9 @@ def _asked(specs: Mapping[TopicPartition, int]) -> list[ListOffsets.Request.List
 def _checked(given: NewTopic) -> NewTopic:
     """Returns the topic to create. Raises TypeError."""
     if isinstance(given, NewTopic):
-        return given
+        if isinstance(given.name, str):
+            return given
+        raise TypeError(f"NewTopic({given.name!r}): a name is a str")
     raise TypeError(f"{given!r} is neither a topic's name nor a NewTopic: write NewTopic(name, num_partitions=3)")
 
 

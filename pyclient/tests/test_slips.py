@@ -8,6 +8,7 @@ import pytest
 
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio
 from pyclient.admin.results import Results
+from pyclient.admin.types import NewTopic
 from pyclient.errors import ClientClosed, ConnectionFailed
 from pyclient.protocol.errors import GroupIdNotFound
 
@@ -61,6 +62,11 @@ def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:
         (lambda admin: admin.create_topics([{"name": "x"}]), r"\{'name': 'x'\} is neither .* NewTopic\(name, num_part"),
         (lambda admin: admin.create_topics(None), "None is neither a topic's name nor a NewTopic"),
         (lambda admin: admin.delete_topics(None), "None is neither a name nor a list of names"),
+        (lambda admin: admin.delete_topics(b"t"), "b't' is neither a name nor a list of names: a name is a str"),
+        (lambda admin: admin.delete_topics(["t", b"u"]), "b'u' is not a name: a name is a str"),
+        (lambda admin: admin.create_topics(b"t"), "b't' is neither a topic's name nor a NewTopic"),
+        (lambda admin: admin.create_topics([NewTopic(b"t")]), r"NewTopic\(b't'\): a name is a str"),
+        (lambda admin: admin.create_partitions({b"t": 2}), "b't' is not a name: a name is a str"),
     ],
 )
 def test_wrong_argument_of_the_admin_client_is_answered_with_the_right_one(call, told: str) -> None:
