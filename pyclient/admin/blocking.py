@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cy.seconds import seconds
 from pyclient.admin import asynchronous
+from pyclient.core.closed import closed
 from pyclient.core.threads.runner import Runner
 from pyclient.errors import ClientClosed
 from pyclient.other_names import BLOCKING, OF_ADMIN, knows
@@ -59,6 +60,7 @@ class Admin:
         self._runner = Runner("pyclient.Admin")
         try:
             self._admin = self._runner.run(_make(bootstrap_servers, config, settings))
+            self._runner.closed = functools.partial(closed, self._admin._config)
             self._timeout: float = self._admin._timeout
         except BaseException:
             self._closed = True

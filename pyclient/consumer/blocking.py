@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -30,6 +31,7 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.fetching.fetcher import NO_LIMIT
 from pyclient.consumer.subscription import EARLIEST, LATEST
 from pyclient.consumer.types import OffsetAndMetadata, OffsetAndTimestamp, RebalanceListener
+from pyclient.core.closed import closed
 from pyclient.core.cluster import PartitionInfo
 from pyclient.core.threads.bell import Bell
 from pyclient.core.threads.runner import SLICE, Runner
@@ -79,6 +81,7 @@ class Consumer(ConsumerApi):
         self._bell = Bell()
         self._is_closed = False
         self._runner = Runner(f"consumer of {', '.join(given.bootstrap_servers)}")
+        self._runner.closed = partial(closed, given)
         try:
             self._core = self._runner.run(_make(given))
             self._core.on_ready = self._core.on_wakeup = self._bell.ring

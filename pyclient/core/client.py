@@ -19,6 +19,7 @@ from cy.counted import counted
 from cy.seconds import seconds
 from pyclient.config import Config
 from pyclient.core.backoff import Backoff
+from pyclient.core.closed import closed
 from pyclient.core.cluster import Broker, Cluster
 from pyclient.core.deadline import API_TIMEOUT, MAX_BLOCK, Deadline, after
 from pyclient.core.kinds import Coordinator, request_of
@@ -102,6 +103,7 @@ class Client:
             loop,
         )
         self._keeper.told = self.rights.told
+        self._keeper.closed = self.closed
         self._keeper.on_update = self.nodes.follow
         self.nodes.settings.on_misrouted = self._on_misrouted
 
@@ -422,8 +424,7 @@ class Client:
 
     def closed(self) -> ClientClosed:
         """Returns the error of a call after the close, which names this client."""
-        servers = ", ".join(self.config.bootstrap_servers)
-        return ClientClosed(f"The client is closed: client.id {self.config.client_id} of {servers}")
+        return closed(self.config)
 
     async def close(self, timeout: float = 0.0) -> None:
         """Fails requests in flight with ClientClosed, after ``timeout`` seconds. Does nothing in a forked child."""

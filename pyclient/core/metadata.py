@@ -63,6 +63,8 @@ class MetadataKeeper:
         self.on_update: Callable[[], None] = lambda: None
         self.told: Callable[..., KafkaError] = lambda error, **about: error
         """Adds the missing right to an error (``Rights.told``)."""
+        self.closed: Callable[[], KafkaError] = ClientClosed
+        """Returns the error of calls that wait when the client is closed."""
         self.in_use: Callable[[], Mapping[str, bool]] = dict
         """Returns the topics used since its last call, and whether each may be created."""
         self.on_forget: Callable[[Collection[str]], None] = lambda topics: None
@@ -202,7 +204,7 @@ class MetadataKeeper:
                 task.cancel()
                 await asyncio.wait([task])
         finally:
-            self.trouble = ClientClosed()
+            self.trouble = self.closed()
             self._notify()
 
     def _wish_by(self, at: float) -> None:

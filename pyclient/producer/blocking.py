@@ -14,6 +14,7 @@ from cy.produce.deliveries import Deliveries
 from cy.produce.producer_batch import DeliveryReport
 from cy.seconds import seconds
 from pyclient.config import PRODUCER, load
+from pyclient.core.closed import closed
 from pyclient.core.threads.runner import SLICE, Runner
 from pyclient.errors import BufferExhausted, ClientClosed
 from pyclient.other_names import BLOCKING, knows
@@ -61,6 +62,7 @@ class Producer(BaseProducer):
         super().__init__(keys)
         owner = f"producer of {', '.join(keys.bootstrap_servers)}"
         self._runner = Runner(owner)
+        self._runner.closed = partial(closed, keys)
         try:
             self._engine = Engine(keys, self._settings, self, self._runner.loop)
         except BaseException:

@@ -14,7 +14,7 @@ from cy.produce.record_queues import RecordQueues
 from pyclient.config import Config
 from pyclient.core.client import Client
 from pyclient.core.reports.rights import PRODUCING
-from pyclient.errors import ClientClosed, KafkaError
+from pyclient.errors import KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
@@ -226,7 +226,7 @@ class Engine:
 
     def fail_all(self) -> None:
         """Fails all undelivered batches, so that their callers get an error."""
-        self.sender.fail_all(ClientClosed())
+        self.sender.fail_all(self.client.closed())
 
     @property
     def longest(self) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cy.produce.producer_batch import ProducerBatch
-from pyclient.errors import ClientClosed, KafkaError, of_code
+from pyclient.errors import KafkaError, of_code
 from pyclient.producer.lane import Identity, Lane
 from pyclient.producer.settings import Settings
 from pyclient.protocol import InitProducerId
@@ -73,7 +73,7 @@ class Identities:
 
     def refusal(self) -> KafkaError:
         """Returns why waiting batches will not be sent, if ``is_over``."""
-        return ClientClosed()
+        return self.client.closed()
 
     def _acquire(self) -> None:
         if self._task is None:

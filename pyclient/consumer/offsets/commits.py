@@ -22,7 +22,7 @@ from pyclient.consumer.subscription import PartitionState, Subscription
 from pyclient.consumer.types import GroupMetadata, OffsetAndMetadata
 from pyclient.core.client import Client
 from pyclient.core.tasks import tell
-from pyclient.errors import ClientClosed, KafkaError
+from pyclient.errors import KafkaError
 from pyclient.protocol.errors import RebalanceInProgress
 from pyclient.topic_partition import TopicPartition
 
@@ -134,7 +134,7 @@ class Commits:
         """Commits, and passes the result to ``on_commit``. Without it, logs a failure. Also logs errors of
         ``on_commit``.
         """
-        failure: KafkaError | None = ClientClosed()
+        failure: KafkaError | None = self._client.closed()
         try:
             await self.commit(offsets)
             failure = None

@@ -8,7 +8,7 @@ loop or the thread takes the work out of its list, and then owns it alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from pyclient.core.threads.bell import Bell
@@ -20,8 +20,10 @@ T = TypeVar("T")
 class Call(Generic[T]):
     """One coroutine, from its submission to its result."""
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], closed: Callable[[], ClientClosed] = ClientClosed) -> None:
+        """``closed()`` returns the error of work that was cancelled."""
         self._work = [work]
+        self._closed = closed
         self._task: asyncio.Task[T] | None = None
         self._bell = Bell()
         self._results: list[T] = []
@@ -39,7 +41,7 @@ class Call(Generic[T]):
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self.fail(ClientClosed())
+            self.fail(self._closed())
         elif (error := task.exception()) is not None:
             self.fail(error)
         elif not self.is_done:

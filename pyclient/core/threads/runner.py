@@ -60,6 +60,8 @@ class Runner:
         """Set in a child process of the one that created this."""
         self.on_fork: Callable[[], object] = lambda: None
         """Called in the child, right after the fork."""
+        self.closed: Callable[[], ClientClosed] = ClientClosed
+        """Returns the error of calls that come too late."""
         self.on_end: Callable[[], object] = lambda: None
         """Called by the thread after its last work."""
         self._calls: set[Call[Any]] = set()
@@ -106,7 +108,7 @@ class Runner:
     def _fail_calls(self) -> None:
         """Fails the waits of other threads: calls that have come in the meantime will not run."""
         for call in tuple(self._calls):
-            call.fail(ClientClosed())
+            call.fail(self.closed())
 
     def check(self) -> None:
         """Raises ClientForked or ClientClosed if the loop can run nothing. Raises RuntimeError on the loop's own
@@ -114,7 +116,7 @@ class Runner:
         """
         self.before_wait()
         if self._is_over:
-            raise ClientClosed(f"The client is closed: {self.owner}")
+            raise self.closed()
 
     @property
     def is_here(self) -> bool:
@@ -136,7 +138,7 @@ class Runner:
         meanwhile. ``within`` limits the work by the loop's clock; if the loop is blocked, RequestTimedOut is raised a
         little later. Raises TypeError for a limit that is not a number.
         """
-        call = Call(work)
+        call = Call(work, self.closed)
         try:
             seconds(timeout)
             seconds(within)
@@ -160,7 +162,7 @@ class Runner:
         """Begins a call on the loop. In its last turns, no work is begun, because it would not end."""
         if self._is_stopped:
             call.drop()
-            call.fail(ClientClosed())
+            call.fail(self.closed())
         else:
             call.begin()
 
@@ -171,7 +173,7 @@ class Runner:
         try:
             self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            raise ClientClosed from None
+            raise self.closed() from None
         self.lease.recall()
 
     def stop(self) -> None:
