@@ -5,7 +5,7 @@ patches, which restore the old behaviour, and names the test that finds it. A ch
 either. So promises are broken here as well, and ``suites`` tells which check finds that. ``test_defects.py`` runs each
 named test with its defect and expects it to fail. By hand::
 
-    pytest --defect compaction_takes_ended_transactions_for_open pybroker/log/tests/test_compaction_rounds.py
+    pytest --defect compaction_takes_ended_transactions_for_open pybroker/log/compaction/tests/test_compaction_rounds.py
 
 There is a file per room (``net.py``, ``logs/log.py``, …). Production code knows nothing of them.
 """

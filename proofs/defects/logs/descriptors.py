@@ -193,7 +193,7 @@ def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
     return [(Log, "set_topic_id", set_first)]
 
 
-@defect("pybroker/log/tests/test_running_moves.py::test_a_move_that_lacked_descriptors_ends_later")
+@defect("pybroker/log/moving/tests/test_running_moves.py::test_a_move_that_lacked_descriptors_ends_later")
 def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
     """The move's old folder keeps the log's name."""
     drop_old = Move._drop_old

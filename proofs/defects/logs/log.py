@@ -30,13 +30,13 @@ from pybroker.log.startup import recovery, reopening
 from pybroker.log.validation import Rules
 from pybroker.replication.placement import Placement
 
-TESTS = "pybroker/log/tests"
+LOG = "pybroker/log"
 
 ENTRY_BYTES = 34
 LAST_OFFSET = slice(18, 26)
 
 
-@defect(f"{TESTS}/test_compaction_rounds.py")
+@defect(f"{LOG}/compaction/tests/test_compaction_rounds.py")
 def compaction_takes_ended_transactions_for_open() -> list[Patch]:
     """An aborted transaction never ends if its marker lies before the first offset that a round reads."""
     scan_all = compaction.Compaction._scan
@@ -52,7 +52,7 @@ def compaction_takes_ended_transactions_for_open() -> list[Patch]:
     return [(compaction.Compaction, "_scan", scan)]
 
 
-@defect(f"{TESTS}/test_compaction.py::test_a_delete_retention_for_ever_keeps_tombstones")
+@defect(f"{LOG}/compaction/tests/test_compaction.py::test_a_delete_retention_for_ever_keeps_tombstones")
 def a_delete_horizon_overflows() -> list[Patch]:
     """The sum of the time and delete.retention.ms exceeds the largest int64."""
 
@@ -64,19 +64,19 @@ def a_delete_horizon_overflows() -> list[Patch]:
     return [(compaction, "BatchFilter", make)]
 
 
-@defect(f"{TESTS}/test_reopening.py::test_the_stop_of_another_broker_does_not_count_as_ours[8]")
+@defect(f"{LOG}/startup/tests/test_reopening.py::test_the_stop_of_another_broker_does_not_count_as_ours[8]")
 def a_start_believes_what_an_older_stop_has_left() -> list[Patch]:
     """Another broker has used the log dir in the meantime."""
     return [(LogDir, "_closed_in", lambda self, marker: 7)]
 
 
-@defect(f"{TESTS}/test_reopening.py::test_files_changed_since_the_stop_are_noticed[cut_log]")
+@defect(f"{LOG}/startup/tests/test_reopening.py::test_files_changed_since_the_stop_are_noticed[cut_log]")
 def a_start_does_not_look_at_the_files_of_a_log() -> list[Patch]:
     """The start trusts the state of the last stop, although somebody has restored or repaired files since."""
     return [(reopening, "digest", lambda files: "")]
 
 
-@defect(f"{TESTS}/test_interleavings.py")
+@defect(f"{LOG}/tests/test_interleavings.py")
 def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
     """The log may be truncated after the sync reads its end and before it reads the count of truncations."""
     sync = LogFiles.sync
@@ -88,7 +88,7 @@ def a_sync_takes_the_end_from_before_its_wait() -> list[Patch]:
     return [(LogFiles, "sync", sync_to_old_end)]
 
 
-@defect(f"{TESTS}/test_interleavings.py")
+@defect(f"{LOG}/tests/test_interleavings.py")
 def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
     """The log removes its old segments from the list before it adds the new one."""
     remove = LogFiles.remove
@@ -101,7 +101,7 @@ def a_log_that_starts_over_has_no_segment_for_a_moment() -> list[Patch]:
     return [(LogFiles, "remove", remove_before)]
 
 
-@defect(f"{TESTS}/test_compaction.py::test_an_uncleanable_log_is_tried_again_after_a_setting_changes")
+@defect(f"{LOG}/compaction/tests/test_compaction.py::test_an_uncleanable_log_is_tried_again_after_a_setting_changes")
 def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
     """The cleaner never retries a log that could not be compacted, until the broker restarts."""
 
@@ -115,20 +115,20 @@ def a_log_that_was_refused_once_is_refused_for_good() -> list[Patch]:
     return [(cleaner, "Refused", Refused)]
 
 
-@defect(f"{TESTS}/test_recovery.py::test_foreign_files_are_left_alone_and_reported[False]")
+@defect(f"{LOG}/startup/tests/test_recovery.py::test_foreign_files_are_left_alone_and_reported[False]")
 def a_foreign_file_is_taken_for_one_of_the_logs() -> list[Patch]:
     """The start reads the name of any file with such an ending as an offset."""
     return [(recovery, "file_state", lambda name: name)]
 
 
-@defect(f"{TESTS}/test_read.py::test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start")
+@defect(f"{LOG}/tests/test_read.py::test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start")
 def a_search_by_time_begins_at_the_start_of_a_segment() -> list[Patch]:
     """The search reads batches below the log start, record by record."""
     since = Segment.batches_since
     return [(Segment, "batches_since", lambda self, timestamp, offset: since(self, timestamp, 0))]
 
 
-@defect(f"{TESTS}/test_append.py::test_size_limits_apply_to_a_batch_after_recompression_by_the_topics_codec")
+@defect(f"{LOG}/tests/test_append.py::test_size_limits_apply_to_a_batch_after_recompression_by_the_topics_codec")
 def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
     """The topic's codec makes a batch larger, and the log stores it however large it is."""
 
@@ -140,7 +140,7 @@ def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
     return [(Rules, "recompressed", recompressed)]
 
 
-@defect(f"{TESTS}/test_producers.py::test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends")
+@defect(f"{LOG}/producers/tests/test_producers.py::test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends")
 def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
     """The log forgets a producer of old records at the next round, however busy it is."""
     append = ProducerStates.append
@@ -151,43 +151,43 @@ def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
     return [(ProducerStates, "append", append_dated)]
 
 
-@defect(f"{TESTS}/test_producers.py::test_a_truncation_of_uncommitted_records_does_not_read_the_segment[False]")
+@defect(f"{LOG}/producers/tests/test_producers.py::test_a_truncation_of_uncommitted_records_does_not_read_the_segment[False]")
 def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
     """However small the truncation is, the loop reads all batch headers of the segment."""
     return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
 
 
-@defect(f"{TESTS}/test_deep_cut.py::test_a_log_that_changes_during_a_deep_cut_is_read_again[cut]")
+@defect(f"{LOG}/tests/test_deep_cut.py::test_a_log_that_changes_during_a_deep_cut_is_read_again[cut]")
 def what_was_read_for_a_cut_counts_whatever_the_log_has_become() -> list[Patch]:
     """The state would contain producers of records that are not there any longer."""
     return [(deep_cut, "_state_of", lambda log: None)]
 
 
-@defect(f"{TESTS}/test_manager.py::test_a_configuration_that_no_log_uses_is_forgotten")
+@defect(f"{LOG}/tests/test_manager.py::test_a_configuration_that_no_log_uses_is_forgotten")
 def every_configuration_is_kept() -> list[Patch]:
     """Each change of a topic's configuration kept the former one in memory for good."""
     return [(shared_configs, "WeakKeyDictionary", dict)]
 
 
-@defect(f"{TESTS}/test_recovery.py::test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill[one-True-False]")
+@defect(f"{LOG}/startup/tests/test_recovery.py::test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill[one-True-False]")
 def a_jump_of_the_offsets_is_taken_for_a_loss() -> list[Patch]:
     """After a kill, the start set aside a follower's records after a gap of 2^31 offsets in the leader's log."""
     return [(recovery, "_is_jump", lambda end, following: False)]
 
 
-@defect(f"{TESTS}/test_crash.py::test_case_13_a_jump_of_the_offsets_never_hides_lost_records")
+@defect(f"{LOG}/startup/tests/test_crash.py::test_case_13_a_jump_of_the_offsets_never_hides_lost_records")
 def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
     """The records before the gap may be lost, and nobody could notice."""
     return [(Log, "flush", lambda self: self.recovery_point)]
 
 
-@defect(f"{TESTS}/test_idle_producers.py::test_a_log_remembers_a_limited_number_of_invented_producers")
+@defect(f"{LOG}/producers/tests/test_idle_producers.py::test_a_log_remembers_a_limited_number_of_invented_producers")
 def any_number_of_invented_producers_is_remembered() -> list[Patch]:
     """Each invented producer costs its sender 70 bytes, and the broker 440 bytes for a day."""
     return [(ProducerStates, "_make_room", lambda self: None)]
 
 
-@defect(f"{TESTS}/test_idle_producers.py::test_a_producer_with_an_open_transaction_is_not_forgotten")
+@defect(f"{LOG}/producers/tests/test_idle_producers.py::test_a_producer_with_an_open_transaction_is_not_forgotten")
 def a_producer_is_forgotten_in_the_middle_of_its_transaction() -> list[Patch]:
     """The producer's records would become visible, or the last stable offset would never advance."""
 
@@ -224,7 +224,7 @@ def topics_share_a_log() -> list[Patch]:
     ]
 
 
-@defect(f"{TESTS}/test_unwritten.py::test_the_names_of_files_that_come_late_are_synced_with_the_first_record")
+@defect(f"{LOG}/tests/test_unwritten.py::test_the_names_of_files_that_come_late_are_synced_with_the_first_record")
 def names_of_no_files_count_as_synced() -> list[Patch]:
     """A log without records at the sync of its folder never synced the names of its first files."""
     sync_names = Durability._sync_names

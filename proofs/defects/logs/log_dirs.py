@@ -24,16 +24,19 @@ from pybroker.pools import Pools
 from pybroker.replication.moves import Moves
 from pybroker.topic_partition import TopicPartition
 
-TESTS = "pybroker/log/tests"
-STARTS = f"{TESTS}/test_log_start.py"
-CRASHES = f"{TESTS}/test_crash_folders.py::test_no_crash_loses_a_log_that_moves_or_brings_back_one_that_was_deleted[3]"
+LOG = "pybroker/log"
+STARTS = f"{LOG}/tests/test_log_start.py"
+CRASHES = (
+    f"{LOG}/startup/tests/test_crash_folders.py"
+    "::test_no_crash_loses_a_log_that_moves_or_brings_back_one_that_was_deleted[3]"
+)
 
 
 def _first_dir_wins() -> list[Patch]:
     return [(rivals, "has_more", lambda first, second: False)]
 
 
-@defect(f"{TESTS}/test_failing_dirs.py::test_a_dir_fails_at_once_though_a_checkpoint_hangs")
+@defect(f"{LOG}/dirs/tests/test_failing_dirs.py::test_a_dir_fails_at_once_though_a_checkpoint_hangs")
 def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
     """Both shared one lock: a disk that hung in a sync blocked the event loop."""
     fail = LogDir.fail
@@ -45,13 +48,13 @@ def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
     return [(LogDir, "fail", after_the_checkpoint)]
 
 
-@defect(f"{TESTS}/test_manager.py::test_a_folder_named_like_a_log_without_log_files_is_left_alone")
+@defect(f"{LOG}/tests/test_manager.py::test_a_folder_named_like_a_log_without_log_files_is_left_alone")
 def every_folder_with_the_name_of_a_log_is_one() -> list[Patch]:
     """The start takes somebody's folder for a log, and renames it to a stray because its topic is unknown."""
     return [(opening, "_is_log", lambda storage, folder: True)]
 
 
-@defect(f"{TESTS}/test_manager.py::test_a_link_in_a_log_dir_is_not_followed")
+@defect(f"{LOG}/tests/test_manager.py::test_a_link_in_a_log_dir_is_not_followed")
 def a_link_in_a_log_dir_is_a_folder() -> list[Patch]:
     """A start writes and removes files in the folder that the link leads to."""
 
@@ -71,7 +74,7 @@ def the_folder_of_a_moved_log_is_removed_in_place() -> list[Patch]:
     return [(Move, "_drop_old", drop), *_first_dir_wins()]
 
 
-@defect(f"{TESTS}/test_move.py::test_the_disk_that_fails_during_the_switch_goes_offline")
+@defect(f"{LOG}/moving/tests/test_move.py::test_the_disk_that_fails_during_the_switch_goes_offline")
 def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
     """A failure to write indexes in the old log dir took the new log dir offline."""
     of_source = LogCopy._of_source
@@ -82,13 +85,13 @@ def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
     return [(LogCopy, "_of_source", of_either)]
 
 
-@defect(f"{TESTS}/test_rivals.py::test_the_remains_of_a_folder_never_win_against_a_complete_one")
+@defect(f"{LOG}/moving/tests/test_rivals.py::test_the_remains_of_a_folder_never_win_against_a_complete_one")
 def of_two_logs_the_first_dirs_is_used() -> list[Patch]:
     """The start uses the first log even if it is an incomplete copy."""
     return _first_dir_wins()
 
 
-@defect(f"{TESTS}/test_rivals.py::test_a_replica_can_move_to_a_dir_with_its_old_remains")
+@defect(f"{LOG}/moving/tests/test_rivals.py::test_a_replica_can_move_to_a_dir_with_its_old_remains")
 def the_other_of_two_logs_is_left_where_it_is() -> list[Patch]:
     """The next move to that dir finds the name taken, and the dir fails."""
     return [(LogManager, "_displace", lambda self, log, winner: None)]
@@ -106,7 +109,7 @@ def files_of_a_deleted_log_go_before_it_has_lost_its_name() -> list[Patch]:
     return [(Removals, "delete", delete)]
 
 
-@defect(f"{TESTS}/test_running_moves.py::test_a_deletion_takes_the_name_of_every_folder")
+@defect(f"{LOG}/moving/tests/test_running_moves.py::test_a_deletion_takes_the_name_of_every_folder")
 def a_second_move_makes_the_first_one_forgotten() -> list[Patch]:
     """The first move has switched but not settled, so its old folder keeps the log's name. A new topic finds the old
     records.
@@ -121,13 +124,13 @@ def a_second_move_makes_the_first_one_forgotten() -> list[Patch]:
     return [(RunningMoves, "cancel", cancel)]
 
 
-@defect(f"{TESTS}/test_running_moves.py::test_a_disk_that_has_failed_is_not_copied_from")
+@defect(f"{LOG}/moving/tests/test_running_moves.py::test_a_disk_that_has_failed_is_not_copied_from")
 def a_log_moves_away_from_a_disk_that_has_failed() -> list[Patch]:
     """The move copies whatever the kernel still returns from the failed disk."""
     return [(LogDir, "check_online", lambda self: None)]
 
 
-@defect(f"{TESTS}/test_rivals.py::test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoint")
+@defect(f"{LOG}/moving/tests/test_rivals.py::test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoint")
 def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
     """The start writes the checkpoint files without the other logs. A second crash then brings their deleted records
     back.
@@ -143,7 +146,7 @@ def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
 
 
 @defect(
-    f"{TESTS}/test_recovery.py"
+    f"{LOG}/startup/tests/test_recovery.py"
     "::test_a_compaction_gap_is_not_a_hole_before_the_configuration_is_known"
 )
 def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
@@ -155,7 +158,7 @@ def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
     return [(recovery._Loader, "_is_compacted_below", is_compacted_below)]
 
 
-@defect(f"{TESTS}/test_move.py::test_an_unreadable_foreign_file_ends_no_move_and_fails_no_dir")
+@defect(f"{LOG}/moving/tests/test_move.py::test_an_unreadable_foreign_file_ends_no_move_and_fails_no_dir")
 def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch]:
     """A file of an administrator in a log's folder took all logs of its dir offline."""
 
@@ -165,13 +168,13 @@ def a_file_of_somebody_else_that_may_not_be_opened_fails_the_dir() -> list[Patch
     return [(LogCopy, "_copy_foreign", copy)]
 
 
-@defect(f"{TESTS}/test_move.py::test_a_log_that_is_truncated_while_it_is_read_is_copied_again")
+@defect(f"{LOG}/moving/tests/test_move.py::test_a_log_that_is_truncated_while_it_is_read_is_copied_again")
 def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
     """Each new leader makes a follower truncate its log, and so ended the move."""
     return [(LogCopy, "update", LogCopy._update)]
 
 
-@defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone[{10**20 - 1}.log]")
+@defect(f"{LOG}/dirs/tests/test_folder_states.py::test_files_that_are_not_ours_are_left_alone[{10**20 - 1}.log]")
 def any_twenty_digits_are_an_offset() -> list[Patch]:
     """The broker cannot serve a log that ends beyond 63 bits."""
     segment = folder_states.FILES[0]
@@ -182,7 +185,7 @@ def any_twenty_digits_are_an_offset() -> list[Patch]:
     return [(recovery, "file_state", of_digits)]
 
 
-@defect(f"{TESTS}/test_folder_states.py::test_files_that_are_not_ours_are_left_alone")
+@defect(f"{LOG}/dirs/tests/test_folder_states.py::test_files_that_are_not_ours_are_left_alone")
 def every_file_is_taken_for_the_logs() -> list[Patch]:
     """A file whose name only resembles a segment's keeps the broker from starting."""
     segment = folder_states.FILES[0]
@@ -202,7 +205,7 @@ def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
     return [(Move, "settle", drop_first)]
 
 
-@defect(f"{TESTS}/test_move.py::test_the_switch_on_the_loop_syncs_nothing_and_copies_little")
+@defect(f"{LOG}/moving/tests/test_move.py::test_the_switch_on_the_loop_syncs_nothing_and_copies_little")
 def a_move_syncs_on_the_loop() -> list[Patch]:
     """The broker serves nobody meanwhile, for a minute if there are thousands of segments."""
     switch = Move.switch
@@ -215,7 +218,7 @@ def a_move_syncs_on_the_loop() -> list[Patch]:
     return [(Move, "switch", and_sync)]
 
 
-@defect(f"{TESTS}/test_move.py::test_the_loop_does_not_copy_a_truncated_log_again")
+@defect(f"{LOG}/moving/tests/test_move.py::test_the_loop_does_not_copy_a_truncated_log_again")
 def a_truncated_log_is_copied_again_on_the_loop() -> list[Patch]:
     """The broker serves nobody meanwhile."""
     switch = Move.switch
@@ -228,7 +231,7 @@ def a_truncated_log_is_copied_again_on_the_loop() -> list[Patch]:
     return [(Move, "switch", and_copy)]
 
 
-@defect(f"{TESTS}/test_move.py::test_files_that_cannot_be_removed_do_not_fail_their_dir")
+@defect(f"{LOG}/moving/tests/test_move.py::test_files_that_cannot_be_removed_do_not_fail_their_dir")
 def a_file_that_cannot_be_removed_fails_its_dir() -> list[Patch]:
     """Nobody needs the file, and NFS keeps files that are being sent."""
 
@@ -257,7 +260,7 @@ def the_files_of_a_deleted_topic_are_waited_for() -> list[Patch]:
     return [(Removals, "delete", and_wait)]
 
 
-@defect("pybroker/log/tests/test_preferred_dirs.py::test_the_preferred_dirs_that_clients_request_are_limited")
+@defect(f"{LOG}/dirs/tests/test_preferred_dirs.py::test_the_preferred_dirs_that_clients_request_are_limited")
 def every_wish_for_a_log_dir_is_remembered() -> list[Patch]:
     """The broker remembers also partitions that never existed: three requests take half a gigabyte."""
     return [(PreferredDirs, "_forget", lambda self, now_ms: None)]

@@ -13,8 +13,8 @@ from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.removal.leaving import Leaving
 from pybroker.replication import replica_manager
 
-ONE_FILE = "pybroker/log/tests/test_removals.py::test_a_deletion_waits_for_at_most_one_file_sync"
-BOTH = "pybroker/log/tests/test_removals.py::test_both_folders_are_removed_if_a_log_is_deleted_during_its_move"
+ONE_FILE = "pybroker/log/removal/tests/test_removals.py::test_a_deletion_waits_for_at_most_one_file_sync"
+BOTH = "pybroker/log/removal/tests/test_removals.py::test_both_folders_are_removed_if_a_log_is_deleted_during_its_move"
 DELETED = "pybroker/replication/tests/test_deleted_topics.py"
 TURNS = "pybroker/log/tests/test_removed_per_turn.py"
 MANY = 1 << 30

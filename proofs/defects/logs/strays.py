@@ -158,7 +158,7 @@ def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
     return [(Placement, "_set_logs_aside", delete)]
 
 
-@defect("pybroker/log/tests/test_strays.py::test_a_stray_is_found_while_another_thread_takes_one_back")
+@defect("pybroker/log/removal/tests/test_strays.py::test_a_stray_is_found_while_another_thread_takes_one_back")
 def strays_are_looked_through_while_they_change() -> list[Patch]:
     """The scan missed a stray, and a new log began beside it."""
 
@@ -170,7 +170,7 @@ def strays_are_looked_through_while_they_change() -> list[Patch]:
     return [(Strays, "of", of)]
 
 
-@defect("pybroker/log/tests/test_strays.py::test_two_threads_that_take_a_stray_back_fail_no_log_dir")
+@defect("pybroker/log/removal/tests/test_strays.py::test_two_threads_that_take_a_stray_back_fail_no_log_dir")
 def a_stray_may_be_taken_back_twice() -> list[Patch]:
     """The second rename found no folder, which counted as a failure of the disk."""
 

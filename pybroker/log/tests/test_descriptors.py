@@ -22,13 +22,13 @@ from cy.batch import assign
 from proofs.faulty_storage import FaultyStorage
 from pybroker.config.log_config import LogConfig
 from pybroker.log.appending import Origin
+from pybroker.log.compaction.tests.compacted import Compacted, records
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints, partition_metadata
 from pybroker.log.files.storage import OutOfDescriptors, Storage
 from pybroker.log.log import Log
 from pybroker.log.manager import NoLogDir
 from pybroker.log.segment.segment import UNKNOWN_TIMESTAMP
-from pybroker.log.tests.compacted import Compacted, records
 from pybroker.log.tests.helpers import (
     NOW,
     TOPIC_ID,

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from pybroker.log.compaction.tests.compacted import CONFIG as COMPACTED
+from pybroker.log.compaction.tests.compacted import Compacted, records
+from pybroker.log.compaction.tests.test_cleaner import before_each_turn
 from pybroker.log.deep_cut import DeepCut
 from pybroker.log.log import Log
 from pybroker.log.producers.producer_state import ProducerStates
 from pybroker.log.segment.segment_files import SegmentFiles
 from pybroker.log.segment.segments import REMOVED_PER_TURN
-from pybroker.log.tests.compacted import CONFIG as COMPACTED
-from pybroker.log.tests.compacted import Compacted, records
 from pybroker.log.tests.helpers import (
     NOW,
     TOPIC_ID,
@@ -24,7 +25,6 @@ from pybroker.log.tests.helpers import (
     manager,
     open_log,
 )  # fmt: skip
-from pybroker.log.tests.test_cleaner import before_each_turn
 
 COUNT = 4 * REMOVED_PER_TURN + 7
 DAY_MS = 86_400_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pybroker.log.tests.compacted import HOUR_MS, Compacted, batches_of, records
+from pybroker.log.compaction.tests.compacted import HOUR_MS, Compacted, batches_of, records
 
 
 def test_the_last_batch_of_a_producer_stays_without_records(tmp_path):

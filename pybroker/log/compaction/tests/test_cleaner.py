@@ -9,9 +9,9 @@ import pytest
 
 from cy.batch import iterate
 from pybroker.log.compaction.cleaner import Cleaner
+from pybroker.log.compaction.tests.compacted import CONFIG, SMALL, Compacted, records
 from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.interruption import Interrupted, Interruption
-from pybroker.log.tests.compacted import CONFIG, SMALL, Compacted, records
 from pybroker.log.tests.helpers import NOW
 
 

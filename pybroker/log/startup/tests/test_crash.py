@@ -221,7 +221,7 @@ class NoNamesSynced(Life):
 
 @pytest.mark.parametrize("bug", [AckBeforeSync, NoNamesSynced])
 def test_a_planted_bug_is_found(tmp_path, monkeypatch, bug):
-    monkeypatch.setattr("pybroker.log.tests.test_crash.Life", bug)
+    monkeypatch.setattr("pybroker.log.startup.tests.test_crash.Life", bug)
     life = live(str(tmp_path / "life"))
     images = crash_images(life.storage.changes, losses=3)
     assert any(violation(image, life, str(tmp_path / "crash")) for image in images)

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from pybroker.log.producers import idle_producers
+from pybroker.log.producers.tests.test_producers import append, end, transactional
 from pybroker.log.tests.helpers import NOW, idempotent, open_log
-from pybroker.log.tests.test_producers import append, end, transactional
 
 LIMIT = 80
 

@@ -9,12 +9,12 @@ import pytest
 from cy.batch import iterate
 from pybroker.config.log_config import LogConfig
 from pybroker.log.compaction.cleaner import Cleaner
+from pybroker.log.compaction.tests.compacted import CONFIG, SMALL, Compacted, records
 from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.expiry import apply_retention
 from pybroker.log.files import checkpoints
 from pybroker.log.interruption import Interrupted, Interruption
 from pybroker.log.manager import LogManager
-from pybroker.log.tests.compacted import CONFIG, SMALL, Compacted, records
 from pybroker.log.tests.helpers import NOW, TOPIC_ID, TP, complete
 
 

@@ -12,10 +12,10 @@ from cy.batch import iterate
 from pybroker.config.log_config import MAX_LONG, LogConfig
 from pybroker.log.compaction.cleanable import cleanable
 from pybroker.log.compaction.compaction import Resources
+from pybroker.log.compaction.tests.compacted import CONFIG, HOUR_MS, SMALL, Compacted, batches_of, records
 from pybroker.log.compaction.throttle import Throttle
 from pybroker.log.files import checkpoints
 from pybroker.log.interruption import Interruption
-from pybroker.log.tests.compacted import CONFIG, HOUR_MS, SMALL, Compacted, batches_of, records
 from pybroker.log.tests.helpers import NOW, TP
 from pybroker.log.timestamps import first_record_since
 

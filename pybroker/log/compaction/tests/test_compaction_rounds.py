@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.log.tests.compaction_history import History
+from pybroker.log.compaction.tests.compaction_history import History
 
 HISTORIES = 320
 PER_TEST = 20

@@ -11,7 +11,7 @@ from pybroker.log.dirs.folders import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX
 from pybroker.log.tests.helpers import TOPIC_ID, TP, fill, manager, numbered
 from pybroker.topic_partition import TopicPartition
 
-PAGE = Path(__file__).parents[3] / "docs" / "on-disk.md"
+PAGE = Path(__file__).parents[4] / "docs" / "on-disk.md"
 CONFIG = LogConfig(segment_bytes=1000)
 ID = "0123456789abcdef0123456789abcdef"
 

@@ -11,9 +11,9 @@ import pytest
 from cy.batch import iterate, scan
 from proofs.crash import CrashImage, RecordingStorage, crash_images
 from pybroker.config.log_config import LogConfig
+from pybroker.log.compaction.tests.compacted import HOUR_MS, Compacted
 from pybroker.log.log import Log
 from pybroker.log.segment.cleaned_segment import CleanedSegment
-from pybroker.log.tests.compacted import HOUR_MS, Compacted
 from pybroker.log.tests.helpers import TP, UnsyncedStorage, manager
 
 CONFIG = LogConfig(
