@@ -11,7 +11,7 @@ from pybroker.handlers.common.forwarding import Forwarding
 from pybroker.security import authorizer
 from pybroker.security.authorizer import StandardAuthorizer
 
-NODES = "pybroker/cluster/tests/test_acls.py"
+NODES = "pybroker/cluster/decisions/tests/test_acls.py"
 GUESTS = "conformance/faults/test_guests.py::test_s112_guests_are_let_in_only_as_long_as_they_may"
 RULES = "pybroker/security/tests/test_authorizer.py"
 

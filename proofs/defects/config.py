@@ -11,7 +11,7 @@ from pybroker.config.keys.key import READ_ONLY
 from pyclient.protocol import errors
 
 
-@defect("pybroker/cluster/tests/test_error_texts.py")
+@defect("pybroker/cluster/decisions/tests/test_error_texts.py")
 def a_topic_that_is_not_there_is_refused_in_our_words() -> list[Patch]:
     """Scripts that look for Kafka's sentence take the answer for another error."""
 

@@ -87,19 +87,19 @@ def logs_are_under_the_default_retention_until_their_topic_is_known() -> list[Pa
     return [(LogConfig, "keeping_everything", lambda self: self)]
 
 
-@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_new_broker_deletes_nothing_without_a_readable_configuration")
+@defect("pybroker/cluster/nodes/tests/test_unreadable_configs.py::test_a_new_broker_deletes_nothing_without_a_readable_configuration")
 def a_configuration_that_cannot_be_read_is_an_empty_one() -> list[Patch]:
     """The topic got the default retention."""
     return [(loading, "_UNREADABLE", {}), (loading, "MISSING_CONFIGS", NO_CONFIGS)]
 
 
-@defect("pybroker/cluster/tests/test_unreadable_configs.py")
+@defect("pybroker/cluster/nodes/tests/test_unreadable_configs.py")
 def a_retention_without_meaning_is_the_default_one() -> list[Patch]:
     """A person had set that value in the store."""
     return [(sys.modules[topic_config.__module__], "_DELETING", ())]
 
 
-@defect("pybroker/cluster/tests/test_unreadable_configs.py::test_a_correction_takes_no_replica_and_no_partition_away")
+@defect("pybroker/cluster/nodes/tests/test_unreadable_configs.py::test_a_correction_takes_no_replica_and_no_partition_away")
 def a_correction_takes_replicas_away() -> list[Patch]:
     """Brokers concluded that their replicas had moved, and removed the logs."""
     return [(corrections, "_keeps_all", lambda old, stored: len(old.partitions) <= len(stored.partitions))]

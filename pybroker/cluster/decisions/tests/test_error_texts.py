@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
+from pybroker.cluster.decisions.tests.test_controller import after, controller, image_of
 from pybroker.cluster.metadata.image import MetadataImage
-from pybroker.cluster.tests.test_controller import after, controller, image_of
 
 
 def with_topics(*names: str) -> MetadataImage:

@@ -1,0 +1,3 @@
+"""Scenarios on one store."""
+
+from pybroker.cluster.tests.conftest import run  # noqa: F401
