@@ -58,13 +58,13 @@ def a_left_over_zookeeper_is_waited_for() -> list[Patch]:
     return [(broker_config, "unused_of", lambda known, given: ())]
 
 
-@defect("pybroker/tests/test_start.py::test_a_file_with_an_unsupported_authorizer_is_refused")
+@defect("pybroker/process/tests/test_start.py::test_a_file_with_an_unsupported_authorizer_is_refused")
 def a_broker_with_acls_stands_open() -> list[Patch]:
     """The broker accepts the key, and everybody may do everything."""
     return [(unprotected, "check", lambda config, alone: None)]
 
 
-@defect("pybroker/tests/test_start.py::test_an_impossible_listener_is_reported_with_its_line")
+@defect("pybroker/process/tests/test_start.py::test_an_impossible_listener_is_reported_with_its_line")
 def listeners_are_always_an_options() -> list[Patch]:
     """The message blames an option instead of the file that contains the setting."""
     return [(unprotected, "check", _once_chosen(unprotected.check))]

@@ -14,8 +14,8 @@ from pybroker.embedded import EmbeddedBroker
 from pybroker.process import foreground, owned_process, secret_settings
 from pybroker.process.owned_process import OwnedProcess
 
-FILE = "pybroker/tests/test_embedded.py"
-FAULTS = "pybroker/tests/test_embedded_faults.py"
+FILE = "pybroker/tests/embedded/test_embedded.py"
+FAULTS = "pybroker/tests/embedded/test_embedded_faults.py"
 
 
 @defect(f"{FILE}::test_variables_that_configure_another_broker_do_not_reach_it")
@@ -24,7 +24,7 @@ def an_embedded_broker_obeys_the_environment() -> list[Patch]:
     return [(embedded, "brokers_environment", embedded.environment)]
 
 
-@defect("pybroker/tests/test_ready_line.py::test_other_output_before_the_ready_line_is_skipped")
+@defect("pybroker/tests/embedded/test_ready_line.py::test_other_output_before_the_ready_line_is_skipped")
 def only_the_ready_line_begins_a_line() -> list[Patch]:
     """A sitecustomize that prints hides the ready line, and the start fails."""
     return [(embedded, "READY", re.compile(rf"\A{embedded.READY.pattern}"))]
@@ -89,7 +89,7 @@ def a_restarted_broker_takes_another_port() -> list[Patch]:
     return [(EmbeddedBroker, "_command", lambda self, port: command(self, 0))]
 
 
-@defect("pybroker/tests/test_secret_settings.py")
+@defect("pybroker/process/tests/test_secret_settings.py")
 def secrets_are_arguments() -> list[Patch]:
     """Every user of the machine can read the secrets in the list of processes."""
     return [(secret_settings, "is_secret", lambda name: False)]

@@ -18,7 +18,7 @@ from pyclient.protocol import tls
 
 NET = "pybroker/net/tests/test_tls.py"
 SECURITY = "pybroker/security"
-BETWEEN = "pybroker/tests/test_tls_between_brokers.py"
+BETWEEN = "pybroker/tests/security/test_tls_between_brokers.py"
 
 
 @defect(f"{NET}::test_stalled_handshakes_are_closed_for_new_ones")

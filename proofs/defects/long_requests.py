@@ -273,7 +273,7 @@ def all_names_are_gone_through_for_a_new_one() -> list[Patch]:
     return [(topic_names, "NAMES_PER_LOOKUP", 1_000_000)]
 
 
-@defect("pybroker/tests/test_strangers.py::test_a_pattern_that_takes_long_to_parse_is_refused[repetitions]")
+@defect("pybroker/tests/security/test_strangers.py::test_a_pattern_that_takes_long_to_parse_is_refused[repetitions]")
 def clients_send_regular_expressions_of_any_weight() -> list[Patch]:
     """ListTransactions needs no right. One expression of 32 KB held the loop for a second, or took gigabytes."""
     return [(topic_regex, "HEAVIEST", 1 << 30)]

@@ -7,7 +7,7 @@ from pybroker.handlers.common.call import ForwardedCall
 from pybroker.handlers.common.security.permitted_fetch import PermittedFetch
 from pybroker.replication.fetching import Fetch
 
-TESTS = "pybroker/tests/test_rights_in_time.py"
+TESTS = "pybroker/tests/security/test_rights_in_time.py"
 
 
 @defect(f"{TESTS}::test_a_waiting_fetch_returns_no_topic_that_was_forbidden_meanwhile")

@@ -8,7 +8,7 @@ from proofs.defects import Patch, defect
 from pybroker.cluster.producer_ids import ProducerIds
 
 
-@defect("pybroker/tests/test_old_store.py")
+@defect("pybroker/tests/several_brokers/test_old_store.py")
 def producer_ids_begin_where_an_old_store_says() -> list[Patch]:
     """After the restore of a backup, new producers get ids that logs know. Brokers take their first batches for
     duplicates.

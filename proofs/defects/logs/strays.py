@@ -130,14 +130,14 @@ def no_term_begins_while_a_topic_differs() -> list[Patch]:
     return [(ControllerService, "_freeze", lambda self, names: None)]
 
 
-@defect("pybroker/tests/test_missing_directory.py")
+@defect("pybroker/tests/several_brokers/test_missing_directory.py")
 @in_histories("unmounted disks", "kept")
 def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
     """The partitions that the disk held started again at offset 0."""
     return [(missing_directories, "compare", lambda known, found, given_up: missing_directories.Directories())]
 
 
-@defect("pybroker/tests/test_missing_directory.py::test_partitions_of_a_missing_disk_are_offline_until_it_is_back")
+@defect("pybroker/tests/several_brokers/test_missing_directory.py::test_partitions_of_a_missing_disk_are_offline_until_it_is_back")
 def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() -> list[Patch]:
     """The election that its offline disk caused did so."""
     must_wait = PartitionTable.must_wait

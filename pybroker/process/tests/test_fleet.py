@@ -17,8 +17,8 @@ from harness.servers.clusters import consecutive_ports
 from harness.servers.ensemble import Ensemble
 from pybroker.config import BrokerConfig
 from pybroker.process.start_options import replicated
+from pybroker.process.tests.test_start import one_line
 from pybroker.tests.processes import DEADLINE_S, broker, fleet, is_alive, run, started
-from pybroker.tests.test_start import one_line
 from pybroker.tests.waiting import until
 from pyclient import Admin, NewTopic
 from pyclient.admin import ConfigResource, ResourceType

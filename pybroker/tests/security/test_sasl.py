@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
 
 USERS = {"alice": "alice-secret", "bob": 'b"o b=,'}

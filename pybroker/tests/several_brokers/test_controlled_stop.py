@@ -8,7 +8,7 @@ from pathlib import Path
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop, pause
-from pybroker.tests.test_replication import append, has_led, read_all, three
+from pybroker.tests.several_brokers.test_replication import append, has_led, read_all, three
 from pyclient.protocol import errors
 
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pybroker.cli.tests.running import Shell
-from pybroker.tests.test_sasl import LISTENERS, SETTINGS, USERS, VALUES, add_users, address, ways
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.test_sasl import LISTENERS, SETTINGS, USERS, VALUES, add_users, address, ways
+from pybroker.tests.security.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
 from pyclient import Admin, Consumer, KafkaError, Producer, aio
 from pyclient.errors import SaslRefused

@@ -17,7 +17,7 @@ from pybroker.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pybroker.coordinator.partitioner import partition_for
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_replication import create, three
+from pybroker.tests.several_brokers.test_replication import create, three
 from pybroker.tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.nightly

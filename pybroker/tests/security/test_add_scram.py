@@ -18,8 +18,8 @@ from pybroker.process.secret_settings import added_scram
 from pybroker.process.start_options import StartOptions, first_users
 from pybroker.security.sasl.first_users import FirstUser, parse
 from pybroker.server import Broker
+from pybroker.tests.security.test_tls import certified
 from pybroker.tests.test_server import in_loop
-from pybroker.tests.test_tls import certified
 from pybroker.tests.waiting import PATIENCE_S
 from pyclient.protocol import scram
 

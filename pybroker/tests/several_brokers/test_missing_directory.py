@@ -11,7 +11,7 @@ import pytest
 from pybroker.cluster.metadata.image import NO_LEADER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_replication import append, create, follows, has_led, read_all
+from pybroker.tests.several_brokers.test_replication import append, create, follows, has_led, read_all
 from pyclient.protocol import errors
 
 TOPICS = ("t", "u", "v", "w")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.tests.test_sasl import address
-from pybroker.tests.test_sasl_on_the_wire import Raw
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.test_sasl import address
+from pybroker.tests.security.test_sasl_on_the_wire import Raw
+from pybroker.tests.security.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
 from pyclient import Admin, Producer
 from pyclient.errors import ConfigError, ConnectionFailed, SaslRefused

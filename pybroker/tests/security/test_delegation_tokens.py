@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from pybroker.cluster.decisions import token_changes
-from pybroker.tests.test_sasl import LISTENERS, SETTINGS, USERS, add_users, address
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.test_sasl import LISTENERS, SETTINGS, USERS, add_users, address
+from pybroker.tests.security.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
 from pyclient import Admin
 from pyclient.admin import AclBinding, ConfigResource, DelegationToken, ResourceType

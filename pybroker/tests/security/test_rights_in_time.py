@@ -25,8 +25,8 @@ from pybroker.handlers.common.security.rights import (
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop, pause
-from pybroker.tests.rights import CLUSTER, EXISTS, TOPIC, TXN, FakeAuthorizer, batch, built, fetch, produce
-from pybroker.tests.test_rights import Client, codes
+from pybroker.tests.security.rights import CLUSTER, EXISTS, TOPIC, TXN, FakeAuthorizer, batch, built, fetch, produce
+from pybroker.tests.security.test_rights import Client, codes
 from pyclient.protocol import errors
 from pyclient.protocol.acls import AclOperation, AclResourceType
 from pyclient.protocol.apis import Api

@@ -13,12 +13,12 @@ from pybroker.handlers.common import identity
 from pybroker.handlers.find_coordinator import CoordinatorType
 from pybroker.replication import fetch_session
 from pybroker.security.sasl import authentication
-from pybroker.tests.rights import CLUSTER, GROUP, TOPIC, TXN, batch, built, fetch, produce
-from pybroker.tests.test_delegation_tokens import KEY, RIGHTS
-from pybroker.tests.test_rights import codes
-from pybroker.tests.test_sasl import SETTINGS
-from pybroker.tests.test_sasl_on_the_wire import Raw, joined
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.rights import CLUSTER, GROUP, TOPIC, TXN, batch, built, fetch, produce
+from pybroker.tests.security.test_delegation_tokens import KEY, RIGHTS
+from pybroker.tests.security.test_rights import codes
+from pybroker.tests.security.test_sasl import SETTINGS
+from pybroker.tests.security.test_sasl_on_the_wire import Raw, joined
+from pybroker.tests.security.test_tls import Running, running
 from pyclient.protocol import errors
 from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, AclResourceType, PatternType
 

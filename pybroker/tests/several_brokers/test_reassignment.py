@@ -8,8 +8,8 @@ from pathlib import Path
 from pybroker.cluster.metadata.image import PartitionImage
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop, pause
-from pybroker.tests.test_forwarding import ask
-from pybroker.tests.test_replication import append, create, has_led, read_all, three
+from pybroker.tests.several_brokers.test_forwarding import ask
+from pybroker.tests.several_brokers.test_replication import append, create, has_led, read_all, three
 from pyclient.protocol import (
     AlterPartitionReassignments,
     DeleteTopics,

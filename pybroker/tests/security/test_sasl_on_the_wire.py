@@ -21,8 +21,8 @@ from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.sasl_connection import SaslConnection
 from pybroker.net.strangers import Strangers
 from pybroker.security.sasl import authentication
-from pybroker.tests.test_sasl import SETTINGS, add_users, address
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.test_sasl import SETTINGS, add_users, address
+from pybroker.tests.security.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S, until
 from pyclient.protocol import (
     ApiVersions,

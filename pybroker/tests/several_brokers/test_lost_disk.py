@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_replication import append, create, follows, has_led, members, read_all
+from pybroker.tests.several_brokers.test_replication import append, create, follows, has_led, members, read_all
 
 
 def test_case_11_leaders_move_from_a_log_dir_that_failed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pybroker.handlers.common.security import first_users
 from pybroker.security.sasl.first_users import parse
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_forwarding import ask, others
+from pybroker.tests.several_brokers.test_forwarding import ask, others
 from pyclient.protocol import AlterUserScramCredentials, DescribeUserScramCredentials, errors
 
 BETWEEN = {

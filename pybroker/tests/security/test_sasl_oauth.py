@@ -17,8 +17,8 @@ from pybroker.cluster.node import ClusterNode
 from pybroker.config import ConfigError
 from pybroker.security.sasl.key_fetcher import KeyFetcher
 from pybroker.security.sasl.tests.keys_server import jwks, serving
-from pybroker.tests.test_sasl import VALUES, address
-from pybroker.tests.test_tls import Running, running
+from pybroker.tests.security.test_sasl import VALUES, address
+from pybroker.tests.security.test_tls import Running, running
 from pybroker.tests.waiting import PATIENCE_S
 
 KEY = RSAKey.generate_key(2048, {"kid": "one"})

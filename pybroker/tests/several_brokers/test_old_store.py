@@ -8,7 +8,7 @@ from pybroker.cluster.metadata import znodes
 from pybroker.log.appending import Origin
 from pybroker.log.tests.helpers import NOW, batch
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_replication import create, has_led
+from pybroker.tests.several_brokers.test_replication import create, has_led
 
 
 def test_a_new_producer_gets_no_id_that_a_log_knows(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pybroker.replication.partition import Partition
 from pybroker.replication.tests.harness import batch
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_replication import create, members, partition, raw, three
+from pybroker.tests.several_brokers.test_replication import create, members, partition, raw, three
 from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 

@@ -17,7 +17,7 @@ from pybroker.security.acls import AclBinding, AclFilter, ResourcePattern
 from pybroker.security.audit import LOGGER
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_forwarding import ask, others
+from pybroker.tests.several_brokers.test_forwarding import ask, others
 from pyclient.protocol import CreateAcls, CreateTopics, DeleteAcls, DescribeAcls, Metadata, errors
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 

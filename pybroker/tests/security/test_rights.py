@@ -26,7 +26,7 @@ from pybroker.handlers.common.security.rights import (
 )
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster
-from pybroker.tests.rights import (
+from pybroker.tests.security.rights import (
     ABSENT,
     CASES,
     DENIED,
