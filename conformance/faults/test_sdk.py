@@ -34,6 +34,12 @@ def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path,
     assert not report.anomalies, report
 
 
+def test_a_writer_of_sequences_ends_after_a_single_record(new_broker: NewBroker, tmp_path: Path) -> None:
+    """The successor of a writer that was killed at its end has one record left."""
+    plan = Plan(1, 0, writers={"many": Worker("send_many", 1_000)}, readers={}, groups={})
+    assert not Campaign(new_broker(start=False), 1, plan, tmp_path).run().anomalies
+
+
 class LostAcks(Campaign):
     """Loses only acks: the first three, because a worker may finish before a fault that waits for acks."""
 

@@ -173,7 +173,7 @@ class Writer:
         step = self.options.partitions
         for first in range(0, self.options.records, CHUNK * step):
             last = min(self.options.records, first + CHUNK * step)
-            for place in range(step):
+            for place in range(min(step, last - first)):
                 yield range(first + place, last, step)
 
 
