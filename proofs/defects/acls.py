@@ -8,7 +8,7 @@ from pybroker.cluster.decisions import acl_changes
 from pybroker.cluster.decisions.plan import Plan
 from pybroker.cluster.nodes import loading
 from pybroker.handlers.common.forwarding import Forwarding
-from pybroker.security import authorizer
+from pybroker.security import acl_index, authorizer
 from pybroker.security.authorizer import StandardAuthorizer
 
 NODES = "pybroker/cluster/decisions/tests/test_acls.py"
@@ -69,4 +69,4 @@ def what_is_so_already_is_not_confirmed() -> list[Patch]:
 @defect(f"{RULES}::test_an_address_is_the_same_however_it_is_written")
 def addresses_are_compared_as_they_are_written() -> list[Patch]:
     """An ACL that denies an IPv6 address has no effect if the client's address is written differently."""
-    return [(authorizer, "canonical", lambda host: host)]
+    return [(module, "canonical", lambda host: host) for module in (acl_index, authorizer)]

@@ -9,21 +9,16 @@
 An ACL that allows reading, writing, deleting or altering also allows describing. One that allows altering
 configurations also allows describing them. An ACL that denies implies nothing.
 
-For each pattern, principal and host the operations are kept as bits of numbers. A decision looks at the literal, at the
-wildcard, and at one prefix of the name for each existing length of prefixes. Whether a principal may do something to
-any resource is found by the patterns that have the same entry. So both cost the same with few ACLs and with many. A
-decision is cached until an ACL changes.
+``acl_index`` finds the ACLs that count. A decision is cached until an ACL changes.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, product
-from typing import Final, NamedTuple
+from typing import Final
 
+from pybroker.security.acl_index import EVERYTHING, IMPLIED, AclIndex, bits_of, canonical
 from pybroker.security.acls import (
     ANYBODY,
     NO_ENTRIES,
@@ -39,81 +34,9 @@ MOST_KEPT: Final = 10_000
 """How many decisions are cached."""
 LONGEST_KEPT: Final = 255
 """The longest name whose decisions are cached. Clients choose the names, and must not fill memory with them."""
-EVERYTHING: Final = (1 << (max(AclOperation) + 1)) - 1
 NOTHING: Final = 0
 ANY_NAME: Final = "hardcode"
 """The name with which Kafka first asks about a whole kind of resources: super users may do it to any of them."""
-
-_IMPLIED: Final = {
-    **dict.fromkeys(
-        (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER), 1 << AclOperation.DESCRIBE
-    ),
-    AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
-}
-"""The operations that an allowed operation implies."""
-
-
-class _Bits(NamedTuple):
-    """The bits of one pattern, principal and host."""
-
-    denied: int
-    allowed: int
-
-
-_NO_BITS: Final = _Bits(0, 0)
-_Hosts = dict[str, _Bits]
-_Group = dict[str, _Hosts]
-"""The bits of one pattern, by principal and host."""
-
-
-class _Kind:
-    """The ACLs of one kind of resource, by pattern."""
-
-    __slots__ = ("lengths", "literal", "patterns", "prefixed", "sizes")
-
-    def __init__(self) -> None:
-        self.literal: dict[str, _Group] = {}
-        self.prefixed: dict[str, _Group] = {}
-        self.patterns: dict[AccessControlEntry, dict[ResourcePattern, None]] = {}
-        """The patterns that have an entry, by the entry with its host in canonical form."""
-        self.lengths: list[int] = []
-        """The lengths of the prefixes, in order."""
-        self.sizes = Counter[int]()
-
-    def put(self, pattern: ResourcePattern, before: Entries, entries: Entries) -> None:
-        """Replaces the ACLs of a pattern, which were ``before``; empty ``entries`` remove it."""
-        for entry in set(map(_in_one_form, before)):
-            patterns = self.patterns[entry]
-            del patterns[pattern]
-            if not patterns:
-                del self.patterns[entry]
-        for entry in map(_in_one_form, entries):
-            self.patterns.setdefault(entry, {})[pattern] = None
-        groups = self.literal if pattern.pattern_type is PatternType.LITERAL else self.prefixed
-        groups.pop(pattern.name, None)
-        if entries:
-            groups[pattern.name] = _grouped(entries)
-        if groups is self.prefixed:
-            self._count(len(pattern.name), bool(entries) - bool(before))
-
-    def _count(self, length: int, change: int) -> None:
-        self.sizes[length] += change
-        if not self.sizes[length]:
-            del self.sizes[length]
-        if len(self.sizes) != len(self.lengths):
-            self.lengths = sorted(self.sizes)
-
-    def groups(self, name: str) -> Iterator[_Group]:
-        """Yields the bits of every pattern that matches the name."""
-        if (found := self.literal.get(name)) is not None:
-            yield found
-        if name != WILDCARD and (found := self.literal.get(WILDCARD)) is not None:
-            yield found
-        for length in self.lengths:
-            if length > len(name):
-                return
-            if (found := self.prefixed.get(name[:length])) is not None:
-                yield found
 
 
 class StandardAuthorizer:
@@ -128,14 +51,14 @@ class StandardAuthorizer:
         self._default = EVERYTHING if allows_everyone else NOTHING
         self._audit = audit
         self._acls: dict[ResourcePattern, Entries] = {}
-        self._kinds = {kind: _Kind() for kind in AclResourceType if kind > AclResourceType.ANY}
+        self._indexes = {kind: AclIndex() for kind in AclResourceType if kind > AclResourceType.ANY}
         self._rights: dict[tuple[str, str, AclResourceType, str], int] = {}
         self._any: dict[tuple[str, str, AclResourceType, AclOperation], bool] = {}
 
     def update(self, acls: Mapping[ResourcePattern, Entries]) -> None:
         """Replaces the ACLs of these patterns; empty entries remove a pattern."""
         for pattern, entries in acls.items():
-            self._kinds[pattern.resource_type].put(pattern, self._acls.get(pattern, NO_ENTRIES), entries)
+            self._indexes[pattern.resource_type].put(pattern, self._acls.get(pattern, NO_ENTRIES), entries)
             self._acls[pattern] = entries
             if not entries:
                 del self._acls[pattern]
@@ -191,11 +114,11 @@ class StandardAuthorizer:
         rights = self._default
         if principal in self._super_users:
             rights = EVERYTHING
-        elif groups := list(self._kinds[resource_type].groups(name)):
+        elif groups := list(self._indexes[resource_type].groups(name)):
             denied = allowed = 0
             address = canonical(host)
             for group in groups:
-                for bits in _bits(group.get, principal, address):
+                for bits in bits_of(group.get, principal, address):
                     denied |= bits.denied
                     allowed |= bits.allowed
             rights = allowed & ~denied
@@ -206,7 +129,7 @@ class StandardAuthorizer:
         return rights
 
     def _may_any(self, principal: str, address: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        kind = self._kinds[resource_type]
+        kind = self._indexes[resource_type]
 
         def patterns(permission: AclPermissionType) -> Iterator[dict[ResourcePattern, None]]:
             for entry in product(
@@ -257,36 +180,8 @@ class StandardAuthorizer:
 
     def _prefixes(self, kind: AclResourceType, name: str) -> Iterator[ResourcePattern]:
         """Yields the prefixes of a name that have the lengths of existing prefixes."""
-        lengths = self._kinds[kind].lengths
+        lengths = self._indexes[kind].lengths
         return (ResourcePattern(kind, name[:n], PatternType.PREFIXED) for n in lengths if n <= len(name))
-
-
-def _grouped(entries: Entries) -> _Group:
-    group: _Group = {}
-    for principal, host, operation, permission in entries:
-        hosts = group.setdefault(principal, {})
-        host = canonical(host)
-        denied, allowed = hosts.get(host, _NO_BITS)
-        bits = EVERYTHING if operation is AclOperation.ALL else 1 << operation
-        if permission is AclPermissionType.DENY:
-            hosts[host] = _Bits(denied | bits, allowed)
-        else:
-            hosts[host] = _Bits(denied, allowed | bits | _IMPLIED.get(operation, 0))
-    return group
-
-
-def _in_one_form(entry: AccessControlEntry) -> AccessControlEntry:
-    return entry._replace(host=canonical(entry.host)) if ":" in entry.host else entry
-
-
-def _bits(hosts_of: Callable[[str], _Hosts | None], principal: str, address: str) -> Iterator[_Bits]:
-    """Yields the bits of a pattern's ACLs for the principal at this address."""
-    for who in (principal, ANYBODY):
-        if (hosts := hosts_of(who)) is not None:
-            if (bits := hosts.get(address)) is not None:
-                yield bits
-            if (bits := hosts.get(WILDCARD)) is not None:
-                yield bits
 
 
 def _is_about(entry: AccessControlEntry, principal: str, address: str, operation: AclOperation) -> bool:
@@ -297,19 +192,4 @@ def _is_about(entry: AccessControlEntry, principal: str, address: str, operation
     if entry.operation in (AclOperation.ALL, operation):
         return True
     is_allowed = entry.permission_type is AclPermissionType.ALLOW
-    return is_allowed and bool(_IMPLIED.get(entry.operation, 0) >> operation & 1)
-
-
-@lru_cache(maxsize=4096)
-def canonical(host: str) -> str:
-    """Returns one text for each address: IPv6 in its short form, and an IPv4 address that came over IPv6 as IPv4.
-
-    Kafka compares IPv6 as Java writes it (``0:0:0:0:0:0:0:1``), so an ACL with ``::1`` has no effect there.
-    """
-    if ":" not in host:
-        return host
-    try:
-        address = ipaddress.IPv6Address(host)
-    except ValueError:
-        return host
-    return str(address.ipv4_mapped or address)
+    return is_allowed and bool(IMPLIED.get(entry.operation, 0) >> operation & 1)

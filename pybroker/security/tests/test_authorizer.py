@@ -7,8 +7,9 @@ from types import FrameType
 
 import pytest
 
+from pybroker.security.acl_index import canonical
 from pybroker.security.acls import UNREADABLE, AclBinding, ResourcePattern
-from pybroker.security.authorizer import LONGEST_KEPT, MOST_KEPT, StandardAuthorizer, canonical
+from pybroker.security.authorizer import LONGEST_KEPT, MOST_KEPT, StandardAuthorizer
 from pybroker.security.tests.acl_samples import (
     ALL,
     CLUSTER,

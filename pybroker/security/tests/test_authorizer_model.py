@@ -127,7 +127,7 @@ def test_many_changes_equal_one_change(
         step_by_step.update(change)
         known |= change
     at_once.update(by_pattern(AclBinding(pattern, entry) for pattern, entries in known.items() for entry in entries))
-    for kind, one in step_by_step._kinds.items():
-        other = at_once._kinds[kind]
+    for kind, one in step_by_step._indexes.items():
+        other = at_once._indexes[kind]
         assert (one.literal, one.prefixed, one.lengths) == (other.literal, other.prefixed, other.lengths)
         assert one.patterns == other.patterns
