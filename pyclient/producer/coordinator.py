@@ -14,7 +14,7 @@ from pyclient.core.kinds import GROUP, TRANSACTION
 from pyclient.core.kinds import Coordinator as Kind
 from pyclient.core.reports.rights import PRODUCING, TOPIC, Needs
 from pyclient.errors import COORDINATOR_MOVED, KafkaError, of_code
-from pyclient.producer.lane import Identity
+from pyclient.producer.in_flight import Identity
 from pyclient.producer.settings import Settings
 from pyclient.protocol import (
     AddOffsetsToTxn,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cy.produce.producer_batch import ProducerBatch
 from pyclient.errors import KafkaError, of_code
-from pyclient.producer.lane import Identity, Lane
+from pyclient.producer.in_flight import Identity, Lane
 from pyclient.producer.settings import Settings
 from pyclient.protocol import InitProducerId
 

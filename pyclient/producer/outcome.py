@@ -3,7 +3,7 @@
 A batch is done, waits to be sent again, is split because it is too large, or fails. The most important fact is whether
 it may have been written. If that is unknown, the batch is sent again unchanged (``maybe_written``). If it was not
 written, its sequences are free again. Results are reported in the order in which the batches were first sent
-(``pyclient.producer.lane``).
+(``pyclient.producer.in_flight``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyclient.errors import (
     RequestTimedOut,
     of_code,
 )
-from pyclient.producer.lane import Lane, Verdict
+from pyclient.producer.in_flight import Lane, Verdict
 from pyclient.producer.settings import Settings
 from pyclient.protocol import Produce
 from pyclient.protocol.errors import DuplicateSequenceNumber, InvalidProducerEpoch, UnknownTopicId

@@ -5,7 +5,7 @@ over, and every response. It looks at the lanes with waiting batches, and sends 
 another request gets one if a batch for any of its partitions is due. The request contains the oldest batch of each of
 its partitions. Lanes without waiting batches are skipped, so a single record costs one check and one request.
 
-``pyclient.producer.outcome`` decides the outcome of a batch, ``pyclient.producer.lane`` what may be sent to a
+``pyclient.producer.outcome`` decides the outcome of a batch, ``pyclient.producer.in_flight`` what may be sent to a
 partition. One timer, set for the oldest batch, serves all delivery timeouts.
 
 A broker that took no request for ``partitioner.availability.timeout.ms``, although batches were due, gets no records
@@ -25,7 +25,7 @@ from cy.produce.producer_batch import ProducerBatch
 from cy.produce.record_queues import RecordQueues
 from pyclient.core.reports.rights import IDENTIFYING
 from pyclient.errors import KafkaError
-from pyclient.producer.lane import Lane
+from pyclient.producer.in_flight import Lane
 from pyclient.producer.outcome import Outcomes, Sent
 from pyclient.producer.settings import Settings
 from pyclient.protocol import Produce

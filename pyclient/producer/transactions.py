@@ -29,7 +29,7 @@ from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.producer.coordinator import Coordinator, check_offsets, member_of
 from pyclient.producer.errors import TransactionAborted, TransactionError
 from pyclient.producer.identity import Identities
-from pyclient.producer.lane import Identity, Lane
+from pyclient.producer.in_flight import Identity, Lane
 from pyclient.producer.settings import Settings
 from pyclient.protocol.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced
 from pyclient.topic_partition import TopicPartition

@@ -11,7 +11,7 @@ from cy.produce.producer_batch import ProducerBatch
 from cy.produce.sending import SendingQueues
 from proofs.defects import Patch, defect
 from pyclient import Producer, aio
-from pyclient.producer.lane import Lane
+from pyclient.producer.in_flight import Lane
 
 
 def _send(

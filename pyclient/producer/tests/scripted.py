@@ -10,7 +10,7 @@ from pyclient.config import PRODUCER, load
 from pyclient.core.cluster import Cluster
 from pyclient.core.reports.rights import PRODUCING, Rights
 from pyclient.producer.identity import Identities
-from pyclient.producer.lane import Identity
+from pyclient.producer.in_flight import Identity
 from pyclient.producer.sender import Sender
 from pyclient.producer.settings import read
 from pyclient.producer.transactions import Transactions

@@ -11,7 +11,7 @@ from cy.produce.deliveries import Deliveries
 from pyclient.errors import ClientClosed, ConnectionLost, RequestTimedOut
 from pyclient.producer import at_exit
 from pyclient.producer.errors import TransactionAborted
-from pyclient.producer.lane import Identity
+from pyclient.producer.in_flight import Identity
 from pyclient.producer.tests.scripted import answer, make
 from pyclient.producer.transactions import State
 

@@ -14,7 +14,7 @@ from pyclient.core.reports.rights import PRODUCING, Rights
 from pyclient.errors import KafkaError, RequestTimedOut
 from pyclient.producer.coordinator import Coordinator
 from pyclient.producer.errors import TransactionError
-from pyclient.producer.lane import Identity, Lane
+from pyclient.producer.in_flight import Identity, Lane
 from pyclient.producer.transactions import State, Transactions
 from pyclient.protocol import AddPartitionsToTxn, EndTxn
 from pyclient.protocol.errors import (

@@ -8,7 +8,7 @@ import pytest
 
 from cy.produce.phase import Phase
 from cy.produce.record_queues import RecordQueues
-from pyclient.producer.lane import MAX_SEQUENCE, Identity, Lane, Verdict, after
+from pyclient.producer.in_flight import MAX_SEQUENCE, Identity, Lane, Verdict, after
 
 FIRST = Identity(1, 0)
 

@@ -13,7 +13,7 @@ import random
 import pytest
 
 from cy.produce.phase import Phase
-from pyclient.producer.lane import WINDOW
+from pyclient.producer.in_flight import WINDOW
 from pyclient.producer.tests.scripted_partition import DUPLICATE, GAP, Partition
 
 BATCHES = 7

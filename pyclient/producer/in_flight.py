@@ -1,7 +1,7 @@
-"""Keeps a partition's batches that were sent, and the sequences of idempotence (KIP-98).
+"""Keeps a partition's batches that were sent and wait for their ack, and the sequences of idempotence (KIP-98).
 
-A batch that was never sent is in the partition's queue. When it is first sent, it is appended to the lane's list. It
-keeps its place there until its result is reported. Its phase is its state:
+Each partition has a *lane*. A batch that was never sent is in the partition's queue. When it is first sent, it is
+appended to the lane's list. It keeps its place there until its result is reported. Its phase is its state:
 
     QUEUED -> UNDER_WAY -> ARRIVED -> WRITTEN, FAILED
               UNDER_WAY <- WAITING <- ARRIVED -> DENIED
