@@ -55,7 +55,7 @@ from pybroker.loop_watch import LoopWatch
 from pybroker.net import limits
 from pybroker.net.acceptor import BoundSocket, bind
 from pybroker.net.peer import Peers
-from pybroker.net.quota_follower import QuotaFollower
+from pybroker.net.quotas.quota_follower import QuotaFollower
 from pybroker.net.routes import Routes
 from pybroker.net.server import SocketServer
 from pybroker.pools import Pools

@@ -7,10 +7,10 @@ from functools import partial
 
 from proofs.defects import Patch, defect
 from pybroker.net import complaint
-from pybroker.net.client_hello import HelloReader
-from pybroker.net.handshakes import Handshakes
 from pybroker.net.limits import UNLIMITED
 from pybroker.net.server import SWEEP_S, SocketServer
+from pybroker.net.tls.client_hello import HelloReader
+from pybroker.net.tls.handshakes import Handshakes
 from pybroker.security.principal_mapping import PrincipalMapping
 from pybroker.security.tls import listener_tls
 from pybroker.security.tls.broker_tls import BrokerTls

@@ -21,7 +21,7 @@ from pybroker.net.limits import CONNECTIONS, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 
 if TYPE_CHECKING:  # it costs a broker without quotas nothing
-    from pybroker.net.arrival_limits import ArrivalLimits
+    from pybroker.net.quotas.arrival_limits import ArrivalLimits
 
 ACCEPTS_PER_TURN: Final = 64
 RETRY_S: Final = 0.25

@@ -26,11 +26,11 @@ from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
 
 if TYPE_CHECKING:  # a broker without TLS and quotas saves these imports
-    from pybroker.net.arrival_limits import ArrivalLimits
-    from pybroker.net.handshakes import Handshake, Handshakes, Secured
+    from pybroker.net.quotas.arrival_limits import ArrivalLimits
+    from pybroker.net.quotas.throttling import Throttling
     from pybroker.net.sasl_connection import Authenticated, SaslConnection
     from pybroker.net.strangers import Strangers
-    from pybroker.net.throttling import Throttling
+    from pybroker.net.tls.handshakes import Handshake, Handshakes, Secured
     from pyclient.protocol.tls import TlsLayer
 
 SWEEP_S = (0.02, 5.0)
@@ -99,7 +99,7 @@ class SocketServer:
 
             self.strangers[name] = Strangers()
         for name, each in (secured or {}).items():
-            from pybroker.net.handshakes import Handshakes
+            from pybroker.net.tls.handshakes import Handshakes
 
             arrived = (self._on_handshake, self._left)
             self.handshakes[name] = Handshakes(name, each, self.loop, self.limits, self.log, *arrived)
@@ -193,7 +193,7 @@ class SocketServer:
 
     def _on_handshake(self, handshake: Handshake, tls: TlsLayer, principal: str) -> None:
         """Makes a connection of a completed TLS handshake."""
-        from pybroker.net.tls import TlsReader, TlsSendQueue
+        from pybroker.net.tls.frames import TlsReader, TlsSendQueue
 
         reader = TlsReader(tls, self.memory, self.limits.max_request_bytes)
         accepted = handshake.accepted._replace(reader=reader, out=TlsSendQueue(tls), principal=principal)

@@ -18,10 +18,10 @@ from cy.wire.buffer import DecodeError, TooMuch
 from pybroker.config import Endpoint
 from pybroker.net.acceptor import bind
 from pybroker.net.connection import Connection
-from pybroker.net.handshakes import Secured
 from pybroker.net.limits import Limits
 from pybroker.net.routes import Routes
 from pybroker.net.server import SocketServer
+from pybroker.net.tls.handshakes import Secured
 from pybroker.tests.waiting import until_async
 
 ECHO, WAIT, SILENT, FAIL, WORK, BULK = 3, 1, 0, 20, 19, 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.net.arrival_limits import MOST_DELAYED, ArrivalLimits
+from pybroker.net.quotas.arrival_limits import MOST_DELAYED, ArrivalLimits
 from pybroker.net.tests.harness import ECHO, Harness, scenario, turns
 from pybroker.quotas.arrivals import Arrivals
 from pybroker.quotas.keys import CONNECTIONS, Entity

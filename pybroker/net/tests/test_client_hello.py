@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pybroker.net.client_hello import HelloReader
+from pybroker.net.tls.client_hello import HelloReader
 
 FFDHE8192, X25519, GREASE = 0x0104, 0x001D, 0x0A0A
 _KEY = bytes(1024)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pybroker.net.quotas.throttling import Throttling, _timed
 from pybroker.net.tests.harness import ECHO, WAIT, WORK, Answer, Harness, frame, scenario, turns
-from pybroker.net.throttling import Throttling, _timed
 from pybroker.quotas.client_quotas import ClientQuotas
 from pybroker.quotas.keys import DEFAULT, PRODUCE, Entity
 from pybroker.quotas.rate import Windows

@@ -355,7 +355,7 @@ asyncio.run(main())
 of_metadata = {"pybroker.security", "pybroker.security.acls", "pybroker.security.tokens"}
 rooms = ("cryptography", "pybroker.security", "pyclient.security")
 print(*(name for name in sys.modules if name.startswith(rooms) and name not in of_metadata))
-of_net = {f"pybroker.net.{name}" for name in ("tls", "handshakes", "sasl_connection", "strangers")}
+of_net = {f"pybroker.net.{name}" for name in ("tls", "sasl_connection", "strangers")}
 print(*(name for name in sys.modules if name in of_net))
 """
 

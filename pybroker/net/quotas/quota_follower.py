@@ -72,7 +72,7 @@ class QuotaFollower:
         own = {name: rate for name, rate in rates.items() if config.has_own(name, RATE)}
         if net.arrivals is None and broker is None and not own and not any(each.ip is not None for each in self._found):
             return
-        from pybroker.net.arrival_limits import ArrivalLimits
+        from pybroker.net.quotas.arrival_limits import ArrivalLimits
         from pybroker.quotas.arrivals import Arrivals
 
         if net.arrivals is None:
@@ -84,7 +84,7 @@ class QuotaFollower:
             net.arrivals = None
 
     def _apply(self, found: Quotas) -> None:
-        from pybroker.net.throttling import Throttling
+        from pybroker.net.quotas.throttling import Throttling
         from pybroker.quotas.client_quotas import ClientQuotas, has_client_quotas
 
         if not has_client_quotas(found):

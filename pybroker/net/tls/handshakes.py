@@ -18,9 +18,9 @@ from typing import Final, Protocol
 
 from pybroker.net import complaint
 from pybroker.net.channel import Accepted
-from pybroker.net.client_hello import RECORD, HelloReader
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
+from pybroker.net.tls.client_hello import RECORD, HelloReader
 from pyclient.protocol.tls import MEMORY, RECORD_BYTES, TlsLayer
 
 PREFIX: Final = 8
