@@ -14,7 +14,7 @@ from pybroker.cli.demo.leaving import Leaving
 from pybroker.cli.log import strays
 
 
-@defect("pybroker/cli/tests/test_health.py::test_a_partition_counting_an_absent_broker_is_an_error")
+@defect("pybroker/cli/cluster/tests/test_health.py::test_a_partition_counting_an_absent_broker_is_an_error")
 def a_leader_that_is_not_there_is_healthy() -> list[Patch]:
     """A partition whose leader or ISR is a dead broker seems to accept records."""
 
@@ -36,7 +36,7 @@ def one_replica_among_three_brokers_is_healthy() -> list[Patch]:
 
 
 @defect(
-    "pybroker/cli/tests/test_strays.py"
+    "pybroker/cli/log/tests/test_strays.py"
     "::test_a_log_of_a_lost_topic_that_is_not_a_stray_yet_is_adopted_too"
 )
 def logs_that_are_not_yet_strays_are_left_behind() -> list[Patch]:
@@ -56,7 +56,7 @@ def names_that_are_no_text_go_to_the_client() -> list[Patch]:
     return [(verbs, "refuse_no_text", lambda context: None)]
 
 
-@defect("pybroker/cli/tests/test_formats.py::test_a_negative_time_is_not_a_place")
+@defect("pybroker/cli/common/tests/test_formats.py::test_a_negative_time_is_not_a_place")
 def a_negative_time_is_the_end() -> list[Patch]:
     """``topic trim --before @-1`` deletes all records."""
     return [(places, "_not_negative", lambda ms: ms)]
@@ -68,13 +68,13 @@ def a_full_disk_is_not_foreseen() -> list[Patch]:
     return [(ending, "IS_FULL", frozenset())]
 
 
-@defect("pybroker/cli/tests/test_tables.py::test_a_table_fits_its_terminal")
+@defect("pybroker/cli/common/tests/test_tables.py::test_a_table_fits_its_terminal")
 def a_table_is_as_wide_as_it_is() -> list[Patch]:
     """The terminal wraps lines at its width."""
     return [(output, "fitted", lambda columns, rows, *more: tables.plain(columns, rows))]
 
 
-@defect("pybroker/cli/tests/test_wrong_addresses.py::test_a_verb_that_waits_for_a_wrong_address_says_so")
+@defect("pybroker/cli/common/tests/test_wrong_addresses.py::test_a_verb_that_waits_for_a_wrong_address_says_so")
 def a_verb_waits_without_a_word() -> list[Patch]:
     """The message comes only after a minute or two, and does not name the setting."""
     return [(wrong_addresses, "wrong", lambda bootstrap: iter(()))]

@@ -148,7 +148,7 @@ def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() ->
     return [(PartitionTable, "must_wait", at_the_start)]
 
 
-@defect("pybroker/cli/tests/test_strays.py::test_strays_are_removed_only_with_execute")
+@defect("pybroker/cli/log/tests/test_strays.py::test_strays_are_removed_only_with_execute")
 def logs_without_a_topic_are_deleted_at_the_start() -> list[Patch]:
     """The loss of the store deleted the logs."""
 

@@ -12,7 +12,7 @@ import pytest
 import pybroker
 from pybroker.cli import SCRIPTS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PROGRAM = """#!{python}
 import sys
 from pybroker.__main__ import main

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 import pybroker
+from pybroker.cli.common.tests.test_tables import read
 from pybroker.cli.common.watching import cut, frame
 from pybroker.cli.tests.running import Shell
-from pybroker.cli.tests.test_tables import read
 
 COMMAND = (sys.executable, "-P", "-m", "pybroker")
 LAG = ("group", "describe", "g", "--watch", "--interval", "0.1")
