@@ -41,7 +41,7 @@ def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[
     return [(Membership, "lose", lose)]
 
 
-@defect("pyclient/tests/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
+@defect("pyclient/tests/consumer/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
 def paused_partitions_fill_the_buffer() -> list[Patch]:
     """Records of paused partitions fill the buffer and block all other partitions until they are resumed."""
     from pyclient.consumer.fetching import buffer
@@ -49,7 +49,7 @@ def paused_partitions_fill_the_buffer() -> list[Patch]:
     return [(buffer, "to_drop", lambda states, limit: [])]
 
 
-@defect("pyclient/tests/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
+@defect("pyclient/tests/consumer/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
 def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
     """An Arrow batch of more than 2 GiB cannot be created."""
     from pyclient.consumer.fetching.fetcher import Fetcher
@@ -58,7 +58,7 @@ def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
     return [(Fetcher, "take", lambda self, limit, most=0: take(self, limit))]
 
 
-@defect("pyclient/tests/test_large_batches.py::test_positions_move_only_when_the_arrow_batch_is_made")
+@defect("pyclient/tests/consumer/test_large_batches.py::test_positions_move_only_when_the_arrow_batch_is_made")
 def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
     """The position skips these records."""
     from pyclient.consumer.fetching.fetcher import Fetcher
@@ -164,7 +164,7 @@ def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
 
 
 @defect(
-    "pyclient/tests/test_without_group.py"
+    "pyclient/tests/consumer/test_without_group.py"
     "::test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on"
 )
 def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
@@ -177,7 +177,7 @@ def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
 
 
 @defect(
-    "pyclient/tests/test_without_group.py"
+    "pyclient/tests/consumer/test_without_group.py"
     "::test_by_default_a_topic_that_matches_later_is_read_from_its_first_record"
 )
 def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
@@ -213,7 +213,7 @@ def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
     return [(CommittedOffsets, "_fetch", believe)]
 
 
-@defect("pyclient/tests/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
+@defect("pyclient/tests/interruptions/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
 def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
     """The next poll also commits records that the application never received."""
     from pyclient.consumer.fetching.fetcher import Fetcher

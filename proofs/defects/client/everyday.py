@@ -19,11 +19,11 @@ from pyclient.producer.at_exit import Flush, Unclosed
 from pyclient.protocol import stream
 from pyclient.topic_partition import TopicPartition
 
-FORKED = "pyclient/tests/test_at_exit.py::test_a_forked_child_leaves_its_parents_records_to_the_parent"
+FORKED = "pyclient/tests/closing/test_at_exit.py::test_a_forked_child_leaves_its_parents_records_to_the_parent"
 
 
 @defect(
-    "pyclient/tests/test_without_group.py"
+    "pyclient/tests/consumer/test_without_group.py"
     "::test_partitions_that_are_added_later_are_read_from_their_first_record"
 )
 def a_partition_that_is_added_later_is_read_from_its_end() -> list[Patch]:
@@ -59,19 +59,19 @@ def what_a_broker_refuses_names_no_topic() -> list[Patch]:
     return [(outcome, "_refusal", refusal)]
 
 
-@defect("pyclient/tests/test_callback_order.py::test_a_ported_callback_is_refused_before_its_record_is_sent")
+@defect("pyclient/tests/producer/test_callback_order.py::test_a_ported_callback_is_refused_before_its_record_is_sent")
 def an_interceptor_hides_a_callback_that_takes_the_error_first() -> list[Patch]:
     """Only the wrapper's signature is checked, so the callback takes each success for a failure."""
     return [(pipeline, "check_order", lambda callback: 0)]
 
 
-@defect("pyclient/tests/test_at_exit.py::test_it_is_delivered_after_an_exception_and_an_exit_too")
+@defect("pyclient/tests/closing/test_at_exit.py::test_it_is_delivered_after_an_exception_and_an_exit_too")
 def a_producer_that_nobody_closes_loses_its_records() -> list[Patch]:
     """The records are lost silently when the program ends."""
     return [(at_exit, "_is_due", lambda producer, unclosed: False)]
 
 
-@defect("pyclient/tests/test_at_exit.py::test_a_producer_without_its_broker_takes_no_time_from_the_others")
+@defect("pyclient/tests/closing/test_at_exit.py::test_a_producer_without_its_broker_takes_no_time_from_the_others")
 def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Patch]:
     """The producers share one time limit. When it is over, the remaining producers send nothing."""
     whole = Flush.__init__

@@ -31,7 +31,7 @@ def _send(
 
 
 @defect(
-    "pyclient/tests/test_headers.py"
+    "pyclient/tests/producer/test_headers.py"
     "::test_each_record_has_its_headers_whatever_they_come_as_also_the_first_of_a_topic"
 )
 def headers_are_read_before_it_is_known_that_the_record_can_be_appended() -> list[Patch]:
@@ -39,7 +39,7 @@ def headers_are_read_before_it_is_known_that_the_record_can_be_appended() -> lis
     return [(Producer, "send", _send)]
 
 
-@defect("pyclient/tests/test_headers.py::test_an_interceptor_may_read_headers_and_give_an_iterator")
+@defect("pyclient/tests/producer/test_headers.py::test_an_interceptor_may_read_headers_and_give_an_iterator")
 def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
     """The producer reads them at each attempt to append the record."""
     from pyclient.producer import base
@@ -73,7 +73,7 @@ class _Accepted:
         yield
 
 
-@defect("pyclient/tests/test_send_coroutine.py::test_each_record_is_sent_once_however_its_coroutine_is_run")
+@defect("pyclient/tests/producer/test_send_coroutine.py::test_each_record_is_sent_once_however_its_coroutine_is_run")
 def a_record_is_sent_before_its_coroutine_runs() -> list[Patch]:
     """``send`` returns a result that is not a coroutine if the record can be sent at once."""
 
@@ -142,7 +142,7 @@ class _Warning:
 
 
 @defect(
-    "pyclient/tests/test_send_coroutine.py"
+    "pyclient/tests/producer/test_send_coroutine.py"
     "::test_what_is_never_awaited_is_let_go_also_where_a_warning_is_an_error"
 )
 def a_record_that_is_never_awaited_stays_where_a_warning_is_an_error() -> list[Patch]:

@@ -32,19 +32,19 @@ def a_loop_on_a_green_thread_is_begun() -> list[Patch]:
     return [(runner, "_refuse_green_threads", lambda: None)]
 
 
-@defect("pyclient/tests/test_signals.py::test_wakeup_at_any_instruction_of_a_poll")
+@defect("pyclient/tests/interruptions/test_signals.py::test_wakeup_at_any_instruction_of_a_poll")
 def wakeup_takes_a_lock() -> list[Patch]:
     """The signal handler waits for the thread that it interrupts."""
     return [(blocking, "Bell", _Event)]
 
 
-@defect("pyclient/tests/test_interrupted_calls.py::test_a_send[to a new topic]")
+@defect("pyclient/tests/interruptions/test_interrupted_calls.py::test_a_send[to a new topic]")
 def a_signal_may_leave_a_lock_that_the_loop_needs() -> list[Patch]:
     """After a Ctrl-C at the wrong moment, every call of the client hangs."""
     return [(call, "Bell", _Event)]
 
 
-@defect("pyclient/tests/test_signals.py::test_wakeup_of_asyncio_wakes_the_loop[thread]")
+@defect("pyclient/tests/interruptions/test_signals.py::test_wakeup_of_asyncio_wakes_the_loop[thread]")
 def wakeup_of_asyncio_wakes_no_loop() -> list[Patch]:
     """The loop notices the wakeup only when something else wakes it."""
     return [(asynchronous.Consumer, "_on_wakeup", lambda self: self._ready.set())]
@@ -90,13 +90,13 @@ def a_cancellation_is_swallowed() -> list[Patch]:
     return [(tasks, "ended", ended)]
 
 
-@defect("pyclient/tests/test_loop.py::test_the_loop_turns_while_records_are_buffered[poll]")
+@defect("pyclient/tests/consumer/test_loop.py::test_the_loop_turns_while_records_are_buffered[poll]")
 def the_asyncio_consumer_keeps_the_loop() -> list[Patch]:
     """While there are records, the application's loop runs nothing else, not even heartbeats."""
     return [(asynchronous, "BUSY_S", 3_600.0)]
 
 
-@defect("pyclient/tests/test_ends.py::test_what_the_last_poll_gave_is_not_committed_after_an_exception")
+@defect("pyclient/tests/closing/test_ends.py::test_what_the_last_poll_gave_is_not_committed_after_an_exception")
 def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
     """All records of the last poll are committed, processed or not."""
 
@@ -106,7 +106,7 @@ def ctrl_c_commits_what_was_not_processed() -> list[Patch]:
     return [(blocking.Consumer, "__exit__", leave)]
 
 
-@defect("pyclient/tests/test_ends.py::test_a_sibling_that_fails_commits_nothing_that_was_not_processed")
+@defect("pyclient/tests/closing/test_ends.py::test_a_sibling_that_fails_commits_nothing_that_was_not_processed")
 def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
     """All records of the last poll are committed, processed or not."""
 
@@ -116,13 +116,13 @@ def a_cancellation_commits_what_was_not_processed() -> list[Patch]:
     return [(asynchronous.Consumer, "__aexit__", leave)]
 
 
-@defect("pyclient/tests/test_ends.py::test_what_is_in_hand_is_not_committed_when_the_iteration_pauses")
+@defect("pyclient/tests/closing/test_ends.py::test_what_is_in_hand_is_not_committed_when_the_iteration_pauses")
 def a_pause_in_an_iteration_commits_the_record_in_hand() -> list[Patch]:
     """A pause counts the record in hand as processed, and so commits it."""
     return [(PartitionState, "go_back", PartitionState.seek)]
 
 
-@defect("pyclient/tests/test_ends.py::test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled")
+@defect("pyclient/tests/closing/test_ends.py::test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled")
 def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
     """The member keeps its partitions, nobody reads them, and it cannot be closed."""
 
@@ -136,7 +136,7 @@ def a_close_that_is_cancelled_leaves_a_member() -> list[Patch]:
     return [(asynchronous.Consumer, "_close", close)]
 
 
-@defect("pyclient/tests/test_ends.py::test_a_closed_producer_leaves_no_transaction_open")
+@defect("pyclient/tests/closing/test_ends.py::test_a_closed_producer_leaves_no_transaction_open")
 def a_closed_producer_leaves_its_transaction_open() -> list[Patch]:
     """Readers of committed records wait until transaction.timeout.ms has passed."""
 
@@ -156,7 +156,7 @@ def an_on_commit_that_raises_ends_the_consumer() -> list[Patch]:
     return [(commits, "tell", tell)]
 
 
-@defect("pyclient/tests/test_loop.py::test_a_poll_of_what_is_subscribed_to_nothing_is_refused")
+@defect("pyclient/tests/consumer/test_loop.py::test_a_poll_of_what_is_subscribed_to_nothing_is_refused")
 def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
     """A poll of a consumer without partitions waits as if records could come."""
     return [(Subscription, "is_empty", False)]

@@ -14,7 +14,7 @@ from pybroker.config.zookeeper_login import Login, TicketLogin, read
 from pyclient.security import kerberos
 from pyclient.security.jaas import JaasError
 from pyclient.security.tickets import Tickets
-from pyclient.tests.fake_gssapi import Library
+from pyclient.tests.security.fake_gssapi import Library
 
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"

@@ -15,7 +15,7 @@ from pybroker.store.kazoo_login import KazooLogin
 from pyclient.protocol import gssapi
 from pyclient.security import kerberos
 from pyclient.security.tickets import Tickets
-from pyclient.tests.fake_gssapi import SIGNED, UNREACHABLE, GSSError, Library
+from pyclient.tests.security.fake_gssapi import SIGNED, UNREACHABLE, GSSError, Library
 
 KAFKA = TicketLogin(Tickets("kafka/host", {}), "zookeeper", "Client of jaas.conf")
 OFFER = SIGNED + gssapi.NONE_ONLY

@@ -15,7 +15,7 @@ from pyclient import Admin, Producer
 from pyclient.errors import ConfigError, ConnectionFailed, SaslRefused
 from pyclient.protocol import ListGroups, SaslAuthenticate, SaslHandshake, errors, gssapi
 from pyclient.security import kerberos
-from pyclient.tests.fake_gssapi import SIGNED, UNREACHABLE, GSSError, Library
+from pyclient.tests.security.fake_gssapi import SIGNED, UNREACHABLE, GSSError, Library
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 SETTINGS = {

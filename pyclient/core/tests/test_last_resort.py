@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyclient.tests.test_unclosed import stderr_of
+from pyclient.tests.closing.test_unclosed import stderr_of
 
 pytestmark = pytest.mark.nightly
 

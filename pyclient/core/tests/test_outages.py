@@ -13,8 +13,8 @@ from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
 from pyclient.errors import ConnectionFailed
 from pyclient.protocol import ListGroups
+from pyclient.tests.closing.test_unclosed import stderr_of
 from pyclient.tests.support import PATIENCE_S
-from pyclient.tests.test_unclosed import stderr_of
 
 AT_ONCE = 0.05
 LONG_S, HOUR_S = 30.0, 3600.0

@@ -17,7 +17,7 @@ from pyclient.spark import options
 from pyclient.spark.options import Use
 from pyclient.spark.sink.settings import client_settings
 from pyclient.spark.source.source_options import source_options
-from pyclient.tests.fake_gssapi import Library
+from pyclient.tests.security.fake_gssapi import Library
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
 BASE = {

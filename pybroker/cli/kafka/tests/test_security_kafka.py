@@ -12,7 +12,7 @@ from harness.peers import Java
 from harness.servers.guarded import PASSWORD, GuardedKafka, jaas
 from pybroker.cli.tests.running import Shell
 from pyclient import Admin
-from pyclient.tests.guarded import by_name
+from pyclient.tests.security.guarded import by_name
 from pyclient.tests.support import answered
 
 TOOLS = "org.apache.kafka.tools"

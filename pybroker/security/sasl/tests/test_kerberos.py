@@ -15,7 +15,7 @@ from pybroker.security.sasl.kerberos import kerberized
 from pyclient.protocol import gssapi
 from pyclient.protocol.errors import SaslAuthenticationFailed
 from pyclient.security import kerberos
-from pyclient.tests.fake_gssapi import SIGNED, Library
+from pyclient.tests.security.fake_gssapi import SIGNED, Library
 
 SERVICE = Kerberos("kafka/localhost@REALM.COM", "/etc/kafka.keytab", ("RULE:[2:$1-of-$2]", "DEFAULT"))
 HELLO = b"alice to kafka@localhost"

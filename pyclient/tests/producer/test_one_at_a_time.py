@@ -15,11 +15,11 @@ import pytest
 
 from pyclient import Producer
 from pyclient.errors import ClientForked
+from pyclient.tests.interruptions.test_interrupts import told
 from pyclient.tests.support import PATIENCE_S, read_all
-from pyclient.tests.test_interrupts import told
 from pyclient.tests.test_processes import in_child
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture

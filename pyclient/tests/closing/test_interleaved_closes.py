@@ -21,7 +21,7 @@ from pyclient.protocol import (
     OffsetFetch,
     Produce,
 )
-from pyclient.tests.interleaved import Broker, World
+from pyclient.tests.closing.interleaved import Broker, World
 
 CALLS = 3
 """Of each thread; those behind the close say so too."""

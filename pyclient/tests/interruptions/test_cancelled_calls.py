@@ -30,7 +30,7 @@ from pyclient.admin import (
 from pyclient.errors import KafkaError
 from pyclient.prepared_transaction import PreparedTransaction
 from pyclient.tests.brokers import unique
-from pyclient.tests.steps import at_each_step, run
+from pyclient.tests.interruptions.steps import at_each_step, run
 from pyclient.tests.support import PATIENCE_S, read_all
 
 COUNT = 1_000

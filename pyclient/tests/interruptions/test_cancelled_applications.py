@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from pyclient import Producer, TopicPartition, aio
-from pyclient.tests.steps import at_each_step, run
+from pyclient.tests.interruptions.steps import at_each_step, run
 from pyclient.tests.support import PATIENCE_S, read_all
 
 COUNT, BATCH = 5, 2

@@ -19,7 +19,7 @@ from pyclient import Consumer, Producer, TopicPartition, aio
 from pyclient.errors import ClientClosed, ConnectionFailed
 from pyclient.tests.support import PATIENCE_S, take
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 NOWHERE = "127.0.0.1:1"
 SILENT = "(connect|handshake)"
 """What fails at a server that says nothing: on a busy machine there may be no connection in time."""

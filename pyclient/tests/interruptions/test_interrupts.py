@@ -15,7 +15,7 @@ from pyclient import Producer
 from pyclient.tests.brokers import unique
 from pyclient.tests.support import PATIENCE_S
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 PROGRAM = '''
 import asyncio, os, re, signal, sys
 from pyclient import Admin, Consumer, Producer, TopicPartition, aio

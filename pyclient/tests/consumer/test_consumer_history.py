@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pyclient.tests.consumer_history import PROTOCOLS, History
+from pyclient.tests.consumer.consumer_history import PROTOCOLS, History
 
 STEPS = 60
 PARTITIONS = 3

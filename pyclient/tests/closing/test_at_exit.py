@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from pyclient.tests.closing.test_unclosed import REPOSITORY
 from pyclient.tests.support import PATIENCE_S, read_all
-from pyclient.tests.test_unclosed import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

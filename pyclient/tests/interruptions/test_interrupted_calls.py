@@ -10,8 +10,8 @@ import itertools
 import pytest
 
 from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient.tests.interruptions.test_signals import raised_at
 from pyclient.tests.support import PATIENCE_S, read_all, take, until
-from pyclient.tests.test_signals import raised_at
 
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 10}
 SMALL = {"buffer_memory": 65_536, "batch_size": 16_384, "linger_ms": 1}

@@ -31,7 +31,7 @@ from pyclient.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from pyclient.tests.brokers import QUICK as QUICK_GROUPS
-from pyclient.tests.guarded import by_name
+from pyclient.tests.security.guarded import by_name
 from pyclient.tests.support import PATIENCE_S, answered
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
