@@ -126,7 +126,7 @@ def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
     return [(MetadataKeeper, "_request", ask_for_all)]
 
 
-@defect("pyclient/core/tests/test_addresses.py::test_a_dead_address_before_a_living_one_keeps_no_client_away")
+@defect("pyclient/core/nodes/tests/test_addresses.py::test_a_dead_address_before_a_living_one_keeps_no_client_away")
 def each_attempt_begins_with_the_first_address() -> list[Patch]:
     """An address that never answers uses up the time of every attempt."""
     from pyclient.core.nodes.addresses import Addresses

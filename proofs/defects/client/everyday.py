@@ -88,7 +88,7 @@ def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Pat
     return [(Flush, "__init__", begin)]
 
 
-@defect("pyclient/core/tests/test_outages.py::test_a_consumer_without_its_broker_says_so_on_stderr")
+@defect("pyclient/core/reports/tests/test_outages.py::test_a_consumer_without_its_broker_says_so_on_stderr")
 def a_client_without_its_broker_is_mute() -> list[Patch]:
     """``poll`` returns nothing forever, and nothing tells the user why."""
     return [(Outages, "tell", lambda self, node, broker, error, now, is_connected: None)]

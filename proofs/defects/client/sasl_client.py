@@ -10,7 +10,7 @@ from pyclient.core.nodes.transport import Transport
 from pyclient.core.security.sasl import Sasl
 from pyclient.protocol import sasl
 
-CORE = "pyclient/core/tests/test_sasl.py"
+CORE = "pyclient/core/security/tests/test_sasl.py"
 
 
 @defect(f"{CORE}::test_a_broker_that_cannot_prove_itself_is_refused")

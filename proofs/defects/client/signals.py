@@ -26,7 +26,7 @@ class _Event:
         self.ring, self.hush, self.wait = event.set, event.clear, event.wait
 
 
-@defect("pyclient/core/tests/test_runner.py::test_threads_that_gevent_has_replaced_are_refused_with_the_way_out")
+@defect("pyclient/core/threads/tests/test_runner.py::test_threads_that_gevent_has_replaced_are_refused_with_the_way_out")
 def a_loop_on_a_green_thread_is_begun() -> list[Patch]:
     """The constructor of a client never returns."""
     return [(runner, "_refuse_green_threads", lambda: None)]
@@ -50,13 +50,13 @@ def wakeup_of_asyncio_wakes_no_loop() -> list[Patch]:
     return [(asynchronous.Consumer, "_on_wakeup", lambda self: self._ready.set())]
 
 
-@defect("pyclient/core/tests/test_runner.py::test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told[stopped]")
+@defect("pyclient/core/threads/tests/test_runner.py::test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told[stopped]")
 def a_call_too_late_waits_for_ever() -> list[Patch]:
     """A call hangs while another thread closes the client."""
     return [(Runner, "_fail_calls", lambda self: None)]
 
 
-@defect("pyclient/core/tests/test_runner.py::test_what_ends_a_loop_does_not_end_the_clients[SystemExit]")
+@defect("pyclient/core/threads/tests/test_runner.py::test_what_ends_a_loop_does_not_end_the_clients[SystemExit]")
 def what_a_callback_raises_ends_the_thread() -> list[Patch]:
     """After ``sys.exit()`` in a callback, the client delivers nothing."""
 
@@ -67,7 +67,7 @@ def what_a_callback_raises_ends_the_thread() -> list[Patch]:
     return [(Runner, "_turn", turn)]
 
 
-@defect("pyclient/core/tests/test_runner.py::test_a_wait_has_a_clock_of_its_own")
+@defect("pyclient/core/threads/tests/test_runner.py::test_a_wait_has_a_clock_of_its_own")
 def the_loop_alone_keeps_the_time() -> list[Patch]:
     """A wait never ends if the client's loop is blocked."""
     result = runner._result
@@ -163,7 +163,7 @@ def a_poll_of_nothing_waits_for_ever() -> list[Patch]:
 
 
 @defect(
-    "pyclient/core/tests/test_runner.py"
+    "pyclient/core/threads/tests/test_runner.py"
     "::test_every_client_is_told_of_a_fork_though_others_have_gone_whose_threads_are_still_there"
 )
 def a_producer_that_has_gone_keeps_a_fork_from_the_other_clients() -> list[Patch]:

@@ -13,9 +13,9 @@ from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
 from pybroker.cli.tests.scripted import serving
 from pyclient.core.reports.rights import Rights
-from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
+from pyclient.core.security.tests.sasl_door import PASSWORD, USER, Door
+from pyclient.core.security.tests.test_tls_trouble import listening
 from pyclient.core.tests.scripted import HANG_UP, ScriptedBroker
-from pyclient.core.tests.test_tls_trouble import listening
 from pyclient.keywords import with_dots
 from pyclient.protocol import DescribeCluster, Metadata, errors
 from pyclient.protocol.acls import AclOperation

@@ -16,7 +16,7 @@ import trustme
 from pybroker.cli.doctor import secured
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING
 from pybroker.cli.tests.running import Shell
-from pyclient.core.tests.test_tls_trouble import blunt, listening
+from pyclient.core.security.tests.test_tls_trouble import blunt, listening
 from pyclient.keywords import key_with_dots
 from pyclient.security.tests.making import world
 

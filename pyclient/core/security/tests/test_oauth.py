@@ -19,11 +19,11 @@ import pytest
 from pyclient.config import ADMIN, load
 from pyclient.core.backoff import Backoff
 from pyclient.core.security.oauth import Refused, Token, Tokens, Window, by_provider, expiry_of, unsecured
+from pyclient.core.security.tests.sasl_door import Door
+from pyclient.core.security.tests.test_sasl import refusal, saying
 from pyclient.core.security.token_endpoint import TokenEndpoint
-from pyclient.core.tests.sasl_door import Door
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
-from pyclient.core.tests.test_sasl import refusal, saying
 from pyclient.errors import ConfigError, ConnectionFailed, SaslRefused
 from pyclient.tests.support import PATIENCE_S
 

@@ -15,9 +15,9 @@ import pytest
 import trustme
 
 from pyclient.core.security import tls_trouble
+from pyclient.core.security.tests.test_tls import listener, trusting
 from pyclient.core.tests.scripted import ScriptedBroker, client_of
 from pyclient.core.tests.test_client import on_loop
-from pyclient.core.tests.test_tls import listener, trusting
 from pyclient.errors import ConnectionFailed, TlsRefused
 from pyclient.protocol import Metadata
 from pyclient.security.tests.making import identity, world

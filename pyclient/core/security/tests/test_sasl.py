@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from pyclient.core.security import sasl as core
-from pyclient.core.tests.sasl_door import PASSWORD, USER, Door
+from pyclient.core.security.tests.sasl_door import PASSWORD, USER, Door
+from pyclient.core.security.tests.test_tls import listener, trusting
 from pyclient.core.tests.scripted import HANG_UP, SILENCE, ScriptedBroker, client_of, versions
 from pyclient.core.tests.test_client import on_loop
-from pyclient.core.tests.test_tls import listener, trusting
 from pyclient.errors import ConfigError, ConnectionFailed, KafkaError, SaslRefused
 from pyclient.protocol import (
     ApiVersions,
